@@ -1,0 +1,63 @@
+"""What can go wrong in the store that is not our bug. A message says what, where, and what to do next.
+
+StoreError
+├── BadStoreUrl        the address of a store is not one
+├── BadRow             a key or value that the backends cannot hold
+├── StoreUnavailable   the store is not there, not reachable, or open elsewhere in a way that excludes us
+├── LayoutError        what is there was written by another version, or by something else
+├── Corrupt            what was written cannot be read back
+├── SnapshotGone       the snapshot was there, and is not retained any more
+├── WriterElsewhere    another process is the one writer (`address`, `pid`)
+└── Fenced             we were the writer, and another took over
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """The root: every error of the store that a user can cause or must know."""
+
+
+class BadStoreUrl(StoreError):
+    pass
+
+
+class BadRow(StoreError):
+    pass
+
+
+class StoreUnavailable(StoreError):
+    pass
+
+
+class LayoutError(StoreError):
+    pass
+
+
+class Corrupt(StoreError):
+    pass
+
+
+class SnapshotGone(StoreError):
+    pass
+
+
+class WriterElsewhere(StoreError):
+    """`address` is empty if the writer is no server; `pid` is 0 if it is not known yet."""
+
+    def __init__(self, address: str, pid: int, where: str) -> None:
+        self.address, self.pid, self.where = address, pid, where
+        who = f"process {pid}" if pid else "another process"
+        if address:
+            advice = f"send writes to {address}, or stop that process"
+        else:
+            advice = "it is no server: wait until it ends, or stop it"
+        super().__init__(f"{who} is the writer of {where}; {advice}")
+
+    def __reduce__(self) -> tuple[type[WriterElsewhere], tuple[str, int, str]]:
+        # By default an exception is pickled as its message alone, which is not what __init__ takes.
+        return type(self), (self.address, self.pid, self.where)
+
+
+class Fenced(StoreError):
+    pass

@@ -1,0 +1,29 @@
+"""Texts of the language to the algebra: a tokenizer and a recursive descent, no generated parser.
+
+A text is run as written, or refused by name with line and column; nothing in it is passed over."""
+
+from __future__ import annotations
+
+from stream_ext.errors import QuerySyntaxError
+from stream_ext.plan.algebra import Unit
+from stream_ext.syntax.cursor import Cursor
+from stream_ext.syntax.units import unit
+
+__all__ = ["parse"]
+
+
+def parse(text: str, base: str) -> Unit:
+    """What `text` means. Relative IRIs resolve against BASE, else against `base`."""
+    if not text.isascii():
+        _check_characters(text)
+    return unit(Cursor(text, base))
+
+
+def _check_characters(text: str) -> None:
+    """Half a surrogate pair is no character; nothing that is stored or sent could hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        before = text[: error.start].split("\n")
+        message = "half a surrogate pair is no character"
+        raise QuerySyntaxError(message, text, len(before), len(before[-1]) + 1) from None

@@ -1,0 +1,206 @@
+"""A place in the tokens of a text: looking, moving on, complaining; and the names that are declared so far."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from hbase_store import terms
+from stream_ext.errors import QuerySyntaxError, Unsupported
+from stream_ext.plan.algebra import Constant, Position, WindowClause
+from stream_ext.syntax.iris import is_absolute, resolve
+from stream_ext.syntax.tokens import Source, Token, unescape
+from stream_ext.syntax.words import WELL_KNOWN_PREFIXES
+
+#: How deep groups, brackets and blank nodes may stand in one another: far above any text that a person
+#: writes, far below Python's own limit on recursion.
+NESTING_MAX = 100
+
+_BARE_NAME = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
+_LOCAL_ESCAPE = re.compile(r"\\(.)")
+
+
+class Cursor:
+    __slots__ = (
+        "_constants",
+        "_depth",
+        "_index",
+        "_tokens",
+        "base",
+        "fresh",
+        "kind",
+        "labels",
+        "offset",
+        "prefixes",
+        "raw",
+        "scope",
+        "source",
+        "visible",
+        "windows",
+    )
+
+    def __init__(self, text: str, base: str) -> None:
+        self.source = Source(text)
+        self.base = base
+        self.prefixes: dict[str, str] = {}
+        self.windows: dict[str, WindowClause] = {}
+        self.visible: dict[str, None] = {}  # variables of patterns in order of first appearance
+        self.labels: dict[str, int] = {}  # the scope (basic graph pattern, operation) of each blank node label
+        self.scope = 0
+        self.fresh = 0  # how many blank nodes without a label there were
+        self._constants: dict[str, Constant] = {}  # of IRIs and prefixed names as written
+        self._tokens = self.source.tokens
+        self._index = -1
+        self._depth = 0
+        self.kind, self.raw, self.offset = self._tokens[0]
+        self._index = 0
+
+    # ---- looking and moving on
+
+    def advance(self) -> None:
+        self._index += 1
+        self.kind, self.raw, self.offset = self._tokens[self._index]
+
+    def peek(self, ahead: int = 1) -> Token:
+        return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
+
+    def word(self) -> str:
+        """The word here in upper case; "" where there is none."""
+        return self.raw.upper() if self.kind == "word" else ""
+
+    def peek_word(self, ahead: int = 1) -> str:
+        kind, raw, _ = self.peek(ahead)
+        return raw.upper() if kind == "word" else ""
+
+    def take(self, raw: str) -> bool:
+        """Moves past the sign `raw` if it is here."""
+        if self.raw != raw or self.kind != "op":
+            return False
+        self.advance()
+        return True
+
+    def take_word(self, word: str) -> bool:
+        if self.kind != "word" or self.raw.upper() != word:
+            return False
+        self.advance()
+        return True
+
+    def require(self, raw: str, where: str) -> None:
+        if not self.take(raw):
+            self.expected(f"'{raw}' {where}")
+
+    def require_word(self, word: str, where: str) -> None:
+        if not self.take_word(word):
+            self.expected(f"{word} {where}")
+
+    def skip_to(self, offset: int) -> None:
+        while self.offset < offset:
+            self.advance()
+
+    def bare_name(self) -> str:
+        """The bare name here; its dots and hyphens are other tokens elsewhere."""
+        match = _BARE_NAME.match(self.source.text, self.offset)
+        assert match is not None  # called where a word stands
+        self.skip_to(match.end())
+        return match[0]
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        if self._depth == NESTING_MAX:
+            self.fail(f"brackets and groups are nested more than {NESTING_MAX} deep here")
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    # ---- complaining
+
+    def position(self, offset: int | None = None) -> Position:
+        return self.source.position(self.offset if offset is None else offset)
+
+    def fail(self, message: str, offset: int | None = None) -> NoReturn:
+        at = self.position(offset)
+        raise QuerySyntaxError(message, self.source.text, at.line, at.column)
+
+    def refuse(self, name: str, offset: int | None = None) -> NoReturn:
+        at = self.position(offset)
+        raise Unsupported(f"{name} is not built yet", self.source.text, at.line, at.column)
+
+    def expected(self, what: str) -> NoReturn:
+        if self.kind == "bad" and self.raw == "\\" and self.peek()[1][:1] in ("u", "U"):
+            self.refuse("a \\u escape outside of strings and IRIs")
+        self.fail(f"expected {what}, found {self._found()}")
+
+    def _found(self) -> str:
+        if self.kind == "end":
+            return "the end of the text"
+        if self.kind == "bad" and self.raw in "\"'":
+            return f"a string that is not closed (a line break in it wants {self.raw * 3})"
+        if self.raw == "<":
+            return "'<' (if it begins an IRI: that one is not closed, or holds a blank or one of \" { } | ^ ` \\)"
+        return f"'{self.raw[:40]}'"
+
+    # ---- prologue and IRIs
+
+    def prologue(self) -> None:
+        while self.kind == "word":
+            word = self.raw.upper()
+            if word == "PREFIX":
+                self._prefix_declaration()
+            elif word == "BASE":
+                self.advance()
+                if self.kind != "iri":
+                    self.expected("an <IRI> after BASE")
+                self.base = self.iri()
+                self._constants.clear()
+            else:
+                return
+
+    def _prefix_declaration(self) -> None:
+        self.advance()
+        if self.kind != "pname" or not self.raw.endswith(":") or self.raw.index(":") != len(self.raw) - 1:
+            self.expected("a prefix and its colon after PREFIX, as in PREFIX ex: <http://example.org/>")
+        prefix = self.raw[:-1]
+        self.advance()
+        if self.kind != "iri":
+            self.expected(f"the <IRI> that the prefix '{prefix}:' stands for")
+        self.prefixes[prefix] = self.iri()
+        self._constants.clear()
+
+    def iri(self) -> str:
+        """The absolute IRI of the IRI or prefixed name here."""
+        value = self._reference() if self.kind == "iri" else self._expanded()
+        self.advance()
+        return value
+
+    def constant(self) -> Constant:
+        """`iri` as a constant; each spelling is worked out once."""
+        known = self._constants.get(self.raw)
+        if known is not None:
+            self.advance()
+            return known
+        raw = self.raw
+        made = self._constants[raw] = Constant(terms.iri(self.iri()))
+        return made
+
+    def _reference(self) -> str:
+        reference = self.raw[1:-1]
+        if "\\" in reference:
+            reference = unescape(self.source, reference, self.offset + 1)
+            if re.search(r'[\x00-\x20<>"{}|^`\\]', reference):
+                self.fail("an escape in this IRI stands for a character that an IRI may not hold")
+        if is_absolute(reference):
+            return reference
+        if not self.base:
+            self.fail(f"<{reference}> is relative, and there is no BASE to resolve it against")
+        return resolve(reference, self.base)
+
+    def _expanded(self) -> str:
+        prefix, _, local = self.raw.partition(":")
+        namespace = self.prefixes.get(prefix)
+        if namespace is None:
+            known = WELL_KNOWN_PREFIXES.get(prefix)
+            hint = f"; did you mean PREFIX {prefix}: <{known}> ?" if known else ""
+            self.fail(f"the prefix '{prefix}:' is not declared{hint}")
+        return namespace + (_LOCAL_ESCAPE.sub(r"\1", local) if "\\" in local else local)

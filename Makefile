@@ -1,0 +1,47 @@
+# make run and make test are all that a stranger needs; make help lists the rest.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+RUN_FLAGS ?=
+TEST_FLAGS ?= -n 2 --dist loadgroup
+
+.PHONY: help run test setup check bench soak hbase clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 10
+
+run: $(STAMP)  ## set up all that is needed, Java too, then serve on http://127.0.0.1:8000 (RUN_FLAGS="--engine inline")
+	$(BIN)/rillet serve $(RUN_FLAGS)
+
+test: $(STAMP)  ## set up all that is needed, then run the tests (those of HBase also need JDK 17 and Maven)
+	$(BIN)/python -m pytest $(TEST_FLAGS)
+
+setup: $(STAMP)  ## the virtual environment, the packages, the compiled kernels
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Rillet needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/rillet warm
+	@touch $@
+
+check: $(STAMP)  ## everything that continuous integration runs: style, types, layers, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest $(TEST_FLAGS)
+
+bench: $(STAMP)  ## the benchmarks, quick; raw figures go to docs/explanation/figures
+	$(BIN)/rillet bench line --quick --json docs/explanation/figures/line.json
+
+soak: $(STAMP)  ## the long, seeded campaigns that continuous integration runs a short version of
+	RILLET_SOAK=1 $(BIN)/python -m pytest -m soak $(TEST_FLAGS)
+
+hbase: $(STAMP)  ## a real HBase on this machine, for --store hbase://127.0.0.1:9090/rillet (needs JDK 17 and Maven)
+	$(BIN)/python -m tests.parts.hbase.server run --data rillet-data/hbase --port 9090
+
+clean:  ## remove the virtual environment and caches (data stays)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

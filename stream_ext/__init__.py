@@ -1,0 +1,24 @@
+"""Streams beside a store: the language, the networks that answer it, and the runners that step them.
+
+The public face: `parse` (text to algebra), `Service` (what endpoint, plugin and command line talk to), `RilletError`.
+Names are looked up on first use, so that importing this package costs a command-line call nothing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stream_ext.errors import RilletError
+    from stream_ext.service import Service
+    from stream_ext.syntax import parse
+
+__all__ = ["RilletError", "Service", "parse"]
+
+_HOME = {"RilletError": "stream_ext.errors", "Service": "stream_ext.service", "parse": "stream_ext.syntax"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'stream_ext' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

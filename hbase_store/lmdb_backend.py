@@ -19,7 +19,15 @@ import lmdb
 
 from hbase_store.errors import Corrupt, LayoutError, StoreError, StoreUnavailable
 from hbase_store.keyvalue import TABLES, CompareAndSet, Key, Put, Value
-from hbase_store.meta_cells import LAYOUT_KEY, LAYOUT_VERSION, check_layout, check_put, counter_key
+from hbase_store.lease import Clock, FileLease
+from hbase_store.meta_cells import (
+    LAYOUT_KEY,
+    LAYOUT_VERSION,
+    check_compare_and_set,
+    check_layout,
+    check_put,
+    counter_key,
+)
 
 Durability = Literal["process", "power"]
 
@@ -60,6 +68,7 @@ class LmdbKeyValue:
         self._calls = threading.Condition()
         self._calls_running = 0
         self._closed = False
+        self._lease = FileLease(self.path)
         self._unsynced = False
         self._sync_failure: StoreError | None = None
         self._closing = threading.Event()
@@ -152,7 +161,7 @@ class LmdbKeyValue:
 
     def publish(self, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
         puts = [_checked(put) for stage in stages for put in stage]
-        _checked(Put("meta", compare_and_set.key, compare_and_set.new, 0))
+        check_compare_and_set(compare_and_set)
         database = self._tables["meta"]
         with self._transaction(write=True) as transaction:
             # Asked first: nobody can change the cell before this transaction ends, and then there is nothing to undo.
@@ -181,6 +190,10 @@ class LmdbKeyValue:
 
     # ---- life
 
+    def lease(self, _clock: Clock) -> FileLease:
+        """It needs no clock: the kernel ends it when the process does."""
+        return self._lease
+
     def reader_check(self) -> int:
         """Frees the reader slots of processes that died while reading; how many those were."""
         with self._call(), _named_errors(self.path):
@@ -190,6 +203,7 @@ class LmdbKeyValue:
     def close(self) -> None:
         """Waits for calls that are running; in a forked child it only forgets the parent's environment."""
         if self._pid == os.getpid():
+            self._lease.release()
             self._close_environment()
         _forget(self)
 

@@ -5,7 +5,7 @@ A cell that was once compared-and-set is changed by compare-and-set alone; `dele
 from __future__ import annotations
 
 from hbase_store.errors import BadRow, LayoutError
-from hbase_store.keyvalue import CALL_BYTES_MAX, KEY_BYTES_MAX, Put
+from hbase_store.keyvalue import CALL_BYTES_MAX, KEY_BYTES_MAX, CompareAndSet, Put
 
 #: Changes whenever rows are written in a way that older code cannot read.
 LAYOUT_VERSION = b"1"
@@ -36,3 +36,9 @@ def check_put(put: Put) -> None:
         raise BadRow(
             f"a value of {len(put.value)} bytes in {put.table}: cut it into pieces of {CALL_BYTES_MAX} at most"
         )
+
+
+def check_compare_and_set(change: CompareAndSet) -> None:
+    check_put(Put("meta", change.key, change.new, 0))
+    if not change.new or change.expected == b"":
+        raise BadRow(f"the cell {change.key!r} cannot be compared with an empty value: HBase takes that for absence")

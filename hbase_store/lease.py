@@ -1,0 +1,248 @@
+"""The writer lease: at most one process writes to a store, and the others learn who it is.
+
+On LMDB it is a lock on a file, which the kernel gives back when the process dies. On HBase it is a cell that
+says until when it holds, renewed in time by compare-and-set. Clocks of two machines may differ, so such a lease
+only keeps writers from wasting work: what keeps the store whole is that every publish compares the head."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from hbase_store.errors import StoreUnavailable, WriterElsewhere
+from hbase_store.keyvalue import CompareAndSet, KeyValue
+from hbase_store.meta_cells import LEASE_KEY
+
+LEASE_MS = 30_000
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int: ...
+
+    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
+        """Waits on `condition`, which the caller holds, until notified or until the clock says `until_ms`."""
+        ...
+
+
+class Lease(Protocol):
+    def take(self, address: str) -> None:
+        """Become the writer, or stay it; `address` is where others send their writes ('' for no server).
+
+        Raises WriterElsewhere."""
+        ...
+
+    @property
+    def held(self) -> bool:
+        """Whether we are the writer now. A lease once taken that is not held any more was lost: we are fenced."""
+        ...
+
+    def release(self) -> None:
+        """Let others write. Does nothing if the lease is not held."""
+        ...
+
+
+class Leasing(KeyValue, Protocol):
+    """A key-value backend that has a writer lease: always the same one."""
+
+    def lease(self, clock: Clock) -> Lease: ...
+
+
+# ---- LMDB: a lock on a file
+
+
+class FileHolder(msgspec.Struct):
+    """What the lock file says."""
+
+    address: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Lock:
+    descriptor: int
+    pid: int
+    lease: FileLease
+
+
+# POSIX drops a process's lock when the process closes any descriptor of that file, so there is just one, here.
+_locks: dict[Path, _Lock] = {}
+_locks_lock = threading.Lock()
+
+
+class FileLease:
+    """A POSIX lock on `writer.lock` in the folder of a store. A forked child does not inherit it."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._file = Path(os.path.realpath(folder)) / "writer.lock"
+
+    def take(self, address: str) -> None:
+        with _locks_lock:
+            lock = self._here()
+            if lock is None:
+                lock = _locks[self._file] = self._lock()
+            if lock.lease is not self:
+                raise WriterElsewhere(_read_holder(lock.descriptor).address, os.getpid(), str(self._file.parent))
+            _write_holder(lock.descriptor, FileHolder(address, os.getpid()))
+
+    @property
+    def held(self) -> bool:
+        with _locks_lock:
+            lock = self._here()
+            return lock is not None and lock.lease is self
+
+    def release(self) -> None:
+        with _locks_lock:
+            lock = self._here()
+            if lock is None or lock.lease is not self:
+                return
+            os.ftruncate(lock.descriptor, 0)
+            os.close(lock.descriptor)
+            del _locks[self._file]
+
+    def _here(self) -> _Lock | None:
+        """The lock of this process; a descriptor inherited through fork carries none and is closed."""
+        lock = _locks.get(self._file)
+        if lock is not None and lock.pid != os.getpid():
+            os.close(lock.descriptor)
+            del _locks[self._file]
+            return None
+        return lock
+
+    def _lock(self) -> _Lock:
+        try:
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreUnavailable(f"{self._file} cannot be opened, so nobody can write here: {error}") from error
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            holder = _read_holder(descriptor)
+            os.close(descriptor)
+            raise WriterElsewhere(holder.address, holder.pid, str(self._file.parent)) from None
+        return _Lock(descriptor, os.getpid(), self)
+
+
+def _read_holder(descriptor: int) -> FileHolder:
+    content = os.pread(descriptor, 1 << 16, 0)
+    try:
+        return msgspec.json.decode(content, type=FileHolder)
+    except msgspec.DecodeError:
+        return FileHolder()  # taken this instant: the holder has yet to write its name
+
+
+def _write_holder(descriptor: int, holder: FileHolder) -> None:
+    content = msgspec.json.encode(holder)
+    os.pwrite(descriptor, content, 0)
+    os.ftruncate(descriptor, len(content))
+
+
+# ---- HBase: a cell that expires
+
+
+class CellHolder(msgspec.Struct, frozen=True):
+    """What the lease cell says. A released lease holds until 0."""
+
+    token: str
+    address: str
+    host: str
+    pid: int
+    until_ms: int
+    renewal: int  # makes each value unlike all before, as compare-and-set needs
+
+
+class CellLease:
+    """A cell of `meta`. A thread renews it three times per `lease_ms`; if that fails for so long, it is lost."""
+
+    def __init__(self, backend: KeyValue, clock: Clock, where: str, lease_ms: int = LEASE_MS) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._where = where
+        self._lease_ms = lease_ms
+        self._token = secrets.token_hex(16)
+        self._changed = threading.Condition()
+        self._mine: CellHolder | None = None
+        self._renew_at_ms = 0
+        self._renewer: threading.Thread | None = None
+
+    def take(self, address: str) -> None:
+        with self._changed:
+            found = self._read()
+            if found is not None and found.token != self._token and found.until_ms > self._clock.now_ms():
+                self._mine = None
+                raise self._elsewhere(found)
+            mine = self._next(found, address)
+            if not self._replace(found, mine):
+                self._mine = None
+                raise self._elsewhere(self._read())
+            if self._mine is None:
+                self._renewer = threading.Thread(target=self._renew_while_held, name="lease", daemon=True)
+                self._renewer.start()
+            self._hold(mine)
+
+    @property
+    def held(self) -> bool:
+        mine = self._mine  # without the lock, which a renewal keeps while HBase is slow
+        return mine is not None and self._clock.now_ms() < mine.until_ms
+
+    def release(self) -> None:
+        with self._changed:
+            mine, self._mine = self._mine, None
+            self._changed.notify_all()
+            if mine is not None:
+                self._replace(mine, msgspec.structs.replace(mine, until_ms=0, renewal=mine.renewal + 1))
+
+    def _renew_while_held(self) -> None:
+        with self._changed:
+            # A lease that was lost and taken again has a new renewer.
+            while self._mine is not None and self._renewer is threading.current_thread():
+                if self._clock.now_ms() >= self._renew_at_ms:
+                    self._renew(self._mine)
+                else:
+                    self._clock.wait(self._changed, self._renew_at_ms)
+
+    def _renew(self, mine: CellHolder) -> None:
+        if self._clock.now_ms() >= mine.until_ms:
+            self._mine = None
+            return
+        try:
+            renewed = self._next(mine, mine.address)
+            if self._replace(mine, renewed):
+                self._hold(renewed)
+                return
+            found = self._read()
+            # Our own token: an earlier renewal was written and only its reply was lost. The next one starts from it.
+            self._mine = found if found is not None and found.token == self._token else None
+        except StoreUnavailable:
+            # Not the end while time is left: an HBase that moves a region answers again after some seconds.
+            self._renew_at_ms = self._clock.now_ms() + self._lease_ms // 10
+
+    def _hold(self, mine: CellHolder) -> None:
+        self._mine = mine
+        self._renew_at_ms = mine.until_ms - self._lease_ms * 2 // 3
+        self._changed.notify_all()
+
+    def _next(self, found: CellHolder | None, address: str) -> CellHolder:
+        until_ms = self._clock.now_ms() + self._lease_ms
+        renewal = 0 if found is None else found.renewal + 1
+        return CellHolder(self._token, address, socket.gethostname(), os.getpid(), until_ms, renewal)
+
+    def _read(self) -> CellHolder | None:
+        (cell,) = self._backend.get_many("meta", [LEASE_KEY])
+        return None if cell is None else msgspec.json.decode(cell, type=CellHolder)
+
+    def _replace(self, expected: CellHolder | None, new: CellHolder) -> bool:
+        old = None if expected is None else msgspec.json.encode(expected)
+        return self._backend.publish([], CompareAndSet(LEASE_KEY, old, msgspec.json.encode(new)))
+
+    def _elsewhere(self, holder: CellHolder | None) -> WriterElsewhere:
+        if holder is None:
+            return WriterElsewhere("", 0, self._where)
+        return WriterElsewhere(holder.address, holder.pid, f"{self._where} (on {holder.host})")

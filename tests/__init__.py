@@ -1,0 +1,1 @@
+"""The tests, and the doubles and servers that they run against."""

@@ -1,0 +1,1 @@
+"""A real HBase for the tests."""

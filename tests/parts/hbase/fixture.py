@@ -1,0 +1,27 @@
+"""The HBase of a test run: started when the first test asks for it, stopped at the end.
+
+Mark such tests with `hbase`, and with `xdist_group("hbase")`, so that one worker runs them all (`--dist loadgroup`);
+a worker that is given one nevertheless starts a server of its own, on ports of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.parts.hbase.kit import MissingTool
+from tests.parts.hbase.server import HBase
+
+
+@pytest.fixture(scope="session")
+def hbase_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBase]:
+    server = HBase(tmp_path_factory.mktemp("hbase"))
+    try:
+        server.start()
+    except MissingTool as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"NO HBASE, AND THIS IS CI: {missing}")
+        pytest.skip(f"NO HBASE: {missing}")
+    yield server
+    server.stop()

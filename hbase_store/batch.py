@@ -1,0 +1,205 @@
+"""A batch: what becomes one snapshot. It collects changes, new terms and moves of streams, and nothing else.
+
+A change is an assertion, not a question: inserting what is there, or deleting what is not, is fine. Of several
+operations on one quad the last one wins. New terms get their ids at once, but nobody else knows them until the
+batch is committed; a batch that is dropped leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import Columns, Ids, Mask, Offsets, as_ids, concatenate, group_rows, last_of_each
+from hbase_store.blocks import Block, blocks_of
+from hbase_store.dictionary import Dictionary
+from hbase_store.errors import StoreError
+from hbase_store.rows import CatalogChange, StreamMove
+from hbase_store.slab import Slab, TermsChunk, check_lengths, chunks_of
+from hbase_store.streams import StreamColumns, StreamPart, split
+from hbase_store.terms import NO_TERM, blank_ids, check_encodable
+
+#: Numbers that a writer takes from a counter at once.
+NUMBERS = 4096
+
+# What an operation is: the stream's own record in the slab says that its triples are inserted.
+_DELETED, _INSERTED, _STREAMED = 0, 1, 2
+
+
+class Numbers:
+    """Numbers from a counter of the store, taken in blocks, handed out in ascending order."""
+
+    def __init__(self, allocate: Callable[[str, int], int], counter: str) -> None:
+        self._allocate, self._counter = allocate, counter
+        self._next = self._end = 0
+
+    def take(self, count: int) -> list[range]:
+        """`count` numbers as runs of consecutive ones: one or two."""
+        runs: list[range] = []
+        rest = min(count, self._end - self._next)
+        if rest:
+            runs.append(range(self._next, self._next + rest))
+        missing = count - rest
+        self._next += rest
+        if missing:
+            size = max(missing, NUMBERS)
+            first = self._allocate(self._counter, size)
+            self._next, self._end = first + missing, first + size
+            fresh = range(first, first + missing)
+            if runs and runs[-1].stop == first:
+                runs[-1] = range(runs[-1].start, fresh.stop)
+            else:
+                runs.append(fresh)
+        return runs
+
+    def forget(self) -> None:
+        """What is left is not used: another writer may have taken later ones meanwhile."""
+        self._next = self._end = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The net changes of one predicate: sorted, distinct rows (s, o[, g])."""
+
+    named: bool
+    predicate: int
+    columns: Columns
+    inserted: Mask
+
+
+class Batch:
+    """For one thread. The arrays that it is given must not change until it is committed."""
+
+    def __init__(self, dictionary: Dictionary, terms: Numbers, blanks: Numbers, time: int) -> None:
+        #: Publication time in ms, by the caller's clock.
+        self.time = time
+        self.moves: list[StreamMove] = []
+        self.columns: dict[int, StreamColumns] = {}
+        self.catalog_changes: list[CatalogChange] = []
+        self.new_texts: list[tuple[TermsChunk, list[bytes]]] = []
+        self._new_ids: dict[bytes, int] = {}
+        self._dictionary, self._terms, self._blanks = dictionary, terms, blanks
+        self._quads: list[tuple[Ids, Ids, Ids, Ids]] = []
+        self._operations: list[npt.NDArray[np.uint8]] = []
+        self._slab_parts: dict[int, StreamPart] = {}
+        self.slice_parts: dict[int, StreamPart] = {}
+
+    # ---- ids
+
+    def encode(self, texts: Sequence[bytes]) -> Ids:
+        """The ids of terms; unknown ones get the next ids, in the order in which they come."""
+        ids = self._dictionary.ids(texts)
+        unknown = np.flatnonzero(ids == NO_TERM).tolist()
+        if unknown:
+            mine = self._new_ids
+            new = list(dict.fromkeys([texts[i] for i in unknown if texts[i] not in mine]))
+            if new:
+                self._add_terms(new)
+            ids[unknown] = [mine[texts[i]] for i in unknown]
+        return ids
+
+    def _add_terms(self, texts: list[bytes]) -> None:
+        check_encodable(texts)
+        check_lengths(texts)
+        done = 0
+        for run in self._terms.take(len(texts)):
+            part = texts[done : done + len(run)]
+            self._new_ids.update(zip(part, run, strict=True))
+            start = 0
+            for chunk in chunks_of(run.start, part):
+                stop = start + len(chunk.offsets) - 1
+                self.new_texts.append((chunk, part[start:stop]))
+                start = stop
+            done += len(run)
+
+    def blanks(self, count: int) -> Ids:
+        """Ids of so many blank nodes that nobody else has."""
+        return concatenate([blank_ids(run.start, len(run)) for run in self._blanks.take(count)])
+
+    # ---- changes
+
+    def insert(self, s: npt.ArrayLike, p: npt.ArrayLike, o: npt.ArrayLike, g: npt.ArrayLike) -> None:
+        self._operate(_INSERTED, s, p, o, g)
+
+    def delete(self, s: npt.ArrayLike, p: npt.ArrayLike, o: npt.ArrayLike, g: npt.ArrayLike) -> None:
+        self._operate(_DELETED, s, p, o, g)
+
+    def _operate(self, operation: int, *quad: npt.ArrayLike) -> None:
+        s, p, o, g = (as_ids(column) for column in np.broadcast_arrays(*(np.atleast_1d(as_ids(c)) for c in quad)))
+        if not (s.all() and p.all() and o.all()):
+            raise ValueError("a quad with id 0 (no term) as subject, predicate or object")
+        self._quads.append((s, p, o, g))
+        self._operations.append(np.full(len(s), operation, np.uint8))
+
+    def stream(self, move: StreamMove, columns: StreamColumns | None = None, absorbed: Mask | None = None) -> None:
+        """How far a stream went, what came in it, and which of its triples the store absorbs (None: none)."""
+        if any(earlier.stream == move.stream for earlier in self.moves):
+            raise StoreError(f"stream {move.stream} moves twice in one batch; merge its pushes before")
+        self.moves.append(move)
+        if columns is None:
+            return
+        self.columns[move.stream] = columns
+        in_slab, in_slice = split(columns, absorbed)
+        if in_slice is not None:
+            self.slice_parts[move.stream] = in_slice
+        if in_slab is not None:
+            self._slab_parts[move.stream] = in_slab
+            self._operate(_STREAMED, in_slab.s, in_slab.p, in_slab.o, columns.graph[in_slab.element])
+
+    def catalog(self, kind: str, number: int, body: bytes | None) -> None:
+        self.catalog_changes.append(CatalogChange(kind, number, body))
+
+    # ---- what is committed
+
+    def pack(self) -> tuple[Slab, list[Change]]:
+        """The slab, and the net changes that it says."""
+        slab = Slab([chunk for chunk, _ in self.new_texts], [], {n: [part] for n, part in self._slab_parts.items()})
+        changes: list[Change] = []
+        if not self._quads:
+            return slab, changes
+        s, p, o, g = (concatenate(column) for column in zip(*self._quads, strict=True))
+        all_operations = np.concatenate(self._operations)
+        for named, predicate, columns, rows in by_predicate(s, p, o, g):
+            operations = all_operations[rows]
+            inserted, written = operations != _DELETED, operations != _STREAMED
+            if inserted.all() and written.all():
+                net, flags = last_of_each(columns, inserted)
+                slab.blocks.extend(blocks_of(named, predicate, True, net))
+            else:
+                net, flags, net_written = _last_operations(columns, inserted, written)
+                slab.blocks.extend(_blocks(named, predicate, net, flags, net_written))
+            changes.append(Change(named, predicate, net, flags))
+        return slab, changes
+
+
+def by_predicate(s: Ids, p: Ids, o: Ids, g: Ids) -> Iterator[tuple[bool, int, Columns, Offsets | slice | Mask]]:
+    """(named, predicate, its columns (s, o[, g]), which of the rows these are), in the order in which rows came."""
+    for predicate, rows in group_rows(p):
+        graphs = g[rows]
+        named = graphs != 0
+        if not named.any():
+            yield False, predicate, (s[rows], o[rows]), rows
+        elif named.all():
+            yield True, predicate, (s[rows], o[rows], graphs), rows
+        else:
+            places = np.arange(len(p))[rows]
+            for is_named, there in ((False, places[~named]), (True, places[named])):
+                columns = (s[there], o[there], g[there]) if is_named else (s[there], o[there])
+                yield is_named, predicate, columns, there
+
+
+def _last_operations(columns: Columns, inserted: Mask, written: Mask) -> tuple[Columns, Mask, Mask]:
+    """Of each quad the last operation: whether it inserted, and whether a block must say so."""
+    # The flags travel as one more column of the row's last occurrence: sort once for each of them.
+    net, flags = last_of_each(columns, inserted)
+    _, net_written = last_of_each(columns, written)
+    return net, flags, net_written
+
+
+def _blocks(named: bool, predicate: int, columns: Columns, inserted: Mask, written: Mask) -> Iterator[Block]:
+    for sign in (True, False):
+        there = written & (inserted == sign)
+        if there.any():
+            yield from blocks_of(named, predicate, sign, tuple(column[there] for column in columns))

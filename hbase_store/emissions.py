@@ -1,0 +1,226 @@
+"""The emission log: what the registered queries have said, and how far their work has come.
+
+One commit stores some emissions, the states of the queries that differ, and the snapshot that all of it follows
+from; it counts as a whole or not at all (see `hbase_store.head`). Whoever goes on after a crash takes states and
+position of the last commit, and says nothing twice."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from hbase_store.errors import Corrupt
+from hbase_store.head import Head, HeadCell
+from hbase_store.keyvalue import Key, KeyValue, Put, Value
+from hbase_store.rows import Sn
+from hbase_store.sealed import corrupt, cut, seal, unseal
+
+_EMISSION_KEY = struct.Struct(">QQIQ")
+_EMISSION_HEADER = struct.Struct("<QI")
+_COMMIT_KEY = struct.Struct(">QQI")
+_COMMIT_HEADER = struct.Struct("<I")
+_EMISSION_MAGIC, _COMMIT_MAGIC = b"RE", b"RC"
+
+#: Each of these commits holds the states of all queries, so that no more than so many are read.
+WHOLE_EVERY = 256
+
+
+class EmissionRow(msgspec.Struct, array_like=True, frozen=True):
+    """Emission `number` of a query; what `body` says is the caller's affair."""
+
+    query: int
+    number: int
+    body: bytes
+
+
+class _Commit(msgspec.Struct, array_like=True, frozen=True):
+    """`lasts`: the number of the last emission of each query named; a state of None: that query is gone."""
+
+    number: int
+    position: int
+    whole: bool
+    states: dict[int, bytes | None]
+    lasts: dict[int, int]
+
+
+class _Sum:
+    """What all commits up to `number` come to."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.position = Sn(0)
+        self.states: dict[int, bytes] = {}
+        self.lasts: dict[int, int] = {}
+
+    def add(self, commit: _Commit) -> None:
+        if commit.whole:
+            self.states, self.lasts = {}, {}
+        self.number, self.position = commit.number, Sn(commit.position)
+        self.lasts.update(commit.lasts)
+        for query, state in commit.states.items():
+            if state is None:
+                self.states.pop(query, None)
+                self.lasts.pop(query, None)
+            else:
+                self.states[query] = state
+
+
+class EmissionLog:
+    """One writer, who has the lease of the store; any number of readers, in any process."""
+
+    def __init__(self, kv: KeyValue) -> None:
+        self._kv = kv
+        self.cell = HeadCell(kv, b"emitted")
+        self._sum = _Sum()
+        self._lock = threading.RLock()
+
+    def refresh(self) -> int:
+        """Takes in what other processes have committed; the number of the last commit."""
+        return self.cell.refresh().last
+
+    # ---- writing
+
+    def take_over(self) -> None:
+        """From now on this process commits, and whoever did before cannot. Take the lease of the store first."""
+        with self._lock:
+            self.cell.take_epoch()
+            self._add_commits()
+
+    def commit(self, emissions: Sequence[EmissionRow], states: dict[int, bytes | None], position: Sn) -> int:
+        """Stores all of it or nothing; the number of the commit. The emissions of a query come in ascending order.
+
+        After StoreUnavailable the outcome is not known: call it again with the same arguments."""
+        with self._lock:
+            if self.cell.epoch == 0:
+                self.take_over()
+            self._add_commits()
+            lasts = self._lasts(emissions)
+            new = self.cell.head.advanced()
+            commit = self._commit_of(new.last, position, states, lasts)
+            puts = [put for row in emissions for put in _emission_puts(row, new)]
+            self.cell.publish([puts, _commit_puts(commit, new)], new)
+            self._sum.add(commit)
+            return new.last
+
+    def _lasts(self, emissions: Sequence[EmissionRow]) -> dict[int, int]:
+        lasts: dict[int, int] = {}
+        for row in emissions:
+            before = lasts.get(row.query) or self._sum.lasts.get(row.query, 0)
+            if row.number <= before:
+                raise ValueError(f"emission {row.number} of query {row.query} after its emission {before}")
+            lasts[row.query] = row.number
+        return lasts
+
+    def _commit_of(self, number: int, position: Sn, states: dict[int, bytes | None], lasts: dict[int, int]) -> _Commit:
+        commit = _Commit(number, position, False, states, lasts)
+        if number % WHOLE_EVERY:
+            return commit
+        whole = _Sum()
+        whole.states, whole.lasts = dict(self._sum.states), dict(self._sum.lasts)
+        whole.add(commit)
+        return _Commit(number, position, True, dict(whole.states), whole.lasts)
+
+    # ---- reading
+
+    def read(self, query: int, after: int = 0, limit: int | None = None) -> Iterator[EmissionRow]:
+        """The committed emissions of a query above `after`, in order of their numbers."""
+        if limit is not None and limit <= 0:
+            return
+        head = self.cell.head
+        given = 0
+        for number, pieces in self._numbers(query, after):
+            body = _body(pieces, head)
+            if body is not None:
+                yield EmissionRow(query, number, body)
+                given += 1
+                if given == limit:
+                    return
+
+    def _numbers(self, query: int, after: int) -> Iterator[tuple[int, list[tuple[Key, Value]]]]:
+        """All rows of each number, whether or not they count."""
+        rows: list[tuple[Key, Value]] = []
+        number = 0
+        start = _EMISSION_KEY.pack(query, after + 1, 0, 0)
+        for key, value in self._kv.scan("emission", start, _EMISSION_KEY.pack(query + 1, 0, 0, 0)):
+            _, row_number, _, _ = _EMISSION_KEY.unpack(key)
+            if row_number != number and rows:
+                yield number, rows
+                rows = []
+            number = row_number
+            rows.append((key, value))
+        if rows:
+            yield number, rows
+
+    def last(self, query: int) -> int:
+        """The number of the last committed emission of a query; 0: none, or the query is gone."""
+        return self._summed().lasts.get(query, 0)
+
+    def states(self) -> dict[int, bytes]:
+        return dict(self._summed().states)
+
+    def position(self) -> Sn:
+        """All that follows from the snapshots up to this one has been committed."""
+        return self._summed().position
+
+    def _summed(self) -> _Sum:
+        with self._lock:
+            self._add_commits()
+            return self._sum
+
+    def _add_commits(self) -> None:
+        head = self.cell.head
+        if head.last == self._sum.number:
+            return
+        first = max(self._sum.number + 1, head.last - head.last % WHOLE_EVERY)
+        for number in range(first, head.last + 1):
+            self._sum.add(self._read_commit(head.epoch_of(number), number))
+
+    def _read_commit(self, epoch: int, number: int) -> _Commit:
+        key = _COMMIT_KEY.pack(epoch, number, 0)
+        payload = unseal(_COMMIT_MAGIC, self._kv.get_many("commit", [key])[0], "commit", key)
+        (pieces,) = _COMMIT_HEADER.unpack_from(payload)
+        parts = [bytes(payload[_COMMIT_HEADER.size :])]
+        if pieces > 1:
+            keys = [_COMMIT_KEY.pack(epoch, number, piece) for piece in range(1, pieces)]
+            for more, value in zip(keys, self._kv.get_many("commit", keys), strict=True):
+                parts.append(bytes(unseal(_COMMIT_MAGIC, value, "commit", more)[_COMMIT_HEADER.size :]))
+        try:
+            return msgspec.msgpack.decode(b"".join(parts), type=_Commit)
+        except msgspec.DecodeError as error:
+            raise corrupt("commit", key, str(error)) from error
+
+
+def _emission_puts(row: EmissionRow, head: Head) -> Iterator[Put]:
+    pieces = cut(row.body)
+    header = _EMISSION_HEADER.pack(head.last, len(pieces))
+    for piece, body in enumerate(pieces):
+        key = _EMISSION_KEY.pack(row.query, row.number, piece, head.epoch)
+        yield Put("emission", key, seal(_EMISSION_MAGIC, header + body), head.last)
+
+
+def _commit_puts(commit: _Commit, head: Head) -> list[Put]:
+    pieces = cut(msgspec.msgpack.encode(commit))
+    header = _COMMIT_HEADER.pack(len(pieces))
+    return [
+        Put("commit", _COMMIT_KEY.pack(head.epoch, head.last, i), seal(_COMMIT_MAGIC, header + piece), head.last)
+        for i, piece in enumerate(pieces)
+    ]
+
+
+def _body(rows: list[tuple[Key, Value]], head: Head) -> bytes | None:
+    """What counts of the rows of one number; None if nothing does."""
+    parts: list[bytes] = []
+    expected = 0
+    for key, value in rows:
+        *_, epoch = _EMISSION_KEY.unpack(key)
+        payload = unseal(_EMISSION_MAGIC, value, "emission", key)
+        commit, expected_here = _EMISSION_HEADER.unpack_from(payload)
+        if head.epoch_of(commit) == epoch:
+            parts.append(bytes(payload[_EMISSION_HEADER.size :]))
+            expected = expected_here
+    if len(parts) != expected:
+        raise Corrupt(f"of emission {rows[0][0].hex()} there are {len(parts)} pieces of {expected} in table emission")
+    return b"".join(parts) if expected else None

@@ -1,0 +1,159 @@
+"""The head of a log: the one cell that says which rows count.
+
+Rows are written first, under a writer epoch and a number; then one compare-and-set of the head makes them
+count. A writer that was replaced may still write rows, but they lie outside the range of numbers that the head
+grants its epoch, so no reader looks at them. The store has a head (numbers are SNs), and so has the emission log.
+
+A compare-and-set that fails may have been applied with its reply lost, so the cell is read again: our own
+token there means won, the old value means undecided (then the identical bytes are written again), anything else
+means that another writer took over."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from hbase_store.errors import Fenced, StoreUnavailable
+from hbase_store.keyvalue import CompareAndSet, Key, KeyValue, Put, Value
+from hbase_store.sealed import seal_struct, unseal_struct
+
+_MAGIC = b"RH"
+_TRIES = 4
+
+
+class Range(msgspec.Struct, array_like=True, frozen=True):
+    """The numbers first..last were written under this epoch."""
+
+    epoch: int
+    first: int
+    last: int
+
+
+class Head(msgspec.Struct, array_like=True, frozen=True):
+    """`token` is drawn anew for each compare-and-set, so that every value of the cell is its writer's own."""
+
+    epoch: int
+    token: bytes
+    last: int
+    ranges: tuple[Range, ...]
+
+    def epoch_of(self, number: int) -> int:
+        """The writer epoch whose row of this number counts; 0 if there is none."""
+        for granted in reversed(self.ranges):
+            if granted.first <= number:
+                return granted.epoch if number <= granted.last else 0
+        return 0
+
+    def advanced(self) -> Head:
+        """The head after one more number of the same epoch."""
+        number = self.last + 1
+        ranges = self.ranges
+        if ranges and ranges[-1].epoch == self.epoch:
+            ranges = (*ranges[:-1], Range(self.epoch, ranges[-1].first, number))
+        else:
+            ranges = (*ranges, Range(self.epoch, number, number))
+        return Head(self.epoch, secrets.token_bytes(8), number, ranges)
+
+    def taken_over(self) -> Head:
+        return Head(self.epoch + 1, secrets.token_bytes(8), self.last, self.ranges)
+
+
+NO_HEAD = Head(0, b"", 0, ())
+
+
+def _same(mine: Head, found: Head) -> bool:
+    return found.token == mine.token
+
+
+def pack_head(head: Head) -> Value:
+    return seal_struct(_MAGIC, head)
+
+
+class HeadCell:
+    """One head as this process knows it. `value` and `head` belong together and are replaced together."""
+
+    def __init__(self, kv: KeyValue, key: Key) -> None:
+        self._kv, self.key = kv, key
+        self._known: tuple[Value | None, Head] = (None, NO_HEAD)
+        self._epoch = 0  # the epoch that is ours to write under; 0: none
+        self._lock = threading.Lock()
+
+    @property
+    def head(self) -> Head:
+        return self._known[1]
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    def read(self) -> Value | None:
+        return self._kv.get_many("meta", [self.key])[0]
+
+    def take_in(self, value: Value | None) -> Head:
+        """`value` has just been read from the cell. A head never goes back: what is older is ignored."""
+        with self._lock:
+            known, head = self._known
+            if value is None or value == known:
+                return head
+            read = unseal_struct(_MAGIC, value, "meta", self.key, Head)
+            if (read.epoch, read.last) >= (head.epoch, head.last):
+                self._known = (value, read)
+            return self._known[1]
+
+    def refresh(self) -> Head:
+        return self.take_in(self.read())
+
+    def take_epoch(self) -> None:
+        """From now on this process writes, and whoever wrote before cannot."""
+        for _ in range(_TRIES):
+            self.refresh()
+            old, head = self._known
+            mine = head.taken_over()
+            if self._set((), old, mine, partial(_same, mine)):
+                self._epoch = mine.epoch
+                return
+        raise Fenced(f"other writers take over {self.key.decode()} again and again; see that only one starts")
+
+    def publish(self, stages: Sequence[Sequence[Put]], new: Head) -> None:
+        """Writes the rows of the number `new.last`, and makes them count.
+
+        After StoreUnavailable the outcome is not known: publish the identical rows and `new` again."""
+
+        def won(found: Head) -> bool:
+            # A later writer begins from our head: then its ranges grant us the number.
+            return found.token == new.token or (found.epoch > new.epoch and found.epoch_of(new.last) == new.epoch)
+
+        old, head = self._known
+        if won(head):
+            return
+        if self._epoch == 0 or (head.epoch, head.last + 1) != (self._epoch, new.last):
+            raise self._fenced(head)
+        if not self._set(stages, old, new, won):
+            raise self._fenced(self.refresh())
+
+    def _set(self, stages: Sequence[Sequence[Put]], old: Value | None, new: Head, won: Callable[[Head], bool]) -> bool:
+        """Whether `new` got into the cell; False says that something else did."""
+        value = pack_head(new)
+        failure: StoreUnavailable | None = None
+        for _ in range(_TRIES):
+            try:
+                if self._kv.publish(stages, CompareAndSet(self.key, old, value)):
+                    self.take_in(value)
+                    return True
+            except StoreUnavailable as error:
+                failure = error
+            found = self.read()
+            if found != old:
+                return won(self.take_in(found))
+        why = f": {failure}" if failure else ""
+        raise StoreUnavailable(f"{self.key.decode()} could not be set in {_TRIES} tries{why}") from failure
+
+    def _fenced(self, head: Head) -> Fenced:
+        return Fenced(
+            f"this process was the writer of epoch {self._epoch}; epoch {head.epoch} has taken over, and goes on "
+            f"at {head.last + 1}. Nothing of the last batch counts: send it to the new writer"
+        )

@@ -1,0 +1,85 @@
+"""Loops over sorted rows that numpy has no verb for: finding many rows at once, and merging changes into them.
+
+Rows are columns (a, b[, c]) in lexicographic order; `wide` says whether there is a third. All arrays that come
+in are read-only, so that each kernel is compiled once; numba keeps what it compiled beside this file."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen
+
+
+@njit(cache=True, nogil=True)
+def _lower_bound(a, b, c, wide, x, y, z, low):  # type: ignore[no-untyped-def]
+    """The first row from `low` on that is not below (x, y, z)."""
+    high = len(a)
+    while low < high:
+        middle = (low + high) >> 1
+        below = a[middle] < x
+        if a[middle] == x:
+            below = b[middle] < y
+            if wide and b[middle] == y:
+                below = c[middle] < z
+        if below:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _contains(a, b, c, wide, x, y, z, found):  # type: ignore[no-untyped-def]
+    for i in range(len(x)):
+        at = _lower_bound(a, b, c, wide, x[i], y[i], z[i] if wide else np.uint64(0), 0)
+        found[i] = at < len(a) and a[at] == x[i] and b[at] == y[i] and (not wide or c[at] == z[i])
+
+
+@njit(cache=True, nogil=True)
+def _merge(a, b, c, wide, x, y, z, inserted, out_a, out_b, out_c):  # type: ignore[no-untyped-def]
+    """Copies runs of unchanged rows in one go; the changes are sorted and distinct. How many rows there are then."""
+    taken, made = 0, 0
+    for i in range(len(x)):
+        at = _lower_bound(a, b, c, wide, x[i], y[i], z[i] if wide else np.uint64(0), taken)
+        run = at - taken
+        out_a[made : made + run] = a[taken:at]
+        out_b[made : made + run] = b[taken:at]
+        if wide:
+            out_c[made : made + run] = c[taken:at]
+        made += run
+        taken = at
+        if at < len(a) and a[at] == x[i] and b[at] == y[i] and (not wide or c[at] == z[i]):
+            taken += 1
+        if inserted[i]:
+            out_a[made], out_b[made] = x[i], y[i]
+            if wide:
+                out_c[made] = z[i]
+            made += 1
+    run = len(a) - taken
+    out_a[made : made + run] = a[taken:]
+    out_b[made : made + run] = b[taken:]
+    if wide:
+        out_c[made : made + run] = c[taken:]
+    return made + run
+
+
+def contains(rows: Columns, sought: Columns) -> Mask:
+    """Which of the rows sought are among `rows`."""
+    found = np.empty(len(sought[0]), np.bool_)
+    _contains(*_three(rows), len(rows) == 3, *_three(sought), found)
+    return found
+
+
+def merge(rows: Columns, changes: Columns, inserted: Mask) -> Columns:
+    """`rows` after sorted, distinct changes: what was there already is not inserted twice."""
+    size = len(rows[0]) + int(np.count_nonzero(inserted))
+    wide = len(rows) == 3
+    out = [np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(size if wide else 0, np.uint64)]
+    made = _merge(*_three(rows), wide, *_three(changes), inserted, *out)
+    return tuple(column[:made] for column in out[: len(rows)])
+
+
+def _three(columns: Columns) -> tuple[Ids, Ids, Ids]:
+    a, b = frozen(columns[0]), frozen(columns[1])
+    return a, b, frozen(columns[2]) if len(columns) == 3 else NO_IDS

@@ -1,0 +1,52 @@
+"""From the address of a store to its backend: `lmdb:PATH` is a folder here, `hbase://HOST:PORT/NAMESPACE` a cluster."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Literal
+from urllib.parse import urlsplit
+
+from hbase_store.errors import BadStoreUrl
+from hbase_store.lease import Leasing
+
+Durability = Literal["process", "power"]
+
+THRIFT_PORT = 9090
+
+
+class WallClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
+        left_s = None if until_ms is None else until_ms / 1000 - time.time()
+        if left_s is None or left_s > 0:
+            condition.wait(left_s)
+
+
+def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
+    """The backend that `url` names; what it needs is imported only then."""
+    if url.startswith("lmdb:") and len(url) > len("lmdb:"):
+        from hbase_store.lmdb_backend import LmdbKeyValue
+
+        return LmdbKeyValue(url.removeprefix("lmdb:"), read_only=read_only, durability=durability)
+    if url.startswith("hbase://"):
+        from hbase_store.hbase_backend import HBaseKeyValue
+
+        return HBaseKeyValue(*_place(url), read_only=read_only)
+    raise BadStoreUrl(f"{url!r} is no store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")
+
+
+def _place(url: str) -> tuple[str, int, str]:
+    advice = f"{url!r}: write hbase://HOST:{THRIFT_PORT}/NAMESPACE"
+    try:
+        parts = urlsplit(url)
+        host, port, namespace = parts.hostname, parts.port or THRIFT_PORT, parts.path.strip("/")
+    except ValueError as error:
+        raise BadStoreUrl(f"{advice} ({error})") from error
+    if not host or not namespace:
+        raise BadStoreUrl(advice)
+    return host, port, namespace

@@ -1,0 +1,120 @@
+"""The small rows: what a snapshot is made of, and where each stream has come to. Their keys and byte layouts.
+
+Numbers in keys are big-endian, so that keys sort as the numbers do. Values are msgpack arrays, sealed."""
+
+from __future__ import annotations
+
+import struct
+from typing import NewType
+
+import msgspec
+
+from hbase_store.keyvalue import Key, Value
+from hbase_store.sealed import seal_struct, unseal_struct
+
+#: A snapshot number names one state of all streams and of the store.
+Sn = NewType("Sn", int)
+
+_SN_KEY = struct.Struct(">QQ")
+_SLAB_KEY = struct.Struct(">QQI")
+_SLICE_KEY = struct.Struct(">QQQI")
+_SN_MAGIC = b"RN"
+
+
+def sn_key(epoch: int, sn: int) -> Key:
+    return _SN_KEY.pack(epoch, sn)
+
+
+def slab_key(epoch: int, sn: int, piece: int) -> Key:
+    return _SLAB_KEY.pack(epoch, sn, piece)
+
+
+def slice_key(stream: int, epoch: int, sn: int, piece: int) -> Key:
+    return _SLICE_KEY.pack(stream, epoch, sn, piece)
+
+
+class PushMark(msgspec.Struct, array_like=True, frozen=True):
+    """A push or heartbeat: its place among all pushes of the snapshot, and the stream's time after it."""
+
+    ordinal: int
+    time: int | None
+
+
+class StreamMove(msgspec.Struct, array_like=True):
+    """How far a stream went in one snapshot. None says that nothing changed since its last move."""
+
+    stream: int
+    batch: int
+    time: int | None = None
+    heartbeat: int | None = None
+    first: int | None = None
+    pushes: list[PushMark] = msgspec.field(default_factory=list)
+    sources: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class CatalogChange(msgspec.Struct, array_like=True, frozen=True):
+    """What is known under (kind, number) from now on; no body: it is gone."""
+
+    kind: str
+    number: int
+    body: bytes | None
+
+
+class StreamPlace(msgspec.Struct, array_like=True, frozen=True):
+    """Where the columns of a stream are in this snapshot: in the slab, in so many pieces of its slice, or both."""
+
+    stream: int
+    in_slab: bool
+    slice_pieces: int
+
+
+class SnRow(msgspec.Struct, array_like=True):
+    """What one snapshot says beside its slab. `epoch` is the writer epoch."""
+
+    sn: int
+    epoch: int
+    published_ms: int
+    moves: list[StreamMove]
+    catalog: list[CatalogChange]
+    slab_pieces: int
+    slab_bytes: int
+    places: list[StreamPlace]
+
+    def slab_keys(self) -> list[Key]:
+        return [slab_key(self.epoch, self.sn, piece) for piece in range(self.slab_pieces)]
+
+    def slice_keys(self, place: StreamPlace) -> list[Key]:
+        return [slice_key(place.stream, self.epoch, self.sn, piece) for piece in range(place.slice_pieces)]
+
+
+class StreamPosition(msgspec.Struct, array_like=True, frozen=True):
+    """Where a stream has come to: the sum of its moves."""
+
+    stream: int
+    batch: int
+    time: int | None = None
+    heartbeat: int | None = None
+    first: int | None = None
+    sources: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+def pack_row(row: SnRow) -> Value:
+    return seal_struct(_SN_MAGIC, row)
+
+
+def unpack_row(value: Value | None, key: Key) -> SnRow:
+    return unseal_struct(_SN_MAGIC, value, "sn", key, SnRow)
+
+
+def moved(position: StreamPosition | None, move: StreamMove) -> StreamPosition:
+    """The position after a move."""
+    if position is None:
+        return StreamPosition(move.stream, move.batch, move.time, move.heartbeat, move.first, dict(move.sources))
+    return StreamPosition(
+        move.stream,
+        move.batch,
+        position.time if move.time is None else move.time,
+        position.heartbeat if move.heartbeat is None else move.heartbeat,
+        position.first if move.first is None else move.first,
+        {**position.sources, **move.sources} if move.sources else position.sources,
+    )

@@ -1,0 +1,144 @@
+"""A snapshot: the store as it was at one number, to be read by any number of threads.
+
+Edges are asked for by predicate, in either direction, many keys at a time, and come as sorted, read-only columns
+of ids. The default graph, one named graph, or all named graphs together (`NAMED`, with a column of their graphs)
+are asked for by `graph`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, Offsets, as_ids, distinct_values, gather_ranges, group_rows
+from hbase_store.overlay import Overlay, View
+from hbase_store.rows import Sn
+from hbase_store.terms import NO_TERM
+
+#: As a graph: all named graphs together.
+NAMED = -1
+DEFAULT = NO_TERM
+
+# Below this many rows, looking each up in Python beats calling a kernel.
+_FEW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Exact changes: each row was inserted (sign 1) or deleted (sign -1); g is 0 for the default graph."""
+
+    s: Ids
+    p: Ids
+    o: Ids
+    g: Ids
+    sign: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    def __len__(self) -> int:
+        return len(self.s)
+
+
+class Snapshot:
+    """Immutable. It keeps the views that it has used, so the first read of a predicate may take longer."""
+
+    def __init__(self, overlay: Overlay, sn: Sn) -> None:
+        self.sn = sn
+        self._overlay = overlay
+        self._views: dict[tuple[bool, int, bool], View] = {}
+
+    def _view(self, named: bool, predicate: int, inverse: bool) -> View:
+        view = self._views.get((named, predicate, inverse))
+        if view is None:
+            view = self._overlay.view(named, predicate, inverse, self.sn)
+            self._views[named, predicate, inverse] = view
+        return view
+
+    def neighbours(self, p: int, keys: Ids, inverse: bool = False, graph: int = DEFAULT) -> tuple[Offsets, *Columns]:
+        """(offsets, values[, graphs]): values[offsets[i]:offsets[i + 1]] are the objects of subject keys[i].
+
+        `inverse` asks for the subjects of objects. The graphs come only with `graph` = NAMED."""
+        columns = self._view(graph != DEFAULT, p, inverse).columns
+        starts = columns[0].searchsorted(keys, "left")
+        ends = columns[0].searchsorted(keys, "right")
+        if len(keys) == 1:
+            start, end = int(starts[0]), int(ends[0])
+            offsets = np.array((0, end - start), np.int64)
+            found = tuple(column[start:end] for column in columns[1:])
+        else:
+            offsets, places = gather_ranges(starts, ends)
+            found = tuple(column[places] for column in columns[1:])
+        if graph in (DEFAULT, NAMED):
+            return offsets, *found
+        there = found[1] == np.uint64(graph)
+        before = np.zeros(len(there) + 1, np.int64)
+        np.cumsum(there, out=before[1:])
+        return before[offsets], found[0][there]
+
+    def pairs(self, p: int, inverse: bool = False, graph: int = DEFAULT) -> Columns:
+        """(keys, values[, graphs]) of all edges, sorted by these columns; graphs only with `graph` = NAMED."""
+        columns = self._view(graph != DEFAULT, p, inverse).columns
+        if graph in (DEFAULT, NAMED):
+            return columns
+        there = columns[2] == np.uint64(graph)
+        return columns[0][there], columns[1][there]
+
+    def contains(self, s: Ids, p: Ids, o: Ids, g: Ids) -> Mask:
+        """Which quads are there; g is 0 for the default graph."""
+        s, p, o, g = as_ids(s), as_ids(p), as_ids(o), as_ids(g)
+        if len(s) <= _FEW:
+            return np.array(
+                [self._has(s[i : i + 1], p[i : i + 1], o[i : i + 1], g[i : i + 1]) for i in range(len(s))], bool
+            )
+        found = np.empty(len(s), bool)
+        for predicate, rows in group_rows(p):
+            found[rows] = self._contains(predicate, s[rows], o[rows], g[rows])
+        return found
+
+    def _contains(self, predicate: int, s: Ids, o: Ids, g: Ids) -> Mask:
+        named = g != 0
+        if not named.any():
+            return contains(self._view(False, predicate, False), (s, o))
+        if named.all():
+            return contains(self._view(True, predicate, False), (s, o, g))
+        found = np.empty(len(s), bool)
+        found[~named] = contains(self._view(False, predicate, False), (s[~named], o[~named]))
+        found[named] = contains(self._view(True, predicate, False), (s[named], o[named], g[named]))
+        return found
+
+    def _has(self, s: Ids, p: Ids, o: Ids, g: Ids) -> bool:
+        """One quad. Keys stay arrays: searching for a Python number would make numpy convert the column."""
+        graph = int(g[0])
+        columns: Columns = self._view(graph != DEFAULT, int(p[0]), False).columns
+        for key in (s, o) if graph == DEFAULT else (s, o, g):
+            start, end = int(columns[0].searchsorted(key)[0]), int(columns[0].searchsorted(key, "right")[0])
+            if start == end:
+                return False
+            columns = tuple(column[start:end] for column in columns[1:])
+        return True
+
+    def predicates(self, graph: int = DEFAULT) -> Ids:
+        """Those of at least one edge, ascending."""
+        candidates = self._overlay.predicates(graph != DEFAULT)
+        return np.array([p for p in candidates if self.count(p, graph)], np.uint64)
+
+    def graphs(self) -> Ids:
+        """The named graphs that hold at least one edge, ascending."""
+        columns = [self._view(True, p, False).columns[2] for p in self._overlay.predicates(True)]
+        return distinct_values(np.concatenate([distinct_values(column) for column in columns])) if columns else NO_IDS
+
+    def count(self, p: int, graph: int = DEFAULT) -> int:
+        """How many edges the predicate has."""
+        view = self._view(graph != DEFAULT, p, False)
+        if graph in (DEFAULT, NAMED):
+            return len(view)
+        return int(np.count_nonzero(view.columns[2] == np.uint64(graph)))
+
+    def count_all(self, graph: int = DEFAULT) -> int:
+        return sum(self.count(p, graph) for p in self._overlay.predicates(graph != DEFAULT))
+
+
+def contains(view: View, sought: Columns) -> Mask:
+    if len(view) == 0:
+        return np.zeros(len(sought[0]), bool)
+    from hbase_store.kernels import contains as kernel  # numba takes a third of a second to import
+
+    return kernel(view.columns, sought)

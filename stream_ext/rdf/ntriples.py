@@ -1,0 +1,189 @@
+"""N-Triples and N-Quads: one expression for the lines that are as they mostly are, a careful reader for the rest.
+
+The expression takes a whole document apart without a Python loop. A line that it does not know goes to the
+careful reader, which either understands it (an escape in an IRI, blanks around ^^) or says what is wrong where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stream_ext.errors import BadData
+from stream_ext.rdf.canonical import BadEscape, unescape
+from stream_ext.rdf.parsed import Row
+
+_IRI = rb"<[A-Za-z][A-Za-z0-9+.\-]*+:[^\x00-\x20<>\"{}|^`\\]*+>"
+# Labels of ASCII; others are the careful reader's.
+_BLANK = rb"_:[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_\-])?(?![A-Za-z0-9_\-\x80-\xff])"
+_LITERAL = rb'"(?:[^"\\\r\n]++|\\[^\r\n])*+"(?:@[A-Za-z]++(?:-[A-Za-z0-9]++)*+|\^\^' + _IRI + rb")?+"
+_TRIPLE = rb"[ \t]*+(?:(%b|%b)[ \t]*+(%b)[ \t]*+(%b|%b|%b)[ \t]*+" % (_IRI, _BLANK, _IRI, _IRI, _LITERAL, _BLANK)
+_GRAPH = rb"(?:(%b|%b)[ \t]*+)?+" % (_IRI, _BLANK)
+_NO_GRAPH = rb"()"
+_LINE_END = rb"(?:#[^\r\n]*+)?+(?:[\r\n]++|\Z)"
+_REST = rb"|([^\r\n]++)"
+
+# Group 5 is a line (or the rest of one) that is for the careful reader.
+_TRIPLE_LINE = re.compile(_TRIPLE + _NO_GRAPH + rb"\.[ \t]*+)?+" + _LINE_END + _REST)
+_QUAD_LINE = re.compile(_TRIPLE + _GRAPH + rb"\.[ \t]*+)?+" + _LINE_END + _REST)
+# Statements that may share a line; the last alternative never matches nothing, so the search always moves on.
+_STATEMENT = re.compile(rb"[ \t\r\n]*+" + _TRIPLE + _NO_GRAPH + rb"\.)[ \t]*+|[\r\n]++" + _REST)
+
+_BLANKS = re.compile(r"[ \t]*")
+_LABEL = re.compile(
+    "_:[0-9A-Z_a-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f"
+    "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff]"
+    "(?:[-.0-9A-Z_a-z\u00b7\u0300-\u036f\u203f-\u2040\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff"
+    "\u200c-\u200d\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff]*"
+    "[-0-9A-Z_a-z\u00b7\u0300-\u036f\u203f-\u2040\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff"
+    "\u200c-\u200d\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff])?"
+)
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+_LANGUAGE = re.compile(r"@[A-Za-z]+(?:-[A-Za-z0-9]+)*")
+_IRI_FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+_IRI_ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}")
+
+
+def document_rows(data: bytes, quads: bool) -> list[Row]:
+    """The statements of a document, one a line. Escapes in them are not checked yet: see `check_lines`."""
+    _check_utf8(data)
+    return _rows(data, (_QUAD_LINE if quads else _TRIPLE_LINE).findall(data), quads, one_a_line=True)
+
+
+def statement_rows(data: bytes) -> list[Row]:
+    """Triples of N-Triples, of which several may stand on one line."""
+    return _rows(data, _STATEMENT.findall(data), quads=False, one_a_line=False)
+
+
+def _rows(data: bytes, found: list[tuple[bytes, ...]], quads: bool, one_a_line: bool) -> list[Row]:
+    rows: list[Row] = []
+    append = rows.append
+    for s, p, o, g, rest in found:
+        if s:
+            append((s, p, o, g))
+        elif rest:
+            try:
+                rows.extend(_Line(rest.decode(), 0, quads, one_a_line).rows())
+            except BadData:
+                check_lines(data, quads, one_a_line)
+                raise
+    return rows
+
+
+def check_lines(data: bytes, quads: bool, one_a_line: bool = True) -> None:
+    """Raises what is wrong with the first line that is wrong, with its number."""
+    for number, line in enumerate(re.split("\r\n|\n|\r", data.decode()), start=1):
+        for _ in _Line(line, number, quads, one_a_line).rows():
+            pass
+
+
+def _check_utf8(data: bytes) -> None:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        lines = re.split(b"\r\n|\n|\r", before)
+        message = f"the byte {data[error.start]:#04x} is no UTF-8 here"
+        raise BadData(message, len(lines), len(lines[-1].decode()) + 1) from None
+
+
+class _Line:
+    """One line, read term by term."""
+
+    __slots__ = ("_at", "_number", "_one", "_quads", "_text")
+
+    def __init__(self, text: str, number: int, quads: bool, one_a_line: bool) -> None:
+        self._text, self._number, self._quads, self._one = text, number, quads, one_a_line
+        self._at = 0
+
+    def rows(self) -> Iterator[Row]:
+        while not self._ended():
+            s = self._resource("a subject")
+            p = self._iri("a predicate") if self._next() == "<" else self._wrong("a predicate, which is an <IRI>")
+            o = self._literal() if self._next() == '"' else self._resource("an object", "a literal")
+            g = self._resource("a graph") if self._quads and self._next() in ("<", "_") else ""
+            if self._next() != ".":
+                self._wrong("'.' to end the statement" if g or not self._quads else "'.' or the <IRI> of a graph")
+            self._at += 1
+            yield s.encode(), p.encode(), o.encode(), g.encode()
+            if self._one and not self._ended():
+                self._fail("one statement a line: this stands behind the end of another")
+
+    def _next(self) -> str:
+        match = _BLANKS.match(self._text, self._at)
+        assert match is not None  # it may match nothing
+        self._at = match.end()
+        return self._text[self._at : self._at + 1]
+
+    def _ended(self) -> bool:
+        return self._next() in ("", "#")
+
+    def _fail(self, message: str, at: int | None = None) -> str:
+        raise BadData(message, self._number, (self._at if at is None else at) + 1)
+
+    def _wrong(self, expected: str) -> str:
+        found = self._next()
+        shown = f"'{found}'" if found else "the end of the line"
+        return self._fail(f"expected {expected}, found {shown}")
+
+    def _resource(self, what: str, also: str = "") -> str:
+        sign = self._next()
+        if sign == "<":
+            return self._iri(what)
+        if sign == "_":
+            return self._blank()
+        if sign == '"':
+            self._fail(f"a literal cannot be {what}")
+        return self._wrong(f"{what} (an <IRI>, a blank node _:label" + (f" or {also})" if also else ")"))
+
+    def _blank(self) -> str:
+        match = _LABEL.match(self._text, self._at)
+        if match is None:
+            return self._fail("a blank node is written _:label")
+        self._at = match.end()
+        return match[0]
+
+    def _iri(self, what: str) -> str:
+        start = self._at
+        end = self._text.find(">", start)
+        if end < 0:
+            self._fail(f"the IRI of {what} that begins here is not closed with '>'")
+        raw = self._text[start + 1 : end]
+        # Escapes are blotted out, so that only a backslash that begins none is left.
+        plain = _IRI_ESCAPE.sub(lambda escape: "_" * len(escape[0]), raw)
+        bad = _IRI_FORBIDDEN.search(plain)
+        if bad:
+            self._fail(f"{bad[0]!r} may not stand in an IRI", start + 1 + bad.start())
+        value = self._unescape(raw, start + 1)
+        if _IRI_FORBIDDEN.search(value):
+            self._fail("an escape in this IRI stands for a character that an IRI may not hold")
+        if not _SCHEME.match(value):
+            self._fail(f"<{value}> is relative; N-Triples and N-Quads know absolute IRIs only")
+        self._at = end + 1
+        return f"<{value}>"
+
+    def _literal(self) -> str:
+        start = self._at
+        match = _STRING.match(self._text, start)
+        if match is None:
+            self._fail("the string that begins here is not closed")
+        assert match is not None
+        self._unescape(match[0][1:-1], start + 1)
+        self._at = match.end()
+        if self._text.startswith("@", self._at):
+            language = _LANGUAGE.match(self._text, self._at)
+            if language is None:
+                self._fail("a language tag is letters, then '-' and letters or digits: @en-GB")
+            assert language is not None
+            self._at = language.end()
+            return match[0] + language[0]
+        if self._next() == "^" and self._text.startswith("^^", self._at):
+            self._at += 2
+            return match[0] + "^^" + (self._iri("a datatype") if self._next() == "<" else self._wrong("an <IRI>"))
+        return match[0]
+
+    def _unescape(self, text: str, start: int) -> str:
+        try:
+            return unescape(text)
+        except BadEscape as error:
+            return self._fail(str(error), start + error.start)

@@ -1,0 +1,62 @@
+"""What parsing gives: the distinct terms once, and columns of numbers that point at them.
+
+Raw rows of bytes become this in a few passes of C loops; Python looks at a term once, however often it occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.rdf.canonical import canonical
+
+#: The time of an element that came without one.
+MISSING = int(np.iinfo(np.int64).min)
+
+Indexes = npt.NDArray[np.int32]
+#: Subject, predicate, object and graph (b"" for the default graph) as they were written.
+Row = tuple[bytes, bytes, bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """`s`, `p`, `o`, `g` are indexes into `terms`; a `g` of -1 is the default graph. Document order."""
+
+    terms: list[bytes]  # distinct and canonical, in order of first appearance; a blank node as b"_:label"
+    s: Indexes
+    p: Indexes
+    o: Indexes
+    g: Indexes
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """Triples in elements: those of one element are contiguous and in document order; elements ascend."""
+
+    parsed: Parsed
+    element: Indexes  # per triple
+    time: npt.NDArray[np.int64]  # per element, MISSING where none was given
+    graph: Indexes  # per element: an index into the terms, -1 for the default graph
+
+
+def parsed_of(rows: Sequence[Row]) -> Parsed:
+    terms, codes = number(chain.from_iterable(rows), 4 * len(rows))
+    columns = codes.reshape(-1, 4)
+    s, p, o, g = (np.ascontiguousarray(columns[:, i]) for i in range(4))
+    return Parsed(terms, s, p, o, g)
+
+
+def number(texts: Iterable[bytes], count: int) -> tuple[list[bytes], Indexes]:
+    """The distinct canonical terms of `texts`, and for each text its index (-1 for b"")."""
+    flat = list(texts)
+    raw = dict.fromkeys(flat)
+    raw.pop(b"", None)
+    terms: dict[bytes, int] = {}
+    codes: dict[bytes, int] = {b"": -1}
+    for text in raw:
+        # Two spellings of one term ("a" and "a"^^xsd:string) meet here.
+        codes[text] = terms.setdefault(canonical(text), len(terms))
+    return list(terms), np.fromiter(map(codes.__getitem__, flat), dtype=np.int32, count=count)

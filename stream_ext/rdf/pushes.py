@@ -1,0 +1,163 @@
+"""Pushes to a stream: which triples are one element, and what time each element carries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+
+import msgspec
+import numpy as np
+
+from hbase_store import terms
+from stream_ext.errors import BadArgument, BadData
+from stream_ext.rdf.documents import (
+    DOCUMENT_TYPES,
+    JSON_LD,
+    N_QUADS,
+    NDJSON,
+    TRIG,
+    essence,
+    numbered,
+    rows_of,
+)
+from stream_ext.rdf.ntriples import check_lines, statement_rows
+from stream_ext.rdf.parsed import MISSING, Parsed, Pushed, Row, number
+from stream_ext.syntax.iris import is_absolute, resolve
+from stream_ext.times import parse_time
+
+PUSH_TYPES = (*DOCUMENT_TYPES, NDJSON)
+#: Further from 1970 no sum of a time and a length is safe in 64 bits.
+_TIME_MS_MAX = 2**62
+
+
+def parse_push(data: bytes, media_type: str, timestamp: int | None, base: str) -> Pushed:
+    """The elements of one push; `timestamp` is the time of those that carry none of their own."""
+    media_type = essence(media_type, PUSH_TYPES)
+    if media_type == NDJSON:
+        return _parse_lines(data, timestamp, base)
+    parsed = numbered(data, media_type, rows_of(data, media_type, base))
+    if media_type in (N_QUADS, TRIG):
+        return _graph_an_element(parsed, timestamp)
+    graphs = np.unique(parsed.g)
+    if len(graphs) > 1:
+        raise BadData("the body is one element, and an element has one graph; send graphs as application/trig")
+    graph = graphs if len(graphs) else np.array([-1])
+    return Pushed(parsed, np.zeros(len(parsed.s), np.int32), _times(1, timestamp), graph.astype(np.int32))
+
+
+def _times(count: int, timestamp: int | None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.full(count, MISSING if timestamp is None else timestamp, dtype=np.int64)
+
+
+def _graph_an_element(parsed: Parsed, timestamp: int | None) -> Pushed:
+    """Each graph (the default one too) is an element, in order of first appearance."""
+    graphs, first, inverse = np.unique(parsed.g, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    element = rank[inverse]
+    if np.any(element[1:] < element[:-1]):
+        by_element = np.argsort(element, kind="stable")
+        element = element[by_element]
+        s, p, o, g = (column[by_element] for column in (parsed.s, parsed.p, parsed.o, parsed.g))
+        parsed = Parsed(parsed.terms, s, p, o, g)
+    return Pushed(parsed, element, _times(len(graphs), timestamp), graphs[order].astype(np.int32))
+
+
+# ---- application/x-ndjson ------------------------------------------------------------------------------------
+
+
+class _Element(msgspec.Struct, forbid_unknown_fields=True):
+    data: msgspec.Raw
+    timestamp: int | str | None = None
+    graph: str | None = None
+
+
+_ELEMENT = msgspec.json.Decoder(_Element)
+_IRI_FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+_STRING = msgspec.json.Decoder(str)
+
+
+def _parse_lines(data: bytes, timestamp: int | None, base: str) -> Pushed:
+    rows: list[Row] = []
+    sizes: list[int] = []
+    times: list[int] = []
+    graphs: list[bytes] = []
+    for line_number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            element = _ELEMENT.decode(line)
+            time = _time(element.timestamp, timestamp)
+            found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise BadData(f"this is no element: {error}", line_number, 1) from None
+        except (BadData, BadArgument) as error:
+            raise BadData(f"in this element: {error}", line_number, 1) from None
+        rows.extend(_scoped(found, line_number))
+        sizes.append(len(found))
+        times.append(time)
+        graphs.append(graph)
+    return _pushed(rows, sizes, times, graphs)
+
+
+def _pushed(rows: list[Row], sizes: list[int], times: list[int], graphs: list[bytes]) -> Pushed:
+    texts, codes = number(chain(chain.from_iterable(rows), graphs), 4 * len(rows) + len(graphs))
+    columns = codes[: 4 * len(rows)].reshape(-1, 4)
+    s, p, o, g = (np.ascontiguousarray(columns[:, i]) for i in range(4))
+    element = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    return Pushed(Parsed(texts, s, p, o, g), element, np.array(times, dtype=np.int64), codes[4 * len(rows) :])
+
+
+def _time(written: int | str | None, default: int | None) -> int:
+    time = parse_time(written) if isinstance(written, str) else written
+    if time is None:
+        return MISSING if default is None else default
+    if abs(time) > _TIME_MS_MAX:
+        raise BadArgument(f"the timestamp {time} is out of range: it counts milliseconds since 1970")
+    return time
+
+
+def _graph(written: str | None, base: str) -> bytes:
+    """The graph of an element as a term; <...> around the IRI is taken for what it means."""
+    if written is None:
+        return b""
+    reference = written[1:-1] if written.startswith("<") and written.endswith(">") else written
+    absolute = resolve(reference, base) if base else reference
+    if not is_absolute(absolute) or _IRI_FORBIDDEN.search(absolute):
+        raise BadArgument(f"the graph {written[:80]!r} is no IRI")
+    return terms.iri(absolute)
+
+
+def _element_rows(data: bytes, graph: bytes, base: str) -> tuple[list[Row], bytes]:
+    """The triples of one line, each in the graph of their element, and that graph."""
+    if data.startswith(b'"'):
+        text = _STRING.decode(data).encode()
+        rows = statement_rows(text)
+        if b"\\" in text:
+            check_lines(text, quads=False, one_a_line=False)  # escapes, while it is known whose they are
+        return (rows if not graph else [(s, p, o, graph) for s, p, o, _ in rows]), graph
+    if not data.startswith(b"{") and not data.startswith(b"["):
+        raise BadData("`data` is a string of N-Triples or a JSON-LD object")
+    return _one_graph(rows_of(data, JSON_LD, base), graph)
+
+
+def _one_graph(rows: list[Row], graph: bytes) -> tuple[list[Row], bytes]:
+    named = {g for _, _, _, g in rows}
+    if len(named) > 1 or (graph and named and named != {b""} and named != {graph}):
+        raise BadData("an element has one graph, and this JSON-LD names another or several")
+    graph = graph or next(iter(named), b"")
+    return [(s, p, o, graph) for s, p, o, _ in rows], graph
+
+
+def _scoped(rows: Sequence[Row], line_number: int) -> list[Row]:
+    """The same rows with labels of their own: each line is a document, and labels end with their document."""
+    scope = b"_:e%d." % line_number
+
+    def scoped(text: bytes) -> bytes:
+        return scope + text[2:] if text.startswith(b"_:") else text
+
+    if not any(s.startswith(b"_:") or o.startswith(b"_:") for s, _, o, _ in rows):
+        return list(rows)
+    return [(scoped(s), p, scoped(o), scoped(g)) for s, p, o, g in rows]

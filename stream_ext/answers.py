@@ -1,0 +1,68 @@
+"""Answers: one-shot questions, and the latest answer of a registered query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hbase_store import Store
+from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.emission import EmissionBody, columns_of
+from stream_ext.errors import BadArgument
+from stream_ext.evaluate import Answer, Instant, evaluate
+from stream_ext.plan.algebra import Form, Query, Register
+from stream_ext.schedule import QueryState
+from stream_ext.shard import query_of, windows_of
+from stream_ext.syntax import parse
+
+
+def answer_once(store: Store, catalog: Catalog, text: str, base: str, sn: int, at: int | None) -> Answer:
+    unit = parse(text, base)
+    if isinstance(unit, Register):
+        raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
+    if not isinstance(unit, Query):
+        raise BadArgument("this is an update: send it as one (POST /update, or update= of the SPARQL Protocol)")
+    if unit.windows and at is None:
+        raise BadArgument(
+            "a query with windows is evaluated at a time: register it (POST /queries) to have it evaluated at every "
+            "close of its windows, or give the time (at=T) to have it evaluated once"
+        )
+    if at is not None and not unit.windows:
+        at = None  # without windows every time has the same answer
+    windows = windows_of(unit, catalog)
+    return evaluate(store, unit, sn, windows, None if at is None else Instant(at))
+
+
+def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryDefinition, state: QueryState) -> Answer:
+    """The whole answer of the evaluation that `state` speaks of, asked again."""
+    last = state.evaluated
+    assert last is not None
+    query = query_of(definition.text, definition.base)
+    return evaluate(store, query, last.sn, windows_of(query, catalog), Instant(last.time, last.push))
+
+
+def answer_of(body: EmissionBody, store: Store) -> Answer:
+    """What an emission of an RSTREAM said is the whole answer."""
+    # The place -1 (unbound) finds the last entry: the id that is no term.
+    ids = np.append(store.ids(body.terms), np.uint64(0))
+    columns = [ids[places] for places in columns_of(body)]
+    return Answer(tuple(body.variables), columns, body.boolean, body.sn)
+
+
+def no_answer(definition: QueryDefinition, sn: int) -> Answer:
+    """Before the first evaluation."""
+    is_ask = query_of(definition.text, definition.base).form is Form.ASK
+    empty = [np.empty(0, np.uint64) for _ in definition.variables]
+    return Answer(tuple(definition.variables), empty, False if is_ask else None, sn)
+
+
+def rows_of(answer: Answer, store: Store) -> list[tuple[bytes | None, ...]]:
+    """The rows as texts; None where a variable is unbound."""
+    if not answer.columns or not len(answer.columns[0]):
+        return []
+    ids, places = np.unique(np.concatenate(answer.columns), return_inverse=True)
+    unbound = int(ids[0] == 0)
+    texts: list[bytes | None] = [*([None] * unbound), *store.terms(ids[unbound:])]
+    columns: Sequence[list[int]] = [part.tolist() for part in np.split(places.reshape(-1), len(answer.columns))]
+    return list(zip(*([texts[place] for place in column] for column in columns), strict=True))

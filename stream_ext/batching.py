@@ -1,0 +1,243 @@
+"""One snapshot of pushes in the making: which streams move, how far, and with what.
+
+Pushes are taken in one by one, in the order in which they will be acknowledged, and each is checked before
+anything is changed: a push that is refused leaves no trace. Then all of it is encoded and written at once.
+
+    A stream's time after a push = the greatest of its time before, of (greatest timestamp - lateness), and of
+    the heartbeats. It moves at the end of each push, never inside one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from hbase_store import Batch, PushMark, StreamColumns, StreamMove, StreamPosition
+from hbase_store.rows import moved
+from hbase_store.terms import iri
+from stream_ext.adaptor import Elements, Ids, Mask, Times, assemble, is_blank
+from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition
+from stream_ext.errors import BadArgument, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What was pushed, and when it arrived (by the clock, in the order of the queue)."""
+
+    stream: int
+    elements: Elements
+    arrived_ms: int
+    source: str | None = None
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    stream: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A push or heartbeat as it was taken in: its times, and its stream's time after it."""
+
+    stream: int
+    times: Times
+    time_after: int | None
+    elements: Elements | None = None
+    ordinal: int = 0
+
+
+REPEATED = Taken(0, np.empty(0, np.int64), None)
+_NO_TIMES = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class _Moving:
+    """A stream of this snapshot: where it stands after what was taken in so far."""
+
+    definition: StreamDefinition
+    batch: int
+    time: int | None
+    heartbeat: int | None
+    first: int | None
+    sources: dict[str, int]
+    decided: bool = False  # who it runs by, in this snapshot
+    marks: list[PushMark] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    sources_moved: dict[str, int] = field(default_factory=dict)
+
+    def moves_to(self, time: int) -> None:
+        self.time = time if self.time is None else max(self.time, time)
+
+
+class Gathering:
+    """The pushes of one snapshot."""
+
+    def __init__(self, catalog: Catalog, positions: Mapping[int, StreamPosition]) -> None:
+        self._catalog = catalog
+        self._positions = positions
+        self._moving: dict[int, _Moving] = {}
+        self._ordinals = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._moving)
+
+    def push(self, push: Push) -> Taken:
+        """Takes it in, or raises and changes nothing. `REPEATED`: its source has sent it before."""
+        moving = self._at(push.stream)
+        if _is_repeated(moving, push):
+            return REPEATED
+        self._decide(moving, push.elements)
+        if push.source is not None and push.seq is not None:
+            moving.sources[push.source] = moving.sources_moved[push.source] = push.seq
+        times = push.elements.time
+        if push.elements.timed is False:
+            times = np.full(len(times), push.arrived_ms, np.int64)
+        if len(times):
+            least = int(times.min())
+            moving.first = least if moving.first is None else min(moving.first, least)
+            moving.moves_to(int(times.max()) - moving.definition.options.lateness_ms)
+        return self._mark(moving, times, push.elements)
+
+    def heartbeat(self, heartbeat: Heartbeat) -> Taken:
+        moving = self._at(heartbeat.stream)
+        moving.heartbeat = heartbeat.time if moving.heartbeat is None else max(moving.heartbeat, heartbeat.time)
+        moving.moves_to(heartbeat.time)
+        return self._mark(moving, _NO_TIMES, None)
+
+    def _at(self, stream: int) -> _Moving:
+        """Where the stream stands; it counts as moving only once something of it was taken in."""
+        if (moving := self._moving.get(stream)) is not None:
+            return moving
+        definition = self._catalog.streams.get(stream)
+        if definition is None:
+            raise NotFound("the stream was dropped before this push came to it")
+        position = self._positions.get(stream)
+        if position is None:
+            return _Moving(definition, 0, None, None, None, {})
+        return _Moving(
+            definition, position.batch, position.time, position.heartbeat, position.first, dict(position.sources)
+        )
+
+    @staticmethod
+    def _decide(moving: _Moving, elements: Elements) -> None:
+        timed, definition = elements.timed, moving.definition
+        if timed is None:
+            return
+        if definition.runs_by is None:
+            moving.definition = msgspec.structs.replace(definition, runs_by="elements" if timed else "clock")
+            moving.decided = True
+        elif timed != (definition.runs_by == "elements"):
+            raise BadArgument(_WRONG_KIND[definition.runs_by].format(definition.name))
+
+    def _mark(self, moving: _Moving, times: Times, elements: Elements | None) -> Taken:
+        taken = Taken(moving.definition.number, times, moving.time, elements, self._ordinals)
+        self._moving[taken.stream] = moving
+        moving.marks.append(PushMark(ordinal=self._ordinals, time=moving.time))
+        moving.taken.append(taken)
+        self._ordinals += 1
+        return taken
+
+    def steps(self) -> list[CatalogStep]:
+        """Streams whose first push decided who they run by."""
+        return [CatalogStep("stream", n, m.definition) for n, m in self._moving.items() if m.decided]
+
+    def moves(self) -> list[StreamMove]:
+        return [
+            StreamMove(
+                stream=number,
+                batch=_batch_after(moving),
+                time=moving.time,
+                heartbeat=moving.heartbeat,
+                first=moving.first,
+                pushes=moving.marks,
+                sources=moving.sources_moved,
+            )
+            for number, moving in self._moving.items()
+        ]
+
+    def positions_after(self) -> dict[int, StreamPosition]:
+        """As whoever reads the snapshot's row finds them."""
+        return {move.stream: moved(self._positions.get(move.stream), move) for move in self.moves()}
+
+    def write(self, batch: Batch) -> None:
+        for move in self.moves():
+            batch.stream(move, *_columns(batch, self._moving[move.stream]))
+
+
+_WRONG_KIND = {
+    "clock": (
+        "stream {!r} runs by the clock, because its first push carried no times; "
+        "send this one without times too, or use another stream"
+    ),
+    "elements": (
+        "stream {!r} runs by the times of its elements, because its first push carried them; "
+        'give this one times too (?timestamp=, or "timestamp" in each line), or use another stream'
+    ),
+}
+
+
+def _is_repeated(moving: _Moving, push: Push) -> bool:
+    last = None if push.source is None else moving.sources.get(push.source)
+    return last is not None and push.seq is not None and push.seq <= last
+
+
+def _batch_after(moving: _Moving) -> int:
+    """Batches are numbered where they have elements; a heartbeat is none."""
+    return moving.batch + any(taken.elements is not None for taken in moving.taken)
+
+
+def _columns(batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
+    """All elements of the stream in this snapshot, and which triples are absorbed (None: none)."""
+    taken = [one for one in moving.taken if one.elements is not None and len(one.times)]
+    if not taken:
+        return None, None
+    everything = [one.elements for one in taken if one.elements is not None]
+    option = moving.definition.options.graph
+    default_graph = 0 if option is None else int(batch.encode([iri(option)])[0])
+    parts = [
+        assemble(elements, ids, _blanks(batch, len(elements.places.keys)), default_graph)
+        for elements, ids in zip(everything, _encode(batch, everything), strict=True)
+    ]
+    starts = np.cumsum([0, *(len(one.times) for one in taken)])[:-1]
+    columns = StreamColumns(
+        stream=moving.definition.number,
+        time=np.concatenate([one.times for one in taken]),
+        graph=np.concatenate([part.graph for part in parts]),
+        push=np.concatenate([np.full(len(one.times), one.ordinal, np.int32) for one in taken]),
+        element=np.concatenate(
+            [elements.element + np.int32(start) for elements, start in zip(everything, starts, strict=True)]
+        ),
+        s=np.concatenate([part.s for part in parts]),
+        p=np.concatenate([part.p for part in parts]),
+        o=np.concatenate([part.o for part in parts]),
+    )
+    return columns, _absorbed(everything)
+
+
+def _blanks(batch: Batch, count: int) -> Ids:
+    return batch.blanks(count) if count else np.empty(0, np.uint64)
+
+
+def _encode(batch: Batch, everything: Sequence[Elements]) -> list[Ids]:
+    """The id of each term of each push, 0 for blank nodes: one call for all of them."""
+    texts = [term for elements in everything for term in elements.parsed.terms]
+    blank = np.fromiter(map(is_blank, texts), np.bool_, len(texts))
+    ids = np.zeros(len(texts), np.uint64)
+    ids[~blank] = batch.encode([text for text in texts if not is_blank(text)])
+    ends = np.cumsum([len(elements.parsed.terms) for elements in everything])
+    return np.split(ids, ends[:-1])
+
+
+def _absorbed(everything: Sequence[Elements]) -> Mask | None:
+    if all(elements.absorbed is None for elements in everything):
+        return None
+    return np.concatenate(
+        [
+            np.zeros(len(elements.element), np.bool_) if elements.absorbed is None else elements.absorbed
+            for elements in everything
+        ]
+    )

@@ -1,0 +1,139 @@
+"""The catalog: which streams and which registered queries there are, at one snapshot.
+
+A definition travels as a catalog change in the row of the snapshot that brought it, so every process that
+reads the store finds the same catalog at the same snapshot. A `Catalog` is a value: a change makes a new one.
+Streams and queries have numbers that are never used twice; a name may come back, its number does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+import msgspec
+
+from hbase_store import Store
+from stream_ext.errors import BadArgument, NotFound
+from stream_ext.options import StreamOptions, is_iri
+from stream_ext.schedule import QueryState
+
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
+    """`runs_by` is decided by the first push: by the clock, or by the times of its elements."""
+
+    number: int
+    name: str
+    iri: str
+    options: StreamOptions
+    runs_by: Literal["clock", "elements"] | None = None
+
+
+class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
+    """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows."""
+
+    number: int
+    name: str
+    iri: str
+    text: str
+    base: str
+    r2s: str
+    variables: list[str]
+    streams: list[int]
+    registered_sn: int
+    state: QueryState
+
+
+Definition = TypeVar("Definition", StreamDefinition, QueryDefinition)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogStep:
+    """One change of the catalog: a definition that is new or replaced, or (None) one that is gone."""
+
+    kind: Literal["stream", "query"]
+    number: int
+    definition: StreamDefinition | QueryDefinition | None
+
+    def body(self) -> bytes | None:
+        return None if self.definition is None else msgspec.msgpack.encode(self.definition)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    streams: Mapping[int, StreamDefinition] = field(default_factory=dict)
+    queries: Mapping[int, QueryDefinition] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, store: Store, sn: int) -> Catalog:
+        streams, queries = {}, {}
+        for (kind, number), body in store.catalog(sn).items():
+            if kind == "stream":
+                streams[number] = msgspec.msgpack.decode(body, type=StreamDefinition)
+            elif kind == "query":
+                queries[number] = msgspec.msgpack.decode(body, type=QueryDefinition)
+        return cls(streams, queries)
+
+    def after(self, step: CatalogStep) -> Catalog:
+        if step.kind == "stream":
+            return replace(self, streams=_after(self.streams, step.number, step.definition))  # type: ignore[arg-type]  # kind says which
+        return replace(self, queries=_after(self.queries, step.number, step.definition))  # type: ignore[arg-type]  # kind says which
+
+    def find_stream(self, key: str) -> StreamDefinition | None:
+        return next((d for d in self.streams.values() if key in (d.name, d.iri)), None)
+
+    def find_query(self, key: str) -> QueryDefinition | None:
+        return next((d for d in self.queries.values() if key in (d.name, d.iri)), None)
+
+    def stream(self, key: str) -> StreamDefinition:
+        if (found := self.find_stream(key)) is None:
+            raise NotFound(f"there is no stream {key!r}; create it, or push to one of those that are listed")
+        return found
+
+    def query(self, key: str) -> QueryDefinition:
+        if (found := self.find_query(key)) is None:
+            raise NotFound(f"there is no registered query {key!r}")
+        return found
+
+    def readers_of(self, stream: int) -> list[QueryDefinition]:
+        return [query for query in self.queries.values() if stream in query.streams]
+
+
+def _after(now: Mapping[int, Definition], number: int, definition: Definition | None) -> dict[int, Definition]:
+    changed = dict(now)
+    if definition is None:
+        changed.pop(number, None)
+    else:
+        changed[number] = definition
+    return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The two things that a stream or query answers to."""
+
+    name: str
+    iri: str
+
+
+def names_of(key: str, folder: str, own_iri: str | None = None) -> Names:
+    """`key` is a bare name or an IRI; `folder` is <base>streams/ or <base>queries/.
+
+    Something that has an IRI only is named by its IRI."""
+    if _NAME.fullmatch(key):
+        return Names(key, own_iri or folder + key)
+    if not is_iri(key):
+        raise BadArgument(f"{key!r} is neither a name (a letter or _, then letters, digits, _ . -) nor an absolute IRI")
+    if own_iri is not None and own_iri != key:
+        raise BadArgument(f"the stream is addressed as {key!r}, but its option iri says {own_iri!r}")
+    local = key.removeprefix(folder)
+    return Names(local if local != key and _NAME.fullmatch(local) else key, key)
+
+
+def generated_name(taken: Callable[[str], bool]) -> str:
+    number = 1
+    while taken(f"q{number}"):
+        number += 1
+    return f"q{number}"

@@ -1,0 +1,142 @@
+"""An emission: what a registered query said at one evaluation, as it is stored and as it is sent.
+
+Stored rows carry texts, not ids, so an emission can be read for as long as it is kept, whatever becomes of the
+terms. A text that occurs in many rows is stored once; the rows are columns of places in the list of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.terms import parse_term
+from stream_ext.part import Ids, Part, WindowBounds
+
+_PLACES = np.dtype("<i4")
+
+
+class EmissionBody(msgspec.Struct, frozen=True, array_like=True):
+    """`columns` has one int32 array for each variable: the place of each row's term in `terms`, -1 = unbound."""
+
+    query: str
+    number: int
+    r2s: str
+    time: int
+    windows: list[WindowBounds]
+    sn: int
+    variables: list[str]
+    terms: list[bytes]
+    columns: list[bytes]
+    boolean: bool | None
+    repeated: int
+    first: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """One emission as the wire has it: its number, and its JSON object in one line."""
+
+    number: int
+    json: bytes
+
+
+def body_of(
+    part: Part, query: str, number: int, r2s: str, variables: list[str], decode: Callable[[Ids], list[bytes]]
+) -> EmissionBody:
+    terms, columns = _texts(part.columns, decode)
+    return EmissionBody(
+        query,
+        number,
+        r2s,
+        part.time,
+        part.windows,
+        part.sn,
+        variables,
+        terms,
+        [column.tobytes() for column in columns],
+        part.boolean,
+        part.repeated,
+        part.first,
+    )
+
+
+def _texts(
+    columns: Sequence[Ids], decode: Callable[[Ids], list[bytes]]
+) -> tuple[list[bytes], list[npt.NDArray[np.int32]]]:
+    rows = len(columns[0]) if columns else 0
+    if not rows:
+        return [], [np.empty(0, _PLACES) for _ in columns]
+    ids, places = np.unique(np.concatenate(columns), return_inverse=True)
+    unbound = int(len(ids) > 0 and ids[0] == 0)  # the id 0 is no term, and comes first
+    texts = decode(ids[unbound:])
+    return texts, np.split((places.reshape(-1) - unbound).astype(_PLACES), len(columns))
+
+
+def columns_of(body: EmissionBody) -> list[npt.NDArray[np.int32]]:
+    return [np.frombuffer(column, _PLACES) for column in body.columns]
+
+
+encode_body = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(EmissionBody)
+
+
+def decode_body(data: bytes) -> EmissionBody:
+    return _decoder.decode(data)
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------
+
+_json = msgspec.json.Encoder().encode
+
+
+def to_json(body: EmissionBody) -> bytes:
+    """The object of 'The wire, exactly', in one line."""
+    opening = _json(
+        {
+            "query": body.query,
+            "emission": body.number,
+            "r2s": body.r2s,
+            "time": body.time,
+            "windows": [{"stream": w.stream, "from": w.start, "to": w.end, "bounds": w.bounds} for w in body.windows],
+            "snapshot": body.sn,
+        }
+    )[:-1]
+    repeated = b"" if not body.repeated else b',"repeated":%d,"first":%s' % (body.repeated, _json(body.first))
+    return b"".join((opening, repeated, b",", _answer(body), b"}"))
+
+
+def _answer(body: EmissionBody) -> bytes:
+    if body.boolean is not None:
+        return b'"head":{},"boolean":' + _json(body.boolean)
+    rows = b",".join(_rows(body))
+    return b'"head":{"vars":%s},"results":{"bindings":[%s]}' % (_json(body.variables), rows)
+
+
+def _rows(body: EmissionBody) -> list[bytes]:
+    shown = [term_json(term) for term in body.terms]
+    members = [
+        # The last place is for -1: an unbound variable has no member.
+        [*(b"%s:%s" % (_json(variable), text) for text in shown), b""]
+        for variable in body.variables
+    ]
+    columns = [[names[place] for place in column] for names, column in zip(members, columns_of(body), strict=True)]
+    if not columns:
+        return []
+    return [b"{%s}" % b",".join(filter(None, row)) for row in zip(*columns, strict=True)]
+
+
+def term_json(text: bytes) -> bytes:
+    """A term as SPARQL's JSON results write it."""
+    term = parse_term(text)
+    if term.kind == "iri":
+        return b'{"type":"uri","value":%s}' % _json(term.value)
+    if term.kind == "blank":
+        return b'{"type":"bnode","value":%s}' % _json(term.value)
+    if term.language:
+        return b'{"type":"literal","xml:lang":%s,"value":%s}' % (_json(term.language), _json(term.value))
+    if term.datatype:
+        return b'{"type":"literal","datatype":%s,"value":%s}' % (_json(term.datatype), _json(term.value))
+    return b'{"type":"literal","value":%s}' % _json(term.value)

@@ -1,0 +1,124 @@
+"""The engine: what happens to a snapshot once it is published. Runners, merge, subscribers, and the clock's closes.
+
+It listens to the injector. Beside the runners it follows the schedules of all queries at the head, which says what
+is late, and when a stream that runs by the clock must be told that its time has come."""
+
+from __future__ import annotations
+
+from hbase_store import Store
+from stream_ext.alarms import Alarms
+from stream_ext.batching import Taken
+from stream_ext.catalog import CatalogStep, QueryDefinition
+from stream_ext.clock import Clock
+from stream_ext.errors import RilletError
+from stream_ext.injector import Injector, Published
+from stream_ext.lateness import Lateness
+from stream_ext.runner.inline import InlineRunner
+from stream_ext.runner.merge import Merge
+from stream_ext.runner.spark.runner import SparkRunner
+from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.shard import Shard
+from stream_ext.subscriptions import Emissions, Subscriptions
+
+
+class Engine:
+    """One for each service; the injector's listener."""
+
+    def __init__(self, store: Store, base: str, clock: Clock, injector: Injector, spark: SparkSettings | None) -> None:
+        self._clock, self._injector = clock, injector
+        self.alarms = Alarms(clock, self._stop)
+        self.lateness = Lateness()
+        self.merge = Merge(
+            store.emissions,
+            clock,
+            lambda: injector.catalog.queries,
+            store.terms,
+            on_owner_change=lambda: self.inline.owner_changed(),
+            on_emissions=lambda queries: self.subscriptions.said(queries),
+            on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
+        )
+        self.emissions = Emissions(store.emissions)
+        self.subscriptions = Subscriptions(self.emissions, self.merge.last)
+        self.inline = InlineRunner(self.merge, lambda: Shard(store))
+        self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock)
+
+    def start(self) -> None:
+        """The queries go on where their emissions stopped."""
+        states, catalog, positions = self.merge.states(), self._injector.catalog, self._injector.positions
+        for query in catalog.queries.values():
+            self.lateness.follow(query, states[query.number], catalog, positions)
+        for stream in catalog.streams:
+            self._set_alarm(stream)
+        self.alarms.start()
+        self.inline.start()
+        if self.spark is not None:
+            self.spark.start()
+        self._head_moved(self._injector.head)
+
+    # ---- the injector's listener: in the writer's thread -------------------------------------------------------
+
+    def published(self, news: Published) -> None:
+        for step in news.steps:
+            self._follow(step, news)
+        self._head_moved(news.sn)
+        changed = {taken.stream for taken in news.taken}
+        if any(step.kind == "query" for step in news.steps):
+            changed.update(news.catalog.streams)
+        for stream in changed:
+            self._set_alarm(stream)
+
+    def late_in(self, taken: Taken) -> int:
+        return self.lateness.take(taken)
+
+    def stopped(self, error: BaseException) -> None:
+        """The writer's error is told to its callers; what it has published is still evaluated."""
+        self.alarms.cancel("flush")
+
+    def _head_moved(self, sn: int) -> None:
+        self.inline.head_moved(sn)
+        if self.spark is not None:
+            self.spark.head_moved(sn)
+
+    def _follow(self, step: CatalogStep, news: Published) -> None:
+        if isinstance(step.definition, QueryDefinition):
+            self.lateness.follow(step.definition, step.definition.state, news.catalog, news.positions)
+        elif step.kind == "query":
+            self.lateness.forget(step.number)
+            self.merge.dropped(step.number)
+            self.subscriptions.end(step.number)
+
+    # ---- streams that run by the clock -------------------------------------------------------------------------
+
+    def _set_alarm(self, stream: int) -> None:
+        """When the clock comes to the next close of a query over this stream, a heartbeat says so."""
+        definition = self._injector.catalog.streams.get(stream)
+        position = self._injector.positions.get(stream)
+        alarm = ("close", stream)
+        if definition is None or definition.runs_by != "clock" or position is None or position.time is None:
+            return
+        close = self.lateness.next_close(stream, position.time)
+        if close is None:
+            self.alarms.cancel(alarm)
+            return
+        lateness_ms = definition.options.lateness_ms
+        self.alarms.set(alarm, close + lateness_ms, lambda: self._tell_time(stream, lateness_ms))
+
+    def _tell_time(self, stream: int, lateness_ms: int) -> None:
+        if stream in self._injector.catalog.streams:
+            self._injector.clock_heartbeat(stream, lateness_ms)
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def _stop(self, error: BaseException) -> None:
+        self.merge.fail(error)
+
+    def close(self) -> None:
+        """Call it when the injector is closed. What is evaluated is stored."""
+        self.alarms.close()
+        # First: when Spark goes, the inline runner would begin to build.
+        self.inline.close()
+        if self.spark is not None:
+            self.spark.close()
+        self.merge.flush()
+        self.merge.fail(RilletError("the service is being closed"))
+        self.subscriptions.end_all()

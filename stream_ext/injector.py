@@ -1,0 +1,342 @@
+"""The injector: the one thread that writes, and the queue before it.
+
+Everything that changes the store is a request in one queue, and is acknowledged in the order of the queue. The
+writer takes what stands in front: either all pushes and heartbeats up to the next request of another kind,
+which become one snapshot (group commit), or one other request, which becomes a snapshot of its own.
+
+    A batch of pushes closes when the writer is free and either
+      - some time has passed since the last one was published (so that a busy stream makes few, big snapshots), or
+      - its first element has waited for as long as its stream allows, or
+      - another request stands behind it, so that nothing can join it any more.
+    An idle stream is therefore published at once.
+
+What fails in a request fails that request alone, before anything is written. What fails in the store stops
+the writer for good: its error goes to all who wait and to all who come later."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hbase_store import Batch, Store, StreamPosition
+from hbase_store.errors import StoreError
+from stream_ext.batching import REPEATED, Gathering, Heartbeat, Push, Taken
+from stream_ext.catalog import Catalog, CatalogStep
+from stream_ext.clock import Clock
+from stream_ext.errors import Overload, RilletError
+
+#: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
+_BATCH_BYTES_MAX = 8 << 20
+_RETRY_AFTER_S = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often batches are published, and how much may wait."""
+
+    spacing_ms: int = 5  # between two batches; LMDB. HBase: 20
+    batch_ms: int = 100  # the longest that an element waits, unless its stream says otherwise
+    queue_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a change sees: everything as it is at the head."""
+
+    store: Store
+    head: int
+    catalog: Catalog
+    positions: dict[int, StreamPosition]
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a change will do. Without steps and without `write` nothing is published; `result` is given the SN."""
+
+    result: Callable[[int], Any]
+    steps: Sequence[CatalogStep] = ()
+    write: Callable[[Batch], None] | None = None
+
+
+class Change(Protocol):
+    """An update request, or a change of the catalog: a snapshot of its own."""
+
+    def __call__(self, view: View) -> Intent:
+        """Raises if it cannot be done; nothing has been changed then."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a push: late elements, the stream's batch, the snapshot."""
+
+    accepted: int
+    late: int
+    batch: int
+    snapshot: int
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A snapshot that is now the head: what it did to streams, in order, and to the catalog (before and after)."""
+
+    sn: int
+    taken: Sequence[Taken]
+    steps: Sequence[CatalogStep]
+    before: Catalog
+    catalog: Catalog
+    positions: dict[int, StreamPosition]
+
+
+class Listener(Protocol):
+    def published(self, news: Published) -> None:
+        """Called by the writer once the head has moved, before anybody is told; must be quick."""
+        ...
+
+    def late_in(self, taken: Taken) -> int:
+        """How many of these elements are late for at least one query. Called once for each, in order."""
+        ...
+
+    def stopped(self, error: BaseException) -> None:
+        """The writer has stopped for good."""
+        ...
+
+
+class _Nobody:
+    """Listens until there is a listener."""
+
+    def published(self, news: Published) -> None:
+        raise AssertionError("published before the start")
+
+    def late_in(self, taken: Taken) -> int:
+        raise AssertionError("pushed before the start")
+
+    def stopped(self, error: BaseException) -> None:
+        raise AssertionError("stopped before the start")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request in the queue. A push's `size` counts against the limit of the queue."""
+
+    request: Push | Heartbeat | Change
+    size: int
+    publish_by_ms: int
+    future: Future[Any] = field(default_factory=Future)
+
+    @property
+    def grouped(self) -> bool:
+        return isinstance(self.request, (Push, Heartbeat))
+
+
+class Injector:
+    def __init__(self, store: Store, clock: Clock, pace: Pace) -> None:
+        self._store, self._clock, self._pace = store, clock, pace
+        self._listener: Listener = _Nobody()
+        self._changed = threading.Condition()
+        self._queue: deque[_Waiting] = deque()
+        self._queued_bytes = 0
+        self._fault: BaseException | None = None
+        self._closed = False
+        self._arrived_ms = 0
+        self._batch_published_ms: int | None = None
+        self.head = int(store.head())
+        self.catalog = Catalog.read(store, self.head)
+        self.positions: dict[int, StreamPosition] = dict(store.vts(self.head))
+        self._thread = threading.Thread(target=self._run, name="rillet-writer", daemon=True)
+
+    def start(self, listener: Listener) -> None:
+        self._listener = listener
+        self._thread.start()
+
+    # ---- callers' threads ------------------------------------------------------------------------------------
+
+    def push(self, make: Callable[[int], Push], size: int, batch_ms: int | None) -> Future[Receipt]:
+        """`make` is given the time of arrival, which follows the order of the queue."""
+        with self._changed:
+            if self._queue and self._queued_bytes + size > self._pace.queue_bytes:
+                raise Overload(
+                    f"{self._queued_bytes} bytes of pushes wait to be written; send this one again a little later",
+                    _RETRY_AFTER_S,
+                )
+            # The machine's clock may be set back; arrival never goes back.
+            self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
+            patience = self._pace.batch_ms if batch_ms is None else batch_ms
+            return self._enqueue(_Waiting(make(self._arrived_ms), size, self._clock.now_ms() + patience))
+
+    def heartbeat(self, heartbeat: Heartbeat) -> Future[Receipt]:
+        with self._changed:
+            return self._enqueue(_Waiting(heartbeat, 0, self._clock.now_ms() + self._pace.batch_ms))
+
+    def clock_heartbeat(self, stream: int, lateness_ms: int) -> Future[Receipt]:
+        """Time has come to the clock's, for a stream that runs by it: an arrival without an element."""
+        with self._changed:
+            self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
+            return self._enqueue(_Waiting(Heartbeat(stream, self._arrived_ms - lateness_ms), 0, self._arrived_ms))
+
+    def change(self, change: Change) -> Future[Any]:
+        with self._changed:
+            return self._enqueue(_Waiting(change, 0, self._clock.now_ms()))
+
+    def _enqueue(self, waiting: _Waiting) -> Future[Any]:
+        if self._fault is not None:
+            raise self._fault
+        if self._closed:
+            raise RilletError("the store is being closed: nothing more is written")
+        self._queue.append(waiting)
+        self._queued_bytes += waiting.size
+        self._changed.notify_all()
+        return waiting.future
+
+    def status(self) -> dict[str, Any]:
+        with self._changed:
+            return {
+                "head": self.head,
+                "queued": len(self._queue),
+                "queued_bytes": self._queued_bytes,
+                "fault": None if self._fault is None else f"{type(self._fault).__name__}: {self._fault}",
+            }
+
+    def close(self) -> None:
+        """Writes what is queued, then ends."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # ---- the writer's thread ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        taken: list[_Waiting] = []
+        try:
+            while taken := self._take():
+                if taken[0].grouped:
+                    self._publish_pushes(taken)
+                else:
+                    self._publish_change(taken[0])
+        except BaseException as error:  # noqa: BLE001 -- it goes to all who wait, now and later
+            self._stop(error, taken)
+
+    def _take(self) -> list[_Waiting]:
+        """What is published next, once it may be; empty at the end."""
+        with self._changed:
+            while True:
+                front = self._front()
+                if front:
+                    close_at = self._close_at(front)
+                    if close_at is None or close_at <= self._clock.now_ms():
+                        return self._remove(front)
+                    self._clock.wait(self._changed, close_at)
+                elif self._closed:
+                    return []
+                else:
+                    self._clock.wait(self._changed, None)
+
+    def _front(self) -> list[_Waiting]:
+        """The longest front of the queue that makes one snapshot."""
+        front: list[_Waiting] = []
+        size = 0
+        for waiting in self._queue:
+            if front and not (waiting.grouped and size + waiting.size <= _BATCH_BYTES_MAX):
+                break
+            front.append(waiting)
+            size += waiting.size
+            if not waiting.grouped:
+                break
+        return front
+
+    def _close_at(self, front: list[_Waiting]) -> int | None:
+        """When this batch closes; None: at once."""
+        if self._closed or not front[0].grouped or len(front) < len(self._queue) or self._batch_published_ms is None:
+            return None
+        spaced = self._batch_published_ms + self._pace.spacing_ms
+        return min(spaced, min(waiting.publish_by_ms for waiting in front))
+
+    def _remove(self, front: list[_Waiting]) -> list[_Waiting]:
+        for waiting in front:
+            self._queue.popleft()
+            self._queued_bytes -= waiting.size
+        return front
+
+    def _publish_pushes(self, group: list[_Waiting]) -> None:
+        gathering = Gathering(self.catalog, self.positions)
+        accepted: list[tuple[_Waiting, Taken]] = []
+        for waiting in group:
+            try:
+                if isinstance(waiting.request, Push):
+                    accepted.append((waiting, gathering.push(waiting.request)))
+                elif isinstance(waiting.request, Heartbeat):
+                    accepted.append((waiting, gathering.heartbeat(waiting.request)))
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this push alone
+                waiting.future.set_exception(error)
+        if gathering:
+            self._publish(gathering.write, gathering.steps(), [taken for _, taken in accepted], gathering)
+            self._batch_published_ms = self._clock.now_ms()
+        for waiting, taken in accepted:
+            waiting.future.set_result(self._receipt(waiting, taken))
+
+    def _receipt(self, waiting: _Waiting, taken: Taken) -> Receipt:
+        request = waiting.request
+        assert isinstance(request, (Push, Heartbeat))
+        position = self.positions.get(request.stream)
+        batch = position.batch if position else 0
+        if taken is REPEATED:
+            return Receipt(0, 0, batch, self.head, repeated=True)
+        return Receipt(len(taken.times), self._listener.late_in(taken), batch, self.head)
+
+    def _publish_change(self, waiting: _Waiting) -> None:
+        change = waiting.request
+        assert not isinstance(change, (Push, Heartbeat))
+        try:
+            intent = change(View(self._store, self.head, self.catalog, self.positions))
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
+            waiting.future.set_exception(error)
+            return
+        if intent.steps or intent.write is not None:
+            self._publish(intent.write, intent.steps, [], None)
+        waiting.future.set_result(intent.result(self.head))
+
+    def _publish(
+        self,
+        write: Callable[[Batch], None] | None,
+        steps: Sequence[CatalogStep],
+        taken: Sequence[Taken],
+        gathering: Gathering | None,
+    ) -> None:
+        batch = self._store.begin()
+        batch.time = self._clock.now_ms()
+        if write is not None:
+            write(batch)
+        for step in steps:
+            batch.catalog(step.kind, step.number, step.body())
+        sn = int(self._store.commit(batch))
+        assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
+        before = self.catalog
+        for step in steps:
+            self.catalog = self.catalog.after(step)
+        if gathering is not None:
+            self.positions = self.positions | gathering.positions_after()
+        self.head = sn
+        news = [one for one in taken if one is not REPEATED]
+        self._listener.published(Published(sn, news, steps, before, self.catalog, self.positions))
+
+    def _stop(self, error: BaseException, taken: list[_Waiting]) -> None:
+        with self._changed:
+            self._fault = error
+            waiting = [*taken, *self._queue]
+            self._queue.clear()
+            self._queued_bytes = 0
+        self._listener.stopped(error)
+        for one in waiting:
+            if not one.future.done():
+                one.future.set_exception(error)

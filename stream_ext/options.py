@@ -1,0 +1,113 @@
+"""The options of a stream: what may be said when one is created.
+
+An option that is not known is refused by name: one that is ignored would be a wrong answer later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from stream_ext.errors import BadArgument
+
+RETENTION_MS = 60_000
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SHORT = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)?", re.IGNORECASE)
+_ISO = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*")
+
+
+class StreamOptions(msgspec.Struct, frozen=True, array_like=True):
+    """`timeless`: what is absorbed into the store: all, nothing, or the triples of these predicates."""
+
+    timeless: bool | list[str] = False
+    graph: str | None = None
+    time: str | None = None
+    lateness_ms: int = 0
+    batch_ms: int | None = None
+    idle_ms: int | None = None
+    retention_ms: int = RETENTION_MS
+
+    def as_json(self) -> dict[str, Any]:
+        """As the wire has them, durations in milliseconds."""
+        return {
+            "timeless": self.timeless,
+            "graph": self.graph,
+            "time": self.time,
+            "lateness": self.lateness_ms,
+            "batch": self.batch_ms,
+            "idle": self.idle_ms,
+            "retention": self.retention_ms,
+        }
+
+
+def is_iri(text: str) -> bool:
+    return _IRI.fullmatch(text) is not None
+
+
+def parse_duration(value: object, option: str) -> int:
+    """Milliseconds: 5000, "5s", "100 ms", "PT5S"."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str):
+        if short := _SHORT.fullmatch(value.strip()):
+            return int(short[1]) * _UNITS_MS[(short[2] or "ms").lower()]
+        iso = _ISO.fullmatch(value.strip())
+        if iso and any(iso.groups()):
+            days, hours, minutes, seconds = iso.groups(default="0")
+            exact = Fraction(seconds) * 1000 + int(minutes) * 60_000 + int(hours) * 3_600_000 + int(days) * 86_400_000
+            if exact.denominator == 1:
+                return int(exact)
+    raise BadArgument(
+        f"stream option {option!r}: {value!r} is no duration in whole milliseconds; "
+        'write 5000, "5s", "100ms", "1h" or "PT5S"'
+    )
+
+
+def _iri(value: object, option: str) -> str:
+    if isinstance(value, str) and is_iri(value):
+        return value
+    raise BadArgument(f"stream option {option!r}: {value!r} is not an absolute IRI")
+
+
+def _timeless(value: object) -> bool | list[str]:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, list):
+        return sorted({_iri(item, "timeless") for item in value})
+    raise BadArgument(f"stream option 'timeless': {value!r} is neither true nor false nor a list of predicate IRIs")
+
+
+def _idle(value: object) -> int | None:
+    if value is None:
+        return None
+    raise BadArgument(
+        "stream option 'idle' is not supported in this version; "
+        "send heartbeats (POST /streams/{s}/heartbeat?timestamp=T) to let time pass on an idle stream"
+    )
+
+
+_READERS: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "timeless": ("timeless", _timeless),
+    "graph": ("graph", lambda value: None if value is None else _iri(value, "graph")),
+    "time": ("time", lambda value: None if value is None else _iri(value, "time")),
+    "lateness": ("lateness_ms", lambda value: parse_duration(value, "lateness")),
+    "batch": ("batch_ms", lambda value: None if value is None else parse_duration(value, "batch")),
+    "idle": ("idle_ms", _idle),
+    "retention": ("retention_ms", lambda value: parse_duration(value, "retention")),
+}
+
+
+def parse_options(options: Mapping[str, object]) -> tuple[str | None, StreamOptions]:
+    """The stream's own IRI, where one was given, and the options."""
+    known = ["iri", *_READERS]
+    for name in options:
+        if name not in known:
+            raise BadArgument(f"unknown stream option {name!r}; the options are {', '.join(known)}")
+    own = options.get("iri")
+    fields: dict[str, Any] = {field: read(options[name]) for name, (field, read) in _READERS.items() if name in options}
+    return None if own is None else _iri(own, "iri"), StreamOptions(**fields)

@@ -1,0 +1,156 @@
+"""Registration: from a text to a query that runs.
+
+What depends on the text alone is settled in the caller's thread. What depends on the catalog (is the name free,
+which streams are there, where have they come to) is settled by the writer, in the snapshot of the registration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hbase_store import Batch
+from stream_ext.adaptor import check_terms
+from stream_ext.catalog import (
+    Catalog,
+    CatalogStep,
+    Names,
+    QueryDefinition,
+    StreamDefinition,
+    generated_name,
+    names_of,
+)
+from stream_ext.errors import BadArgument, NameInUse, TooLarge, Unsupported
+from stream_ext.injector import Intent, View
+from stream_ext.options import StreamOptions
+from stream_ext.plan.algebra import R2S, Query, Register, StreamRef, WindowClause
+from stream_ext.schedule import initial_state
+from stream_ext.shard import constants_of, windows_of
+from stream_ext.syntax import parse
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    definition: QueryDefinition
+    created: bool
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A text that may be registered. As a change it makes the query, and the streams that it names and that are
+    not there yet."""
+
+    text: str
+    base: str
+    names: Names | None  # None: it has none, and is given one
+    query: Query
+    constants: list[bytes]
+    queries_max: int
+
+    def __call__(self, view: View) -> Intent:
+        names = self.names or self._generated(view.catalog)
+        existing = view.catalog.find_query(names.name) or view.catalog.find_query(names.iri)
+        if existing is not None:
+            return Intent(result=lambda _: Registered(self._same(existing), False, []))
+        if len(view.catalog.queries) >= self.queries_max:
+            raise TooLarge(f"{self.queries_max} queries are registered, which is the limit; drop one first")
+        found = _resolve(self.query.windows, view, self.base)
+        number = view.store.kv.allocate("query", 1)
+        definition = QueryDefinition(
+            number=number,
+            name=names.name,
+            iri=names.iri,
+            text=self.text,
+            base=self.base,
+            r2s=(self.query.r2s or R2S.RSTREAM).value,
+            variables=list(self.query.variables),
+            streams=found.streams,
+            registered_sn=view.head + 1,
+            state=initial_state(windows_of(self.query, found.catalog), view.positions),
+        )
+        return Intent(
+            result=lambda _: Registered(definition, True, found.warnings),
+            steps=[*found.steps, CatalogStep("query", number, definition)],
+            write=self._write,
+        )
+
+    def _generated(self, catalog: Catalog) -> Names:
+        folder = self.base + "queries/"
+        name = generated_name(lambda n: catalog.find_query(n) is not None or catalog.find_query(folder + n) is not None)
+        return names_of(name, folder)
+
+    def _same(self, existing: QueryDefinition) -> QueryDefinition:
+        if (existing.text, existing.base) == (self.text, self.base):
+            return existing
+        raise NameInUse(
+            f"{existing.name!r} is a registered query with another text; drop it first, or use another name"
+        )
+
+    def _write(self, batch: Batch) -> None:
+        """The query's constants become permanent terms: its network looks for ids."""
+        batch.encode(self.constants)
+
+
+def read_registration(text: str, base: str, name: str | None, queries_max: int) -> Registration:
+    """`name` is the one that the caller wants (a PUT path); one in the text must agree with it."""
+    unit = parse(text, base)
+    folder = base + "queries/"
+    written: str | None = None
+    if isinstance(unit, Register):
+        query, written = unit.query, unit.iri or unit.name
+    elif isinstance(unit, Query):
+        query = unit
+    else:
+        raise BadArgument("an update is not registered: send it as an update")
+    names = None if written is None else names_of(written, folder)
+    if name is not None:
+        wanted = names_of(name, folder)
+        if names is not None and names != wanted:
+            raise BadArgument(f"the text registers {written!r}, but it was sent to {name!r}")
+        names = wanted
+    if not query.windows:
+        line, column = (unit.position.line, unit.position.column) if isinstance(unit, Register) else (1, 1)
+        raise Unsupported(
+            "a registered query without windows is not supported in this version; "
+            "add FROM NAMED WINDOW :w ON <stream> [RANGE 10s STEP 1s] and WINDOW :w {...}, "
+            "or send it as a one-shot query",
+            text,
+            line,
+            column,
+        )
+    constants = constants_of(query)
+    check_terms(constants)
+    return Registration(text, base, names, query, constants, queries_max)
+
+
+@dataclass(slots=True)
+class _Found:
+    """The streams of the windows, and those among them that are made with the query."""
+
+    catalog: Catalog
+    streams: list[int] = field(default_factory=list)
+    steps: list[CatalogStep] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
+    found = _Found(view.catalog)
+    for window in windows:
+        key = key_of(window.stream)
+        stream = found.catalog.find_stream(key)
+        if stream is None:
+            names = names_of(key, base + "streams/")
+            number = view.store.kv.allocate("stream", 1)
+            stream = StreamDefinition(number, names.name, names.iri, StreamOptions())
+            found.steps.append(CatalogStep("stream", number, stream))
+            found.catalog = found.catalog.after(found.steps[-1])
+            found.warnings.append(
+                f"stream {names.name!r} did not exist: it was created with the default options "
+                "(timing data: its elements are seen in windows only)"
+            )
+        found.streams.append(stream.number)
+    return found
+
+
+def key_of(stream: StreamRef) -> str:
+    return stream.iri or stream.name or ""

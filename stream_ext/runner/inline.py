@@ -1,0 +1,94 @@
+"""The inline runner: the queries in the endpoint's own process, one thread.
+
+It answers from the first moment and whenever Spark does not. While it is not the owner it holds nothing; when it
+becomes the owner it builds its shard at the merge's position and steps from there, so it needs no hand-over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from stream_ext.part import Part
+from stream_ext.runner.merge import Merge
+from stream_ext.schedule import QueryState
+
+
+class Shard(Protocol):
+    """What the runner asks of stream_ext/shard.py."""
+
+    sn: int
+    faults: dict[int, str]
+
+    def build(self, states: Mapping[int, QueryState | None], sn: int) -> None: ...
+    def step(self, sn: int) -> list[Part]: ...
+
+
+class InlineRunner:
+    def __init__(self, merge: Merge, make_shard: Callable[[], Shard]) -> None:
+        self._merge, self._make_shard = merge, make_shard
+        self._changed = threading.Condition()
+        self._head = 0
+        self._closed = False
+        self._fault: BaseException | None = None
+        self.faults: dict[int, str] = {}
+        self._thread = threading.Thread(target=self._run, name="rillet-inline", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def head_moved(self, sn: int) -> None:
+        with self._changed:
+            self._head = max(self._head, sn)
+            self._changed.notify_all()
+
+    def owner_changed(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def fault(self) -> BaseException | None:
+        return self._fault
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._becomes_owner():
+                self._own()
+        except BaseException as error:  # noqa: BLE001 -- whoever waits for an evaluation must hear of it
+            self._fault = error
+            self._merge.fail(error)
+
+    def _becomes_owner(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._merge.owner == "inline")
+            return not self._closed
+
+    def _own(self) -> None:
+        """Steps until somebody else is the owner."""
+        _, position, states = self._merge.attempt("inline")
+        shard = self._make_shard()
+        shard.build(states, position)
+        self.faults = shard.faults
+        while self._has_work(shard.sn):
+            sn = shard.sn + 1
+            parts = shard.step(sn)
+            self.faults = shard.faults
+            self._merge.take("inline", sn, parts)
+
+    def _has_work(self, sn: int) -> bool:
+        """Waits for the next snapshot. False: the merge does not stand where the shard does, for another has (or had)
+        the queries meanwhile."""
+
+        def goes_on() -> bool:
+            return not self._closed and self._merge.owner == "inline" and self._merge.position == sn
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._head > sn or not goes_on())
+            return goes_on()

@@ -1,0 +1,265 @@
+"""The service: one store with its streams and registered queries, as endpoint, plugin and command line use it.
+
+    push, update, register ... --> injector (one writer) --> snapshot --> runner --> merge --> subscribers
+
+All calls may come from any thread, and block until they are done. What the service remembers beyond the store is
+soft: opened again, it goes on from the catalog and the emission log, and says nothing twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, cast
+
+from hbase_store import Store
+from hbase_store import open as open_store
+from stream_ext.adaptor import read_push
+from stream_ext.answers import answer_at_last_evaluation, answer_of, answer_once, no_answer, rows_of
+from stream_ext.batching import Heartbeat, Push
+from stream_ext.catalog import QueryDefinition, StreamDefinition
+from stream_ext.catalog_changes import create_stream, drop_query, drop_stream
+from stream_ext.clock import Clock
+from stream_ext.emission import Emission, decode_body
+from stream_ext.engine import Engine
+from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, TooLarge
+from stream_ext.evaluate import Answer
+from stream_ext.explanation import explain
+from stream_ext.injector import Injector, Pace, Receipt
+from stream_ext.plan.algebra import R2S, Update
+from stream_ext.registration import Registered, read_registration
+from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.status import query_status, service_status
+from stream_ext.subscriptions import Subscription
+from stream_ext.syntax import parse
+from stream_ext.updates import change_of
+
+Wait = Literal["published", "evaluated"]
+Result = TypeVar("Result")
+
+#: LMDB publishes in about a millisecond, HBase in some ten.
+_SPACING_MS = {"lmdb": 5, "hbase": 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    push_bytes: int = 64 << 20
+    queue_bytes: int = 64 << 20
+    text_characters: int = 1 << 20
+    queries: int = 10_000
+    evaluated_s: float = 30.0  # how long wait=evaluated waits
+
+
+@dataclass(frozen=True, slots=True)
+class PushReceipt:
+    stream: str
+    accepted: int
+    late: int
+    batch: int
+    snapshot: int
+    repeated: bool
+
+
+class Service:
+    def __init__(
+        self, store: Store, base: str, clock: Clock, pace: Pace, limits: Limits, spark: SparkSettings | None
+    ) -> None:
+        """Use `Service.open`."""
+        self.store, self.base, self.clock, self.limits = store, base, clock, limits
+        self._injector = Injector(store, clock, pace)
+        self._engine = Engine(store, base, clock, self._injector, spark)
+        self._engine.start()
+        self._injector.start(self._engine)
+        self._closing = threading.Lock()
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        base: str,
+        clock: Clock,
+        engine: Literal["spark", "inline"] = "spark",
+        spark: SparkSettings | None = None,
+        batch_ms: int = 100,
+        limits: Limits | None = None,
+        address: str = "",
+        durability: Literal["process", "power"] = "process",
+    ) -> Service:
+        """Takes the writer's lease, and goes on where the last writer stopped."""
+        if engine not in ("spark", "inline"):
+            raise BadArgument(f"--engine {engine}: this version has spark and inline")
+        limits = limits or Limits()
+        store = open_store(url, clock=clock, durability=durability)
+        try:
+            store.take_lease(address)
+            store.emissions.take_over()
+            pace = Pace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
+            settings = (spark or SparkSettings()) if engine == "spark" else None
+            return cls(store, base, clock, pace, limits, settings)
+        except BaseException:
+            store.close()
+            raise
+
+    # ---- streams -----------------------------------------------------------------------------------------------
+
+    def create_stream(self, name_or_iri: str, options: Mapping[str, object]) -> tuple[StreamDefinition, bool]:
+        change = create_stream(name_or_iri, options, self.base)
+        return cast("tuple[StreamDefinition, bool]", self._injector.change(change).result())
+
+    def streams(self) -> list[StreamDefinition]:
+        return list(self._injector.catalog.streams.values())
+
+    def stream(self, name_or_iri: str) -> StreamDefinition:
+        return self._injector.catalog.stream(name_or_iri)
+
+    def drop_stream(self, name_or_iri: str) -> None:
+        self._injector.change(drop_stream(name_or_iri)).result()
+
+    def push(
+        self,
+        stream: str,
+        data: bytes,
+        media_type: str,
+        *,
+        timestamp: int | None = None,
+        wait: Wait = "published",
+        source: str | None = None,
+        seq: int | None = None,
+    ) -> PushReceipt:
+        definition = self.stream(stream)
+        _check_wait(wait)
+        if (source is None) != (seq is None):
+            raise BadArgument("source and seq belong together: give both, or neither")
+        if len(data) > self.limits.push_bytes:
+            raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
+        elements = read_push(definition, data, media_type, timestamp, self.base)
+        future = self._injector.push(
+            lambda arrived_ms: Push(definition.number, elements, arrived_ms, source, seq),
+            len(data),
+            definition.options.batch_ms,
+        )
+        return self._receipt(definition, future, wait)
+
+    def heartbeat(self, stream: str, timestamp: int, wait: Wait = "published") -> PushReceipt:
+        definition = self.stream(stream)
+        _check_wait(wait)
+        return self._receipt(definition, self._injector.heartbeat(Heartbeat(definition.number, timestamp)), wait)
+
+    def _receipt(self, stream: StreamDefinition, future: Future[Receipt], wait: Wait) -> PushReceipt:
+        receipt = future.result()
+        self._await(receipt.snapshot, wait)
+        return PushReceipt(
+            stream.name, receipt.accepted, receipt.late, receipt.batch, receipt.snapshot, receipt.repeated
+        )
+
+    def _await(self, sn: int, wait: Wait) -> None:
+        if wait == "evaluated":
+            self._engine.merge.wait(sn, self.limits.evaluated_s)
+
+    # ---- the store ---------------------------------------------------------------------------------------------
+
+    def head(self) -> int:
+        return self._injector.head
+
+    def update(self, text: str, wait: Wait = "published") -> int:
+        """INSERT DATA and DELETE DATA; the snapshot that has it."""
+        self._check_text(text)
+        _check_wait(wait)
+        unit = parse(text, self.base)
+        if not isinstance(unit, Update):
+            raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
+        sn = int(self._injector.change(change_of(unit)).result())
+        self._await(sn, wait)
+        return sn
+
+    def query(
+        self, text: str, snapshot: int | None = None, at: int | None = None, deadline_s: float | None = None
+    ) -> Answer:
+        self._check_text(text)
+        head = self.head()
+        sn = head if snapshot is None else snapshot
+        if not 0 <= sn <= head:
+            raise Gone(f"there is no snapshot {sn}; the latest is {head}")
+        started_ms = self.clock.now_ms()
+        answer = answer_once(self.store, self._injector.catalog, text, self.base, sn, at)
+        if deadline_s is not None and self.clock.now_ms() - started_ms > deadline_s * 1000:
+            raise DeadlineExceeded(f"the query took longer than the {deadline_s:g} s that it was given")
+        return answer
+
+    def decode(self, answer: Answer) -> list[tuple[bytes | None, ...]]:
+        return rows_of(answer, self.store)
+
+    def explain(self, text: str) -> dict[str, Any]:
+        self._check_text(text)
+        return explain(text, self.base)
+
+    # ---- registered queries ------------------------------------------------------------------------------------
+
+    def register(self, text: str, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
+        self._check_text(text)
+        registration = read_registration(text, self.base, name, self.limits.queries)
+        registered = cast("Registered", self._injector.change(registration).result())
+        return registered.definition, registered.created, registered.warnings
+
+    def queries(self) -> list[QueryDefinition]:
+        return list(self._injector.catalog.queries.values())
+
+    def query_definition(self, name: str) -> QueryDefinition:
+        return self._injector.catalog.query(name)
+
+    def drop_query(self, name: str) -> None:
+        self._injector.change(drop_query(name)).result()
+
+    def latest(self, name: str) -> Answer:
+        """The whole answer of the last evaluation; an empty one before the first."""
+        definition, merge = self.query_definition(name), self._engine.merge
+        state = merge.state(definition.number)
+        if state is None or state.evaluated is None:
+            return no_answer(definition, self.head())
+        if definition.r2s == R2S.RSTREAM.value and (last := merge.last(definition.number)):
+            for row in self.store.emissions.read(definition.number, last - 1, 1):
+                return answer_of(decode_body(row.body), self.store)
+        return answer_at_last_evaluation(self.store, self._injector.catalog, definition, state)
+
+    def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
+        return self._engine.emissions.read(self.query_definition(name).number, since, limit)
+
+    def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
+        """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""
+        return self._engine.subscriptions.add(self.query_definition(name).number, since, notify)
+
+    # ---- operations --------------------------------------------------------------------------------------------
+
+    def query_status(self, name: str) -> dict[str, Any]:
+        return query_status(self.query_definition(name), self._injector, self._engine)
+
+    def status(self) -> dict[str, Any]:
+        return service_status(self.store.url, self._injector, self._engine)
+
+    def close(self) -> None:
+        """What is queued is written, what is evaluated is stored; then the store is free for another writer."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._injector.close()
+            self._engine.close()
+            self.store.close()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_text(self, text: str) -> None:
+        if len(text) > self.limits.text_characters:
+            raise TooLarge(f"a text of {len(text)} characters; the limit is {self.limits.text_characters}")
+
+
+def _check_wait(wait: str) -> None:
+    if wait not in ("published", "evaluated"):
+        raise BadArgument(f"wait={wait}: it is 'published' or 'evaluated'")

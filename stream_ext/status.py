@@ -1,0 +1,67 @@
+"""Status: how a query, and the whole service, are doing; as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stream_ext.catalog import QueryDefinition
+from stream_ext.engine import Engine
+from stream_ext.injector import Injector
+
+
+def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
+    merge, streams = engine.merge, injector.catalog.streams
+    state = merge.state(query.number)
+    last = state.evaluated if state is not None else None
+    error = _fault_of(query.number, engine)
+    return {
+        "query": query.name,
+        "iri": query.iri,
+        "text": query.text,
+        "r2s": query.r2s,
+        "state": "running" if error is None else "failed",
+        "error": error,
+        "runner": merge.owner,
+        "why": _why(engine),
+        "streams": [streams[number].name for number in query.streams if number in streams],
+        "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
+        "registered": query.registered_sn,
+        "emissions": merge.last(query.number),
+        "evaluated": None if last is None else {"time": last.time, "snapshot": last.sn},
+        "position": merge.position,
+        "lag": injector.head - merge.position,
+        "late": sum(count for (_, number), count in engine.lateness.counted.items() if number == query.number),
+    }
+
+
+def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
+    merge = engine.merge
+    return {
+        "store": url,
+        "head": injector.head,
+        "position": merge.position,
+        "lag": injector.head - merge.position,
+        "streams": len(injector.catalog.streams),
+        "queries": len(injector.catalog.queries),
+        "subscriptions": engine.subscriptions.count(),
+        "runner": merge.owner,
+        "why": _why(engine),
+        "writer": injector.status(),
+        "fault": None if merge.fault is None else f"{type(merge.fault).__name__}: {merge.fault}",
+        "spark": None if engine.spark is None else engine.spark.status(),
+    }
+
+
+def _fault_of(query: int, engine: Engine) -> str | None:
+    if engine.merge.fault is not None:
+        return f"{type(engine.merge.fault).__name__}: {engine.merge.fault}"
+    if engine.merge.owner == "spark" and engine.spark is not None:
+        return engine.spark.faults.get(query)
+    return engine.inline.faults.get(query)
+
+
+def _why(engine: Engine) -> str:
+    """Why the queries run where they run."""
+    if engine.spark is None:
+        return "this service was started with the inline engine"
+    return engine.spark.why or "Spark is up"

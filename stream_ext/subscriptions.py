@@ -1,0 +1,138 @@
+"""Subscriptions: the emissions of a query after a given one, without a gap and without a repeat.
+
+A subscription holds one number: the last emission that it has handed out. What comes next is always read from the
+emission log, whether it is old or was stored just now. So there is no seam between catching up and following, and
+a slow subscriber costs no memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from hbase_store import EmissionLog
+from stream_ext.emission import Emission, decode_body, to_json
+
+#: How many emissions are handed out at a time.
+_TAKE_MAX = 256
+#: Emissions of the last moments are kept as JSON, since all subscribers of a query want the same ones.
+_RECENT_BYTES_MAX = 16 << 20
+
+
+class Numbers(Protocol):
+    def __call__(self, query: int) -> int:
+        """The number of the query's last emission."""
+        ...
+
+
+class Emissions:
+    """Reads emissions as JSON."""
+
+    def __init__(self, log: EmissionLog) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._recent_bytes = 0
+
+    def read(self, query: int, since: int, limit: int | None) -> list[Emission]:
+        """Those after `since`, in order."""
+        found: list[Emission] = []
+        while (limit is None or len(found) < limit) and (json := self._recent_json(query, since + 1)) is not None:
+            since += 1
+            found.append(Emission(since, json))
+        left = None if limit is None else limit - len(found)
+        if left != 0:
+            for row in self._log.read(query, since, left):
+                found.append(Emission(row.number, self._remember(query, row.number, row.body)))
+        return found
+
+    def _recent_json(self, query: int, number: int) -> bytes | None:
+        with self._lock:
+            return self._recent.get((query, number))
+
+    def _remember(self, query: int, number: int, body: bytes) -> bytes:
+        json = to_json(decode_body(body))
+        with self._lock:
+            if (query, number) not in self._recent:
+                self._recent[query, number] = json
+                self._recent_bytes += len(json)
+            while self._recent_bytes > _RECENT_BYTES_MAX:
+                self._recent_bytes -= len(self._recent.popitem(last=False)[1])
+        return json
+
+
+class Subscription:
+    """One reader of one query's emissions. `fault` is what its own `notify` raised, if it did."""
+
+    def __init__(self, hub: Subscriptions, query: int, since: int, notify: Callable[[], None]) -> None:
+        self._hub, self.query, self._after, self.notify = hub, query, since, notify
+        self.ended = False
+        self.fault: Exception | None = None
+
+    def take(self) -> list[Emission]:
+        """What there is after the last one taken, at most some hundreds; empty: wait for `notify`."""
+        if self.ended:
+            return []
+        taken = self._hub.read(self.query, self._after)
+        if taken:
+            self._after = taken[-1].number
+        return taken
+
+    def close(self) -> None:
+        """It is told nothing more."""
+        self.ended = True
+        self._hub.remove(self)
+
+
+class Subscriptions:
+    def __init__(self, emissions: Emissions, last: Numbers) -> None:
+        self._emissions, self._last = emissions, last
+        self._lock = threading.Lock()
+        self._of: dict[int, set[Subscription]] = {}
+
+    def add(self, query: int, since: int, notify: Callable[[], None]) -> Subscription:
+        subscription = Subscription(self, query, since, notify)
+        with self._lock:
+            self._of.setdefault(query, set()).add(subscription)
+        # It stands in the set first: what is stored from now on is notified, what was before is seen here.
+        if self._last(query) > since:
+            self._notify(subscription)
+        return subscription
+
+    def remove(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._of.get(subscription.query, set()).discard(subscription)
+
+    def read(self, query: int, since: int) -> list[Emission]:
+        return self._emissions.read(query, since, _TAKE_MAX) if self._last(query) > since else []
+
+    def said(self, queries: Iterable[int]) -> None:
+        """These queries have new emissions."""
+        with self._lock:
+            told = [subscription for query in queries for subscription in self._of.get(query, ())]
+        for subscription in told:
+            self._notify(subscription)
+
+    def end(self, query: int) -> None:
+        """The query is gone, and its emissions with it."""
+        with self._lock:
+            told = self._of.pop(query, set())
+        for subscription in told:
+            subscription.ended = True
+            self._notify(subscription)
+
+    def end_all(self) -> None:
+        for query in list(self._of):
+            self.end(query)
+
+    def count(self) -> int:
+        with self._lock:
+            return sum(map(len, self._of.values()))
+
+    def _notify(self, subscription: Subscription) -> None:
+        try:
+            subscription.notify()
+        except Exception as error:  # noqa: BLE001 -- a subscriber's fault ends its subscription, not the query
+            subscription.fault = error
+            subscription.close()

@@ -1,0 +1,91 @@
+"""What can go wrong that is not our bug. A message says what, where, and what to do next.
+
+RilletError
+├── TextError          a query's or update's text: line, column, the line with a caret
+│   ├── QuerySyntaxError   it is not in the language
+│   └── Unsupported        the language has it, this version does not run it: refused by name
+├── BadData            pushed or loaded RDF: line, column
+├── BadArgument        an option, parameter or header
+├── NotFound           no stream, query or emission of that name
+├── NameInUse          the name stands for something else already
+├── Gone               it was there, and is not retained any more
+├── TooLarge           a body or text over its limit
+├── UnsupportedMedia   a media type that nothing here reads
+├── NotAcceptable      a media type that nothing here writes
+├── Overload           come back later (`retry_after_s`)
+└── DeadlineExceeded   it took longer than was allowed
+"""
+
+from __future__ import annotations
+
+import re
+
+
+class RilletError(Exception):
+    """The root: every error that a user can cause or must know."""
+
+
+class TextError(RilletError):
+    def __init__(self, message: str, text: str, line: int, column: int) -> None:
+        self.message, self.text, self.line, self.column = message, text, line, column
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        lines = re.split("\r\n|\n|\r", self.text)  # not splitlines: a form feed ends no line
+        shown = lines[self.line - 1] if self.line <= len(lines) else ""
+        start = max(0, self.column - 61)
+        cut = shown[start : start + 120].replace("\t", " ")
+        return f"line {self.line}, column {self.column}: {self.message}\n  {cut}\n  {' ' * (self.column - 1 - start)}^"
+
+
+class QuerySyntaxError(TextError):
+    pass
+
+
+class Unsupported(TextError):
+    pass
+
+
+class BadData(RilletError):
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        self.message, self.line, self.column = message, line, column
+        where = f"line {line}, column {column}: " if line else ""
+        super().__init__(where + message)
+
+
+class BadArgument(RilletError):
+    pass
+
+
+class NotFound(RilletError):
+    pass
+
+
+class NameInUse(RilletError):
+    pass
+
+
+class Gone(RilletError):
+    pass
+
+
+class TooLarge(RilletError):
+    pass
+
+
+class UnsupportedMedia(RilletError):
+    pass
+
+
+class NotAcceptable(RilletError):
+    pass
+
+
+class Overload(RilletError):
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class DeadlineExceeded(RilletError):
+    pass

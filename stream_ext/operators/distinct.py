@@ -1,0 +1,91 @@
+"""Distinct: each row once, for as long as any of its copies is valid.
+
+Copies have validities of their own. A row is shown with the longest; when that runs out and a longer one has come
+meanwhile, it is shown anew, so no copy's expiry ever has to be searched for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_ext import kernels
+from stream_ext.operators.moment import Moment
+from stream_ext.zset import ZSet, empty
+
+_LEAST_CAPACITY = 1024
+
+
+class Distinct:
+    def __init__(self, variables: tuple[str, ...]) -> None:
+        self.variables = variables
+        self._columns = np.arange(len(variables), dtype=np.int64)
+        self._allocate(_LEAST_CAPACITY)
+
+    def _allocate(self, capacity: int) -> None:
+        self.rows = np.zeros((capacity, len(self.variables)), np.uint64)
+        self._heads = np.full(capacity * 2, kernels.END, np.int64)
+        self._nexts = np.full(capacity, kernels.END, np.int64)
+        self.first = np.full(capacity, kernels.END, np.int64)
+        self.shown = np.full(capacity, kernels.NEVER, np.int64)
+        self._marks = np.zeros(capacity, np.int64)
+        self.entry_until = np.zeros(capacity, np.int64)
+        self.entry_weight = np.zeros(capacity, np.int64)
+        self.entry_next = np.full(capacity, kernels.END, np.int64)
+        self._used = 0
+        self._entries = 0
+
+    def step(self, moment: Moment, change: ZSet) -> ZSet:
+        return self.add_and_show(change, moment.time)
+
+    def add_and_show(self, change: ZSet, time: int) -> ZSet:
+        if self._entries + len(change) > len(self.entry_until):
+            self._clean(time, len(change))
+        self._add(change)
+        return self._show(time)
+
+    def _add(self, change: ZSet) -> None:
+        if len(change):
+            self._used, self._entries = kernels.distinct_add(
+                np.ascontiguousarray(change.rows), change.weights, change.untils, self._columns,
+                self.rows, self._heads, self._nexts, self.first,
+                self.entry_until, self.entry_weight, self.entry_next, self.shown,
+                self._used, self._entries, self._marks,
+            )  # fmt: skip
+
+    def _show(self, time: int) -> ZSet:
+        if not self._used:
+            return empty(len(self.variables))
+        slots, untils, signs = (np.empty(2 * self._used, np.int64) for _ in range(3))
+        n = kernels.distinct_show(
+            time, self._used, self.first, self.entry_until, self.entry_weight, self.entry_next, self.shown,
+            self._marks, slots, untils, signs,
+        )  # fmt: skip
+        return ZSet(self.rows[slots[:n]], signs[:n].copy(), untils[:n].copy())
+
+    def _clean(self, time: int, coming: int) -> None:
+        """Forgets the copies that have run out or were retracted, and the rows that have none left."""
+        owner = self._owners()
+        entry = np.arange(self._entries)
+        alive = (self.entry_until[entry] >= time) & (self.entry_weight[entry] != 0)
+        held = ZSet(self.rows[owner[alive]], self.entry_weight[entry[alive]], self.entry_until[entry[alive]])
+        was_shown = self.shown[: self._used] >= time
+        shown_rows, shown_until = self.rows[: self._used][was_shown], self.shown[: self._used][was_shown]
+        room = _LEAST_CAPACITY
+        while room < 2 * (len(held) + coming + len(shown_rows)):
+            room *= 2
+        self._allocate(room)
+        # Shown rows come first (with weight 0), so that their slots are known and stay shown as they were.
+        self._add(ZSet(shown_rows, np.zeros(len(shown_rows), np.int64), shown_until))
+        self.shown[: self._used] = shown_until
+        self._add(held)
+
+    def _owners(self) -> np.typing.NDArray[np.int64]:
+        """For each entry the slot in whose list it is."""
+        owner = np.zeros(self._entries, np.int64)
+        slot = np.arange(self._used)
+        entry = self.first[: self._used]
+        while len(slot):
+            owner[entry] = slot
+            entry = self.entry_next[entry]
+            going = entry != kernels.END
+            slot, entry = slot[going], entry[going]
+        return owner

@@ -1,0 +1,21 @@
+"""Filter: the solutions for which a condition is true. Linear: a change's filter is the filter's change."""
+
+from __future__ import annotations
+
+from stream_ext.plan.expressions import Condition, Decode
+
+from stream_ext.operators.moment import Moment
+from stream_ext.zset import ZSet
+
+
+class Filter:
+    def __init__(self, variables: tuple[str, ...], condition: Condition, decode: Decode) -> None:
+        self.variables = variables
+        self._condition = condition
+        self._decode = decode
+
+    def step(self, moment: Moment, change: ZSet) -> ZSet:
+        if not len(change):
+            return change
+        columns = [change.rows[:, i] for i in range(change.rows.shape[1])]
+        return change.take(self._condition.mask(columns, self._decode, len(change)))

@@ -1,0 +1,46 @@
+"""A moment: what the world looks like at one evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store import Snapshot
+
+Ids = npt.NDArray[np.uint64]
+
+
+class QuadChange(Protocol):
+    """Exact changes of the store: quads that came (+1) or went (-1). The store's `Rows` is one."""
+
+    @property
+    def s(self) -> Ids: ...
+    @property
+    def p(self) -> Ids: ...
+    @property
+    def o(self) -> Ids: ...
+    @property
+    def g(self) -> Ids: ...
+    @property
+    def sign(self) -> npt.NDArray[np.int8] | npt.NDArray[np.int64]: ...
+
+
+class StoreChanges(Protocol):
+    """How the store changed since the network's last step, for some predicates (None: for all)."""
+
+    def of(self, predicates: tuple[int, ...] | None) -> list[QuadChange]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One evaluation: its time, the store as it is then, and how that differs from the step before.
+
+    `changes` is None at a network's first step: then the whole store is the change."""
+
+    time: int
+    snapshot: Snapshot
+    changes: StoreChanges | None
+    last: bool = False  # nothing comes after this step (a one-shot query): no operator need remember

@@ -1,0 +1,56 @@
+"""Ranking: what LIMIT and OFFSET cut where no ORDER BY says how.
+
+Rows are ranked by first appearance while they remain answers; one that left counts as new when it returns. A second
+copy of a row ranks where it came itself; when a copy leaves, it is the latest that goes."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from stream_ext.zset import Rows, Weights, sum_equal_rows
+
+
+class Ranking:
+    def __init__(self, width: int, offset: int, limit: int | None) -> None:
+        self._width = width
+        self._offset, self._limit = offset, limit
+        self._ranked = np.empty((0, width), np.uint64)  # one row a copy, in order of rank
+
+    def step(self, rows: Rows, net: Weights) -> tuple[Rows, Weights]:
+        """Takes the answer's change in; returns how what is shown changes."""
+        before = self._cut()
+        self._leave(rows[net < 0], -net[net < 0])
+        came = net > 0
+        self._ranked = np.concatenate([self._ranked, np.repeat(rows[came], net[came], axis=0)])
+        after = self._cut()
+        signs = np.concatenate([np.ones(len(after), np.int64), -np.ones(len(before), np.int64)])
+        return sum_equal_rows(np.concatenate([after, before]), signs)
+
+    def shown(self) -> tuple[Rows, Weights]:
+        cut = self._cut()
+        return cut, np.ones(len(cut), np.int64)
+
+    def _cut(self) -> Rows:
+        stop = None if self._limit is None else self._offset + self._limit
+        return self._ranked[self._offset : stop]
+
+    def _leave(self, rows: Rows, counts: Weights) -> None:
+        leaving = {row.tobytes(): int(count) for row, count in zip(rows, counts, strict=True)}
+        if not leaving:
+            return
+        kept = np.ones(len(self._ranked), np.bool_)
+        for i in range(len(self._ranked) - 1, -1, -1):  # copies are few where a LIMIT stands; the latest goes first
+            key = self._ranked[i].tobytes()
+            if leaving.get(key, 0):
+                leaving[key] -= 1
+                kept[i] = False
+        self._ranked = self._ranked[kept]
+
+    def save(self) -> bytes:
+        return msgspec.msgpack.encode((self._width, np.ascontiguousarray(self._ranked).tobytes()))
+
+    def restore(self, saved: bytes) -> None:
+        """Takes a saved order over (its rows are the answer that the rebuilt state has)."""
+        width, rows = msgspec.msgpack.decode(saved, type=tuple[int, bytes])
+        self._ranked = np.frombuffer(rows, np.uint64).reshape(-1, width).copy()

@@ -1,0 +1,52 @@
+"""Window scan: one triple pattern over the content of one window, as changes from evaluation to evaluation.
+
+Arrivals wait until the first evaluation whose instance holds them. A window is an RDF graph, a set: a triple that has
+arrived several times counts once, for as long as its latest arrival is in the window. Going out is no event: each row
+says on entry until when it is valid."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.operators.distinct import Distinct
+from stream_ext.operators.moment import Moment
+from stream_ext.operators.pattern import IdPattern
+from stream_ext.schedule import ScheduledWindow
+from stream_ext.zset import Rows, ZSet, concat, empty, of_rows
+
+
+class WindowScan:
+    def __init__(self, window: ScheduledWindow, pattern: IdPattern) -> None:
+        self.window = window
+        self.pattern = pattern
+        self.variables = pattern.variables
+        self._content = Distinct(self.variables)
+        self._waiting: list[tuple[Rows, npt.NDArray[np.int64]]] = []
+
+    def arrive(self, s: Rows, p: Rows, o: Rows, times: npt.NDArray[np.int64]) -> None:
+        """Triples of the window's stream, with the time of their elements, in order of arrival."""
+        fits, rows = self.pattern.match((s, p, o, np.zeros(len(s), np.uint64)))
+        if fits.any():
+            self._waiting.append((rows(fits), times[fits]))
+
+    def step(self, moment: Moment) -> ZSet:
+        return self._content.add_and_show(self._entering(moment.time), moment.time)
+
+    def _entering(self, time: int) -> ZSet:
+        """What is in the instance at `time` and has not been before; what can be in no instance any more is dropped."""
+        entering, waiting = [], []
+        for rows, times in self._waiting:
+            due = times < time
+            if due.all():
+                entering.append((rows, times))
+            else:
+                waiting.append((rows[~due], times[~due]))
+                entering.append((rows[due], times[due]))
+        self._waiting = waiting
+        changes = []
+        for rows, times in entering:
+            untils = self.window.valid_until(times)
+            held = untils >= time
+            changes.append(of_rows(rows[held], untils[held]))
+        return concat(changes, len(self.variables)) if changes else empty(len(self.variables))

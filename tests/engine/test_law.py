@@ -1,0 +1,172 @@
+"""The law: at every evaluation, what an operator has put out equals the operator applied to all that came in."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from stream_ext.operators.distinct import Distinct
+from stream_ext.operators.join import Join
+from stream_ext.operators.moment import Moment
+from stream_ext.operators.project import Project
+from stream_ext.operators.r2s import Answer
+from stream_ext.operators.ranking import Ranking
+from stream_ext.plan.algebra import R2S
+from stream_ext.zset import FOREVER, ZSet
+from tests.engine import model
+from tests.engine.model import Entry, Row
+
+UNIVERSE = 4  # ids are few, so that rows meet
+
+
+def moment(time: int) -> Moment:
+    return Moment(time, snapshot=None, changes=None)  # type: ignore[arg-type]  # these operators read no store
+
+
+def zset(entries: list[Entry], width: int) -> ZSet:
+    rows = np.array([row for row, _, _ in entries], np.uint64).reshape(len(entries), width)
+    weights = np.array([weight for _, weight, _ in entries], np.int64)
+    return ZSet(rows, weights, np.array([until for _, _, until in entries], np.int64))
+
+
+def entries_of(change: ZSet) -> list[Entry]:
+    return [
+        (tuple(map(int, row)), int(weight), int(until))
+        for row, weight, until in zip(change.rows, change.weights, change.untils, strict=True)
+    ]
+
+
+class Source:
+    """Random changes: rows come with a validity, some are retracted with the very validity that they came with."""
+
+    def __init__(self, seed: int, width: int) -> None:
+        self.random = random.Random(seed)
+        self.width = width
+        self.all: list[Entry] = []
+
+    def change(self, time: int, rows_max: int) -> list[Entry]:
+        out: list[Entry] = []
+        for _ in range(self.random.randrange(rows_max)):
+            row: Row = tuple(self.random.randrange(1, UNIVERSE + 1) for _ in range(self.width))
+            until = self.random.choice([FOREVER, time, time + 10, time + 20, time + 50])
+            out.append((row, self.random.choice([1, 1, 1, 2]), until))
+        standing = Counter[tuple[Row, int]]()
+        for row, weight, until in self.all + out:
+            standing[row, until] += weight
+        held = [key for key, n in standing.items() if n > 0 and key[1] >= time]
+        for row, until in self.random.sample(held, k=min(len(held), self.random.randrange(3))):
+            out.append((row, -1, until))
+        self.all += out
+        return out
+
+
+SEEDS = range(30)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_join_of_changes_sums_to_the_join_of_the_sums(seed: int) -> None:
+    left, right = Source(seed, 2), Source(seed + 1000, 2)
+    operator = Join(("a", "b"), ("b", "c"))
+    out: list[Entry] = []
+    for step in range(40):
+        time = step * 10
+        a, b = left.change(time, 9), right.change(time, 9)
+        out += entries_of(operator.step(moment(time), zset(a, 2), zset(b, 2)))
+        expected = model.join(model.alive(left.all, time), model.alive(right.all, time), [1], [0])
+        assert model.alive(out, time) == expected, f"seed {seed}, step {step}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_join_without_shared_variables_is_every_pair(seed: int) -> None:
+    left, right = Source(seed, 1), Source(seed + 1000, 1)
+    operator = Join(("a",), ("b",))
+    out: list[Entry] = []
+    for step in range(20):
+        time = step * 10
+        a, b = left.change(time, 4), right.change(time, 4)
+        out += entries_of(operator.step(moment(time), zset(a, 1), zset(b, 1)))
+        assert model.alive(out, time) == model.join(
+            model.alive(left.all, time), model.alive(right.all, time), [], []
+        ), f"seed {seed}, step {step}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_distinct_shows_each_row_once_while_any_copy_is_valid(seed: int) -> None:
+    source = Source(seed, 2)
+    operator = Distinct(("a", "b"))
+    out: list[Entry] = []
+    for step in range(60):
+        time = step * 10
+        out += entries_of(operator.step(moment(time), zset(source.change(time, 8), 2)))
+        assert model.alive(out, time) == model.distinct(model.alive(source.all, time)), f"seed {seed}, step {step}"
+
+
+def test_distinct_forgets_what_has_run_out() -> None:
+    operator = Distinct(("a",))
+    for step in range(200):
+        change = [((row + step * 100 + 1,), 1, step * 10 + 20) for row in range(100)]
+        operator.step(moment(step * 10), zset(change, 1))
+    assert len(operator.rows) <= 4096  # about 300 rows are valid at a time; 20,000 have been
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_project_keeps_bags_and_leaves_unknown_variables_unbound(seed: int) -> None:
+    source = Source(seed, 2)
+    operator = Project(("a", "b"), ("b", "nowhere"))
+    out: list[Entry] = []
+    for step in range(10):
+        out += entries_of(operator.step(moment(step), zset(source.change(step, 8), 2)))
+        assert model.alive(out, step) == model.project(model.alive(source.all, step), [1, None])
+
+
+def emitted(pair: tuple[np.ndarray, np.ndarray]) -> Counter[Row]:
+    rows, weights = pair
+    bag: Counter[Row] = Counter()
+    for row, weight in zip(rows, weights, strict=True):
+        bag[tuple(map(int, row))] += int(weight)
+    return bag
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("r2s", [R2S.RSTREAM, R2S.ISTREAM])
+def test_r2s_says_the_answer_or_what_it_gained(seed: int, r2s: R2S) -> None:
+    source = Source(seed, 1)
+    operator = Answer(("a",), r2s, None)
+    before: Counter[Row] = Counter()
+    for step in range(60):
+        time = step * 10
+        said = emitted(operator.step(moment(time), zset(source.change(time, 6), 1)))
+        now = model.alive(source.all, time)
+        assert said == (now if r2s is R2S.RSTREAM else model.gained(now, before)), f"seed {seed}, step {step}"
+        assert emitted(operator.whole()) == now
+        before = now
+
+
+def rank(order: list[Row], now: Counter[Row]) -> list[Row]:
+    """First come, first ranked: the copies that are still answers keep their rank, new ones go behind."""
+    left = Counter(now)
+    kept: list[Row] = []
+    for row in order:
+        if left[row] > 0:
+            kept.append(row)
+            left[row] -= 1
+    return kept + sorted((+left).elements())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("r2s", [R2S.RSTREAM, R2S.ISTREAM])
+def test_limit_and_offset_cut_the_ranking_by_first_appearance(seed: int, r2s: R2S) -> None:
+    source = Source(seed, 1)
+    operator = Answer(("a",), r2s, Ranking(1, 1, 2))
+    order: list[Row] = []
+    before: Counter[Row] = Counter()
+    for step in range(60):
+        time = step * 10
+        said = emitted(operator.step(moment(time), zset(source.change(time, 5), 1)))
+        order = rank(order, model.alive(source.all, time))
+        now = Counter(order[1:3])
+        assert said == (now if r2s is R2S.RSTREAM else model.gained(now, before)), f"seed {seed}, step {step}"
+        before = now

@@ -1,0 +1,318 @@
+"""The merge says everything once: whoever steps, however often parts are sent, and wherever it dies."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import pytest
+
+from hbase_store import EmissionRow, Sn
+from stream_ext.catalog import QueryDefinition
+from stream_ext.clock import ManualClock
+from stream_ext.emission import decode_body
+from stream_ext.errors import DeadlineExceeded
+from stream_ext.part import Part
+from stream_ext.runner.merge import Merge
+from stream_ext.schedule import Evaluated, QueryState
+
+LAST_SN = 40
+
+
+class Died(Exception):
+    """The process is gone, here."""
+
+
+class Log:
+    """An emission log in memory. A commit happens as a whole or not at all; it may die before or after."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[int, int], bytes] = {}
+        self.kept: dict[int, bytes] = {}
+        self.at = 0
+        self.commits = 0
+        self.dies: str | None = None
+
+    def commit(self, emissions: Sequence[EmissionRow], states: dict[int, bytes | None], position: Sn) -> int:
+        dies, self.dies = self.dies, None
+        if dies == "before":
+            raise Died
+        for row in emissions:
+            assert row.number == self.last(row.query) + 1, "numbers have no gap and no repeat"
+            self.rows[row.query, row.number] = row.body
+        for query, state in states.items():
+            if state is None:
+                self.kept.pop(query, None)
+            else:
+                self.kept[query] = state
+        assert position >= self.at
+        self.at = position
+        self.commits += 1
+        if dies == "after":
+            raise Died
+        return self.commits
+
+    def last(self, query: int) -> int:
+        return max((number for q, number in self.rows if q == query), default=0)
+
+    def states(self) -> dict[int, bytes]:
+        return dict(self.kept)
+
+    def position(self) -> Sn:
+        return Sn(self.at)
+
+    def said(self, query: int) -> list[tuple[int, int]]:
+        """(snapshot, time) of each emission, in the order of the numbers."""
+        bodies = [decode_body(self.rows[query, n]) for n in range(1, self.last(query) + 1)]
+        return [(body.sn, body.time) for body in bodies]
+
+
+def definition(number: int, registered_sn: int = 1) -> QueryDefinition:
+    return QueryDefinition(
+        number, f"q{number}", f"http://ex/q{number}", "", "", "RSTREAM", ["x"], [1], registered_sn, QueryState(number)
+    )
+
+
+QUERIES = {number: definition(number) for number in (1, 2, 3)}
+
+
+def parts_of(sn: int) -> list[Part]:
+    """What the queries say in a snapshot: a function of the snapshot alone. Query 3 is mostly silent."""
+    chance = random.Random(sn)
+    parts = []
+    for query in (1, 2, 3):
+        for k in range(chance.choice((0, 0, 1, 3))):
+            time = sn * 10 + k
+            state = QueryState(query, Evaluated(sn, 0, k, time))
+            emits = query != 3 or chance.random() < 0.2
+            parts.append(Part(query, sn, k, time, [], [np.array([7], np.uint64)], None, 0, None, state, emits))
+    chance.shuffle(parts)
+    return parts
+
+
+def expected(query: int, last_sn: int) -> list[tuple[int, int]]:
+    parts = [part for sn in range(1, last_sn + 1) for part in parts_of(sn) if part.query == query and part.emits]
+    return sorted((part.sn, part.time) for part in parts)
+
+
+def state_at(query: int, sn: int) -> QueryState:
+    parts = [part for n in range(1, sn + 1) for part in parts_of(n) if part.query == query]
+    return max(parts, key=lambda part: (part.sn, part.k)).state if parts else QUERIES[query].state
+
+
+def new_merge(log: Log, clock: ManualClock | None = None, **callbacks: object) -> Merge:
+    return Merge(log, clock or ManualClock(), lambda: QUERIES, lambda ids: [b"<x>"] * len(ids), **callbacks)  # type: ignore[arg-type]
+
+
+class Inline:
+    def __init__(self, merge: Merge) -> None:
+        self.merge = merge
+        _, self.sn, self.states = merge.attempt("inline")
+
+    def step(self) -> None:
+        self.sn += 1
+        self.merge.take("inline", self.sn, parts_of(self.sn))
+
+
+class Spark:
+    """An attempt that sends what it steps in any order, some of it twice, and some of what was merged long ago."""
+
+    def __init__(self, merge: Merge, chance: random.Random) -> None:
+        self.merge, self.chance = merge, chance
+        self.number, self.built, self.states = merge.attempt("spark")
+        self.sent: set[int] = set()
+
+    def send(self) -> None:
+        complete = self.complete()
+        sn = self.chance.choice([complete + 1, complete + 1, complete + 2, self.chance.randint(1, complete + 1)])
+        if sn <= LAST_SN:
+            self.merge.take("spark", sn, parts_of(sn))
+            self.sent.add(sn)
+
+    def complete(self) -> int:
+        sn = self.built
+        while sn + 1 in self.sent:
+            sn += 1
+        return sn
+
+    def tell(self) -> None:
+        self.merge.caught_up("spark", self.number, self.complete())
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_any_interleaving_of_runners_and_crashes_says_everything_once(seed: int) -> None:
+    chance = random.Random(seed)
+    log = Log()
+    merge = new_merge(log)
+    inline: Inline | None = None
+    sparks: list[Spark] = []
+    for _ in range(chance.randint(50, 300)):
+        action = chance.choices(["inline", "send", "tell", "attempt", "lost", "die", "flush"], [8, 12, 4, 1, 1, 1, 2])[
+            0
+        ]
+        log.dies = chance.choice(["before", "after"]) if action == "die" else None
+        try:
+            if action in ("inline", "die") and merge.owner == "inline" and merge.position < LAST_SN:
+                if inline is None or inline.sn != merge.position:
+                    inline = Inline(merge)
+                    assert inline.states == {query: state_at(query, inline.sn) for query in QUERIES}
+                inline.step()
+            elif action == "flush" or action == "die":
+                merge.flush()
+            elif action == "attempt" and merge.position < LAST_SN:
+                sparks.append(Spark(merge, chance))
+                assert sparks[-1].states == {query: state_at(query, sparks[-1].built) for query in QUERIES}
+            elif action == "send" and sparks:
+                sparks[-1].send()  # the bell closes the connection of an older attempt
+            elif action == "tell" and sparks:
+                chance.choice(sparks[-2:]).tell()
+            elif action == "lost" and sparks:
+                merge.lost("spark", chance.choice(sparks).number)
+        except Died:
+            merge, inline, sparks = new_merge(log), None, []
+        assert merge.position >= log.at
+    log.dies = None
+    if merge.owner == "spark":
+        merge.lost("spark", sparks[-1].number)
+    inline = Inline(merge)
+    while inline.sn < LAST_SN:
+        inline.step()
+    merge.flush()
+    for query in QUERIES:
+        assert log.said(query) == expected(query, LAST_SN), f"seed {seed}, query {query}"
+    stored = {query: msgspec.msgpack.decode(body, type=QueryState) for query, body in log.states().items()}
+    assert stored == {query: state_at(query, LAST_SN) for query in QUERIES}
+
+
+def test_spark_becomes_the_owner_only_when_nothing_is_missing() -> None:
+    merge = new_merge(Log())
+    inline = Inline(merge)
+    number, position, _ = merge.attempt("spark")
+    assert position == 0
+    inline.step()
+    merge.caught_up("spark", number, 0)
+    assert merge.owner == "inline", "it is behind the position"
+    merge.take("spark", 1, parts_of(1))
+    merge.take("spark", 3, parts_of(3))
+    merge.caught_up("spark", number, 3)
+    assert merge.owner == "inline", "snapshot 2 is missing"
+    merge.take("spark", 2, parts_of(2))
+    merge.caught_up("spark", number, 3)
+    assert merge.owner == "spark"
+    assert merge.position == 3, "what was waiting is merged at the hand-over"
+
+
+def test_parts_of_the_inline_runner_do_not_count_after_the_hand_over() -> None:
+    log = Log()
+    merge = new_merge(log)
+    inline = Inline(merge)
+    number, _, _ = merge.attempt("spark")
+    merge.caught_up("spark", number, 0)
+    inline.step()
+    assert merge.position == 0
+    merge.take("spark", 1, parts_of(1))
+    assert merge.position == 1
+
+
+def test_what_an_earlier_attempt_left_behind_is_dropped() -> None:
+    merge = new_merge(Log())
+    number, _, _ = merge.attempt("spark")
+    merge.caught_up("spark", number, 0)
+    merge.take("spark", 2, parts_of(2))
+    merge.attempt("spark")
+    merge.take("spark", 1, parts_of(1))
+    assert merge.position == 1, "snapshot 2 must be sent again by the new attempt"
+
+
+def test_a_loss_gives_the_queries_back_and_a_late_report_of_it_changes_nothing() -> None:
+    changes: list[str] = []
+    merge = new_merge(Log(), on_owner_change=lambda: changes.append(merge.owner))
+    first, _, _ = merge.attempt("spark")
+    merge.caught_up("spark", first, 0)
+    second, _, _ = merge.attempt("spark")
+    merge.lost("spark", first)
+    assert merge.owner == "spark"
+    merge.lost("spark", second)
+    merge.lost("spark", second)
+    assert changes == ["spark", "inline"]
+
+
+def test_silent_snapshots_are_stored_with_the_next_emission_or_when_flushed() -> None:
+    log, due = Log(), []
+    clock = ManualClock(500)
+    merge = new_merge(log, clock, on_unstored=due.append)
+    for sn in (1, 2, 3):
+        merge.take("inline", sn, [])
+    assert (merge.position, log.at, log.commits, due) == (3, 0, 0, [1500])
+    merge.flush()
+    assert (log.at, log.commits) == (3, 1)
+    merge.flush()
+    assert log.commits == 1
+
+
+def test_nobody_is_told_before_it_is_stored() -> None:
+    log = Log()
+    told: list[tuple[int, ...]] = []
+    merge = new_merge(
+        log, on_emissions=lambda queries: told.append(tuple(log.last(query) for query in sorted(queries)))
+    )
+    sn = next(sn for sn in range(1, LAST_SN) if any(part.query == 1 for part in parts_of(sn)))
+    for n in range(1, sn + 1):
+        merge.take("inline", n, [part for part in parts_of(n) if part.query == 1])
+    assert told == [(len(expected(1, sn)),)]
+
+
+def test_the_parts_of_a_dropped_query_are_ignored_and_its_state_goes() -> None:
+    queries = dict(QUERIES)
+    log = Log()
+    merge = Merge(log, ManualClock(), lambda: queries, lambda ids: [b"<x>"] * len(ids))
+    inline = Inline(merge)
+    while 2 not in log.states():
+        inline.step()
+    del queries[2]
+    merge.dropped(2)
+    said = log.said(2)
+    while inline.sn < LAST_SN:
+        inline.step()
+    merge.flush()
+    assert 2 not in log.states()
+    assert log.said(2) == said
+    assert log.said(1) == expected(1, LAST_SN)
+
+
+def test_a_store_that_fails_stops_the_merge_and_tells_all_who_wait() -> None:
+    log = Log()
+    merge = new_merge(log)
+    heard: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            merge.wait(LAST_SN, 10)
+        except Died as error:
+            heard.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    inline = Inline(merge)
+    log.dies = "before"
+    with pytest.raises(Died):
+        while True:
+            inline.step()
+    waiter.join(10)
+    assert len(heard) == 1
+    with pytest.raises(Died):
+        merge.take("inline", merge.position + 1, [])
+
+
+def test_waiting_ends_at_the_position_or_at_the_deadline() -> None:
+    merge = new_merge(Log())
+    with pytest.raises(DeadlineExceeded, match="snapshot 1 was not evaluated"):
+        merge.wait(1, 0.01)
+    waiter = threading.Thread(target=merge.wait, args=(1, 10))
+    waiter.start()
+    merge.take("inline", 1, [])
+    waiter.join(10)
+    assert not waiter.is_alive()

@@ -405,7 +405,8 @@ class _Connections:
     def disown(self) -> None:
         """In a forked child: forget the parent's sockets without the shutdown that would cut the parent off."""
         for connection in list(self._all):
-            connection.transport.sock.sock.close()
+            if connection.transport.is_open():
+                connection.transport.sock.close()
         self._all = weakref.WeakSet()
         self._of_thread = threading.local()
 

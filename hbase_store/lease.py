@@ -175,7 +175,7 @@ class CellLease:
     def take(self, address: str) -> None:
         with self._changed:
             found = self._read()
-            if found is not None and found.token != self._token and found.until_ms > self._clock.now_ms():
+            if found is not None and not self._is_ours(found) and found.until_ms > self._clock.now_ms():
                 self._mine = None
                 raise self._elsewhere(found)
             mine = self._next(found, address)
@@ -190,13 +190,16 @@ class CellLease:
     @property
     def held(self) -> bool:
         mine = self._mine  # without the lock, which a renewal keeps while HBase is slow
-        return mine is not None and self._clock.now_ms() < mine.until_ms
+        return mine is not None and self._is_ours(mine) and self._clock.now_ms() < mine.until_ms
+
+    def _is_ours(self, holder: CellHolder) -> bool:
+        return holder.token == self._token and holder.pid == os.getpid()  # a forked child has the token too
 
     def release(self) -> None:
         with self._changed:
             mine, self._mine = self._mine, None
             self._changed.notify_all()
-            if mine is not None:
+            if mine is not None and self._is_ours(mine):
                 self._replace(mine, msgspec.structs.replace(mine, until_ms=0, renewal=mine.renewal + 1))
 
     def _renew_while_held(self) -> None:
@@ -219,7 +222,7 @@ class CellLease:
                 return
             found = self._read()
             # Our own token: an earlier renewal was written and only its reply was lost. The next one starts from it.
-            self._mine = found if found is not None and found.token == self._token else None
+            self._mine = found if found is not None and self._is_ours(found) else None
         except StoreUnavailable:
             # Not the end while time is left: an HBase that moves a region answers again after some seconds.
             self._renew_at_ms = self._clock.now_ms() + self._lease_ms // 10

@@ -201,10 +201,12 @@ class LmdbKeyValue:
             return freed
 
     def close(self) -> None:
-        """Waits for calls that are running; in a forked child it only forgets the parent's environment."""
-        if self._pid == os.getpid():
-            self._lease.release()
-            self._close_environment()
+        """Waits for calls that are running. In a forked child it does nothing."""
+        # LMDB would take the child for its parent there, and free the parent's slots in the table of readers.
+        if self._pid != os.getpid():
+            return
+        self._lease.release()
+        self._close_environment()
         _forget(self)
 
     def _close_environment(self) -> None:
@@ -238,10 +240,7 @@ class LmdbKeyValue:
     def _check_not_forked(self) -> None:
         # Before any lock is taken: another thread may have held it when the process was forked.
         if self._pid != os.getpid():
-            raise StoreUnavailable(
-                f"{self.path} was opened by process {self._pid}, and this is a fork of it: close it here, "
-                "then open it anew (or start the process without fork)"
-            )
+            raise StoreUnavailable(_forked(self))
 
     @contextmanager
     def _transaction(self, write: bool = False) -> Iterator[Any]:
@@ -290,10 +289,15 @@ def _claim(backend: LmdbKeyValue) -> None:
             _open_here[backend.path] = backend
             return
     if other._pid != os.getpid():
-        raise StoreUnavailable(
-            f"{backend.path} was opened by process {other._pid} before it forked this one; close it here first"
-        )
+        raise StoreUnavailable(_forked(other))
     raise StoreUnavailable(f"{backend.path} is open in this process already: share that one, or close it first")
+
+
+def _forked(backend: LmdbKeyValue) -> str:
+    return (
+        f"{backend.path} was opened by process {backend._pid}, and this is a fork of it, where LMDB does not work: "
+        "open the store after forking, or start the process without fork"
+    )
 
 
 def _forget(backend: LmdbKeyValue) -> None:
@@ -333,25 +337,26 @@ def _purpose(read_only: bool) -> str:
 
 
 def _open_tables(environment: Any, path: str, read_only: bool) -> dict[str, Any]:
-    """The tables; of an empty environment they are made, with the layout version, in one transaction."""
-    with environment.begin(write=not read_only) as transaction:
-        if read_only or transaction.stat()["entries"]:
-            return _existing_tables(environment, transaction, path)
-        tables = {table: environment.open_db(table.encode(), txn=transaction) for table in TABLES}
-        transaction.put(LAYOUT_KEY, _CELL_TIME.pack(_COMPARED_AND_SET) + LAYOUT_VERSION, db=tables["meta"])
-        return tables
-
-
-def _existing_tables(environment: Any, transaction: Any, path: str) -> dict[str, Any]:
+    if not read_only:
+        _make_tables(environment)
     try:
-        meta = environment.open_db(b"meta", txn=transaction, create=False)
-        cell = transaction.get(LAYOUT_KEY, db=meta)
-        check_layout(None if cell is None else cell[8:], path)
-        return {table: environment.open_db(table.encode(), txn=transaction, create=False) for table in TABLES}
+        tables = {table: environment.open_db(table.encode(), create=False) for table in TABLES}
     except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
         raise LayoutError(
             f"{path} holds an LMDB environment that is not a Rillet store; choose another path"
         ) from error
+    with environment.begin(buffers=True) as transaction:
+        cell = transaction.get(LAYOUT_KEY, db=tables["meta"])
+        check_layout(None if cell is None else bytes(cell[8:]), path)
+    return tables
+
+
+def _make_tables(environment: Any) -> None:
+    """In an empty environment; all at once with the layout version, so that nobody sees some of them."""
+    with environment.begin(write=True) as transaction:
+        if transaction.stat()["entries"] == 0:
+            tables = {table: environment.open_db(table.encode(), txn=transaction) for table in TABLES}
+            transaction.put(LAYOUT_KEY, _CELL_TIME.pack(_COMPARED_AND_SET) + LAYOUT_VERSION, db=tables["meta"])
 
 
 # ---- puts

@@ -26,7 +26,7 @@ from stream_ext.engine import Engine
 from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, TooLarge
 from stream_ext.evaluate import Answer
 from stream_ext.explanation import explain
-from stream_ext.injector import Injector, Pace, Receipt
+from stream_ext.injector import Change, Injector, Pace, Receipt
 from stream_ext.plan.algebra import R2S, Update
 from stream_ext.registration import Registered, read_registration
 from stream_ext.runner.spark.settings import SparkSettings
@@ -174,6 +174,10 @@ class Service:
         sn = int(self._injector.change(change_of(unit)).result())
         self._await(sn, wait)
         return sn
+
+    def change(self, change: Change) -> Any:
+        """A change of the caller's own making, in its turn among all others; what its intent says is the result."""
+        return self._injector.change(change).result()
 
     def query(
         self, text: str, snapshot: int | None = None, at: int | None = None, deadline_s: float | None = None

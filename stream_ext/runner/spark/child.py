@@ -1,0 +1,117 @@
+"""Starting, watching and ending the driver's process.
+
+Spark is always ended by SIGKILL to its process group: nothing that it holds is worth keeping, so the way it
+may die is also the way it is stopped. Spark's Python processes see their pipe close, and go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+import stream_ext
+from stream_ext.runner.spark.driver import Job, Report
+from stream_ext.runner.spark.java import Java
+from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.runner.spark.wire import Address
+
+_TAIL_LINES = 100
+_WHY_LINES = 20
+#: A name in Spark's folder becomes the address of a Unix socket, which has 108 bytes.
+_FOLDER_LENGTH_MAX = 60
+#: Another Spark's settings would start another Spark.
+_FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+
+
+class DriverProcess:
+    def __init__(self, settings: SparkSettings, address: Address, java: Java, environ: Mapping[str, str]) -> None:
+        self._folder = _new_folder()
+        address_file = self._folder / "bell.json"
+        address.write(address_file)
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "stream_ext.runner.spark.driver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self._folder,
+            env=driver_environ(settings, self._folder, java, environ),
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self._tail_thread = threading.Thread(target=self._read_tail, name="rillet-spark-errors", daemon=True)
+        self._tail_thread.start()
+        job = Job(settings, str(self._folder), str(address_file), os.getpid())
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has died already; its reports say so by ending
+            self._process.stdin.write(msgspec.json.encode(job) + b"\n")
+            self._process.stdin.flush()
+
+    def reports(self) -> Iterator[Report]:
+        """What the driver says, until it is dead."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            yield msgspec.json.decode(line, type=Report)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def bury(self) -> str:
+        """When the reports have ended: leaves nothing behind, and says how it ended."""
+        # It closes its reports by dying, or stays for a moment: killed now, it could not say how it died.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        self.kill()
+        code = self._process.wait()
+        self._tail_thread.join(2)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if code < 0:
+            return f"its process was ended by {signal.Signals(-code).name}"
+        return "\n".join(list(self._tail)[-_WHY_LINES:]) or f"its process ended with status {code}"
+
+    def _read_tail(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._tail.append(line.decode("utf-8", "replace").rstrip())
+
+
+def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: Mapping[str, str]) -> dict[str, str]:
+    """Of the driver, and by inheritance of the JVM and of Spark's Python workers."""
+    root = str(Path(stream_ext.__path__[0]).parent)
+    inherited = {name: value for name, value in environ.items() if name not in _FOREIGN}
+    return inherited | {
+        "JAVA_HOME": str(java.home),
+        # Spark is started by shell scripts, which look for `dirname` and the like.
+        "PATH": environ.get("PATH") or os.defpath,
+        # The same modules in every process, whether they are installed or lie in a checkout.
+        "PYTHONPATH": os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH")))),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(folder),
+        "RILLET_SHARD_MODULE": settings.shard_factory.partition(":")[0],
+        # Threads of a linear algebra library that nobody uses do not survive the worker daemon's fork.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def _new_folder() -> Path:
+    parent = tempfile.gettempdir()
+    short = parent if len(parent) <= _FOLDER_LENGTH_MAX else "/tmp"
+    return Path(tempfile.mkdtemp(prefix="rillet-spark-", dir=short))

@@ -1,0 +1,208 @@
+"""SparkRunner: what the service holds of Spark. It keeps a driver alive, and says how that goes.
+
+A Spark that cannot be had is no error of the service: the queries run inline, and `why` says what is the
+matter. A driver that dies is started again, later each time while it keeps dying."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from statistics import quantiles
+from typing import Any, Literal
+
+from stream_ext.clock import Clock
+from stream_ext.errors import RilletError
+from stream_ext.runner.spark.bell import Bell, Merge
+from stream_ext.runner.spark.child import DriverProcess
+from stream_ext.runner.spark.java import Java, find_java
+from stream_ext.runner.spark.settings import SparkSettings, spark_master
+
+State = Literal["starting", "up", "down"]
+
+_RETRY_S_MIN = 1.0
+_RETRY_S_MAX = 60.0
+
+
+class SparkRunner:
+    def __init__(
+        self,
+        settings: SparkSettings,
+        merge: Merge,
+        store_url: str,
+        base: str,
+        clock: Clock,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        on_state: Callable[[State, str], None] | None = None,
+    ) -> None:
+        self._settings, self._clock, self._environ = settings, clock, dict(environ)
+        self._on_state = on_state
+        self._changed = threading.Condition()
+        self._state: State = "starting"
+        self._why = "Spark is starting"
+        self._java: Java | None = None
+        self._driver: DriverProcess | None = None
+        self._given_up = ""
+        self._starts = 0
+        self._deaths = 0  # in a row
+        self._up_ms: int | None = None
+        self._closing = False
+        self._bell = Bell(
+            settings,
+            merge,
+            _absolute(store_url),
+            base,
+            clock,
+            on_up=self._is_up,
+            on_lost=lambda why: self._becomes("starting", why),
+            on_give_up=self._give_up,
+        )
+        self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)
+
+    # ---- what the service says and asks -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Returns at once. The service then says the head (`head_moved`) once, and after each publish."""
+        self._bell.start()
+        self._supervisor.start()
+
+    def head_moved(self, sn: int) -> None:
+        self._bell.head_moved(sn)
+
+    def close(self) -> None:
+        """Idempotent; when it returns neither driver nor JVM runs any more."""
+        with self._changed:
+            self._closing = True
+            driver = self._driver
+            self._changed.notify_all()
+        if driver is not None:
+            driver.kill()
+        if self._supervisor.is_alive():
+            self._supervisor.join(5)
+        self._bell.close()
+        with self._changed:
+            self._state, self._why = "down", "it was closed"
+            self._changed.notify_all()
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def why(self) -> str:
+        """Empty when all is well."""
+        return self._why
+
+    @property
+    def faults(self) -> dict[int, str]:
+        """Queries that cannot be stepped, and why."""
+        return self._bell.faults
+
+    def wait_for(self, state: State, deadline_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._state == state, deadline_s)
+
+    def status(self) -> dict[str, Any]:
+        figures = self._bell.figures
+        return {
+            "state": self._state,
+            "why": self._why,
+            "master": spark_master(self._settings),
+            "java": self._java.describe() if self._java else None,
+            "driver_pid": self._driver.pid if self._driver else None,
+            "starts": self._starts,
+            "epoch_s": self._settings.epoch_s,
+            "epochs": figures.epochs,
+            "builds": figures.builds,
+            "lost": figures.lost,
+            "refused": figures.refused,
+            "steps": figures.done,
+            "round_trip_ms": _summary(figures.round_trip_ms),
+            "boundary_ms": _summary(figures.boundary_ms),
+        }
+
+    # ---- the supervisor's thread: it lives as long as the driver does, which the kernel ends with it -----------
+
+    def _supervise(self) -> None:
+        try:
+            spark_master(self._settings)
+            self._java = find_java(self._environ)
+        except RilletError as error:
+            self._becomes("down", str(error))
+            return
+        while not self._closing:
+            try:
+                why = self._run(self._java)
+            except OSError as error:
+                why = f"the driver's process cannot be started: {error}"
+            self._died(why)
+
+    def _run(self, java: Java) -> str:
+        """One driver's life; why it ended."""
+        with self._changed:
+            if self._closing:
+                return ""
+            self._given_up = ""
+            self._driver = driver = DriverProcess(self._settings, self._bell.admit(), java, self._environ)
+            self._starts += 1
+        said = ""
+        for report in driver.reports():
+            if report.state == "failed":
+                said = report.why
+        with self._changed:
+            self._driver = None
+        ended = driver.bury()
+        why = self._given_up or said or ended
+        self._bell.cut(why)
+        return why
+
+    def _died(self, why: str) -> None:
+        self._deaths = 1 if self._was_up_long() else self._deaths + 1
+        retry_s = min(_RETRY_S_MAX, _RETRY_S_MIN * 2 ** (self._deaths - 1))
+        until_ms = self._clock.now_ms() + int(retry_s * 1000)
+        self._becomes("down", f"Spark ended ({why}); it is started again in {retry_s:g} s")
+        with self._changed:
+            while not self._closing and self._clock.now_ms() < until_ms:
+                self._clock.wait(self._changed, until_ms)
+
+    def _was_up_long(self) -> bool:
+        up_ms, self._up_ms = self._up_ms, None
+        return up_ms is not None and self._clock.now_ms() - up_ms > _RETRY_S_MAX * 1000
+
+    def _give_up(self, why: str) -> None:
+        """Called by the bell's threads: this driver leads nowhere."""
+        with self._changed:
+            self._given_up = why
+            driver = self._driver
+        if driver is not None:
+            driver.kill()
+
+    def _is_up(self) -> None:
+        if self._up_ms is None:
+            self._up_ms = self._clock.now_ms()
+        self._becomes("up", "")
+
+    def _becomes(self, state: State, why: str) -> None:
+        with self._changed:
+            if self._closing:
+                return
+            changed = state != self._state
+            self._state, self._why = state, why
+            self._changed.notify_all()
+        if changed and self._on_state is not None:
+            self._on_state(state, why)
+
+
+def _absolute(store_url: str) -> str:
+    """Spark's processes have another working folder."""
+    kind, _, path = store_url.partition(":")
+    return f"lmdb:{os.path.abspath(path)}" if kind == "lmdb" else store_url
+
+
+def _summary(times: Iterable[float]) -> dict[str, float]:
+    measured = sorted(times)
+    if len(measured) < 2:
+        return {"p50": measured[0], "p99": measured[0]} if measured else {}
+    cuts = quantiles(measured, n=100, method="inclusive")
+    return {"p50": round(cuts[49], 3), "p99": round(cuts[98], 3)}

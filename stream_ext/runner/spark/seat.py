@@ -1,0 +1,137 @@
+"""What a task does in its seat: it serves its shard until the bell ends the Spark epoch.
+
+The shard, its open store and all windows outlive the task: Spark uses a worker process again, and the next
+task finds the shard where this one left it. Each is stamped with the service and the SN it stands at; in the
+middle of a step it has no stamp, so a step that failed is never gone on from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import traceback
+from dataclasses import dataclass
+
+from stream_ext.runner.spark import wire
+
+
+@dataclass(slots=True)
+class Kept:
+    """A shard in this worker process; `clean` unless a step was begun and not ended."""
+
+    service: str
+    codec: wire.Codec
+    shard: wire.Shard
+    clean: bool = False
+    head: int = 0  # what the shard's store has taken in
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the task tells Spark in the end."""
+
+    shard: int
+    sn: int
+    steps: int
+    pid: int
+
+
+#: By the store's address. A process has one store open at most once (LMDB insists), so this is the only place.
+_kept: dict[str, Kept] = {}
+
+
+def serve(address: wire.Address, shard: int, epoch: int) -> Served:
+    """One Spark epoch of one shard. Never raises for what a query or the store does: that goes by the bell."""
+    with address.connect() as connection:
+        stamps = [wire.Stamp(kept.service, url, int(kept.shard.sn)) for url, kept in _kept.items() if kept.clean]
+        connection.sendall(
+            wire.frame(wire.Hello(address.token, shard, epoch, socket.gethostname(), os.getpid(), stamps))
+        )
+        seat = _Seat(connection)
+        # Closed early: the endpoint has gone, or another task has this seat. The state stays as it is stamped.
+        with contextlib.suppress(ConnectionError):
+            seat.serve()
+        return Served(shard, seat.sn, seat.steps, os.getpid())
+
+
+class _Seat:
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._told_faults: dict[int, str] = {}
+        self.sn = 0
+        self.steps = 0
+
+    def serve(self) -> None:
+        try:
+            self._serve()
+        except ConnectionError:
+            raise
+        except Exception:  # noqa: BLE001 -- whatever it is: the endpoint must hear of it, and Spark must not retry
+            self._connection.sendall(wire.frame(wire.Trouble(self.sn, traceback.format_exc(limit=8))))
+
+    def _serve(self) -> None:
+        welcome = self._hear()
+        if not isinstance(welcome, wire.Welcome):
+            raise TypeError(f"the bell began with {type(welcome).__name__}")
+        kept = self._take_up(welcome)
+        while True:
+            match self._hear():
+                case wire.Head(sn):
+                    self._step_to(kept, sn)
+                case wire.End():
+                    self._connection.sendall(wire.frame(wire.Bye(self.sn, self.steps)))
+                    return
+                case other:
+                    raise TypeError(f"the bell said {type(other).__name__} to a seat that is taken")
+
+    def _hear(self) -> wire.FromBell:
+        return wire.from_bell.decode(wire.receive(self._connection))
+
+    def _take_up(self, welcome: wire.Welcome) -> Kept:
+        kept = _kept.get(welcome.store_url)
+        if welcome.states is not None or kept is None:
+            kept = _build(welcome, kept)
+        self.sn = int(kept.shard.sn)
+        self._tell_faults(kept)
+        self._connection.sendall(wire.frame(wire.Ready(self.sn, welcome.states is not None)))
+        return kept
+
+    def _step_to(self, kept: Kept, head: int) -> None:
+        while self.sn < head:
+            if kept.head < head:
+                kept.head = int(kept.shard.refresh())
+                if kept.head < head:
+                    raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
+            sn = self.sn + 1
+            kept.clean = False
+            parts = kept.shard.step(sn)
+            kept.clean = True
+            self.sn = sn
+            self.steps += 1
+            self._tell_faults(kept)
+            for frame in kept.codec.parts_frames(sn, parts):
+                self._connection.sendall(frame)
+
+    def _tell_faults(self, kept: Kept) -> None:
+        if kept.shard.faults != self._told_faults:
+            for query, why in kept.shard.faults.items():
+                if self._told_faults.get(query) != why:
+                    self._connection.sendall(wire.frame(wire.Fault(query, why)))
+            self._told_faults = dict(kept.shard.faults)
+
+
+def _build(welcome: wire.Welcome, kept: Kept | None) -> Kept:
+    if kept is not None and not kept.clean:
+        # A step or a build failed in it; what it left open must be closed before the store is opened again.
+        del _kept[welcome.store_url]
+        kept.shard.close()
+        kept = None
+    if kept is None:
+        codec = wire.Codec(welcome.factory)
+        kept = Kept(welcome.service, codec, codec.open_shard(welcome.store_url, welcome.base))
+        _kept[welcome.store_url] = kept
+    kept.service, kept.clean = welcome.service, False
+    kept.head = int(kept.shard.refresh())
+    kept.shard.build(kept.codec.decode_states(welcome.states or {}), welcome.position)
+    kept.clean = True
+    return kept

@@ -1,0 +1,255 @@
+"""What the bell and a seat say to each other: framed messages over one socket.
+
+A frame is its length (4 bytes) and a message in msgpack, tagged with its name. Columns of ids travel inside
+it as raw little-endian uint64, each in 5 microseconds (an Arrow stream costs 40 a part, and its schema says
+nothing that the plan does not)."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import msgspec
+import numpy as np
+
+_LENGTH = struct.Struct("<I")
+FRAME_BYTES_MAX = (1 << 32) - 1
+#: What may be sent by someone who has not yet shown the token.
+HELLO_BYTES_MAX = 1 << 16
+#: Parts travel in frames of about this size, so that neither half holds a second copy of much more.
+PARTS_BYTES = 8 << 20
+
+
+class Closed(ConnectionError):
+    """The other half has gone."""
+
+
+# ---- a seat (or the planner) speaks ---------------------------------------------------------------------------
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """Which state lies in this worker process: clean, and as it was after `sn`."""
+
+    service: str
+    store_url: str
+    sn: int
+
+
+class Hello(msgspec.Struct, tag=True, frozen=True):
+    """A task has come to its seat."""
+
+    token: str
+    shard: int
+    epoch: int
+    host: str
+    pid: int
+    stamps: list[Stamp]
+
+
+class Await(msgspec.Struct, tag=True, frozen=True):
+    """The planner of micro-batches asks: is there anything to do? Answered by `Moved`, when there is."""
+
+    token: str
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    """The state is as it was after `sn`; the steps may begin."""
+
+    sn: int
+    built: bool
+
+
+class Parts(msgspec.Struct, tag=True, frozen=True):
+    sn: int
+    parts: msgspec.Raw
+
+
+class Done(msgspec.Struct, tag=True, frozen=True):
+    """Those were all parts of `sn`."""
+
+    sn: int
+
+
+class Fault(msgspec.Struct, tag=True, frozen=True):
+    """One query cannot be stepped; the others go on."""
+
+    query: int
+    why: str
+
+
+class Trouble(msgspec.Struct, tag=True, frozen=True):
+    """The seat cannot go on at all, and leaves."""
+
+    sn: int
+    why: str
+
+
+class Bye(msgspec.Struct, tag=True, frozen=True):
+    """The seat was asked to end, and has said all."""
+
+    sn: int
+    steps: int
+
+
+# ---- the bell speaks ------------------------------------------------------------------------------------------
+
+
+class Welcome(msgspec.Struct, tag=True, frozen=True):
+    """Go on after `position`: from the state of your stamp, or (with `states`) from one that you build there."""
+
+    attempt: int
+    service: str
+    store_url: str
+    base: str
+    factory: str
+    position: int
+    states: dict[int, msgspec.Raw] | None
+
+
+class Head(msgspec.Struct, tag=True, frozen=True):
+    """Everything up to `sn` is published: step it."""
+
+    sn: int
+
+
+class End(msgspec.Struct, tag=True, frozen=True):
+    """The Spark epoch is over."""
+
+
+class Moved(msgspec.Struct, tag=True, frozen=True):
+    head: int
+
+
+FromSeat = Hello | Await | Ready | Parts | Done | Fault | Trouble | Bye
+FromBell = Welcome | Head | End | Moved
+Message = FromSeat | FromBell
+
+from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
+from_bell: msgspec.msgpack.Decoder[FromBell] = msgspec.msgpack.Decoder(FromBell)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def frame(message: Message) -> bytes:
+    body = _encoder.encode(message)
+    if len(body) > FRAME_BYTES_MAX:
+        raise ValueError(f"a message of {len(body)} bytes: a single part may have {FRAME_BYTES_MAX}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def receive(connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> bytearray:
+    """The body of the next frame; raises Closed at the end."""
+    (size,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    if size > size_max:
+        raise Closed(f"a frame of {size} bytes where {size_max} are allowed")
+    return _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytearray:
+    body = bytearray(size)
+    view = memoryview(body)
+    while view:
+        count = connection.recv_into(view)
+        if not count:
+            raise Closed("the other half has gone")
+        view = view[count:]
+    return body
+
+
+def tune(connection: socket.socket) -> socket.socket:
+    """A ring is a few bytes that must not wait for more."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+# ---- how a task finds the bell --------------------------------------------------------------------------------
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Lies in a file that only this user can read: a command line or an option of Spark would show the token."""
+
+    host: str
+    port: int
+    token: str
+
+    def write(self, path: Path) -> None:
+        path.touch(mode=0o600)
+        path.write_bytes(msgspec.json.encode(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Address:
+        return msgspec.json.decode(path.read_bytes(), type=cls)
+
+    def connect(self) -> socket.socket:
+        return tune(socket.create_connection((self.host, self.port), timeout=None))
+
+
+# ---- parts and states -----------------------------------------------------------------------------------------
+
+
+class Shard(Protocol):
+    """What a seat steps (stream_ext/shard.py)."""
+
+    sn: Any
+    faults: dict[int, str]
+
+    def build(self, states: Any, sn: Any) -> None: ...
+    def step(self, sn: Any) -> Sequence[Any]: ...
+    def refresh(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Codec:
+    """Parts and states as bytes; their types are those beside the shard's factory (`module:function`)."""
+
+    def __init__(self, factory: str) -> None:
+        module_name, _, function = factory.partition(":")
+        module = importlib.import_module(module_name)
+        self.open_shard: Callable[[str, str], Shard] = getattr(module, function)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
+        self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[module.Part], dec_hook=_column)  # type: ignore[name-defined]
+        self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)
+
+    def parts(self, body: msgspec.Raw) -> list[Any]:
+        return self._parts.decode(body)
+
+    def parts_frames(self, sn: int, parts: Sequence[Any]) -> list[bytes]:
+        """The frames that carry all parts of an SN, its Done with the last of them."""
+        frames: list[bytes] = []
+        bundle: list[msgspec.Raw] = []
+        size = 0
+        for body in (msgspec.Raw(self._encoder.encode(part)) for part in parts):
+            if bundle and size + len(memoryview(body)) > PARTS_BYTES:
+                frames.append(frame(Parts(sn, _raw_array(bundle))))
+                bundle, size = [], 0
+            bundle.append(body)
+            size += len(memoryview(body))
+        if bundle:
+            frames.append(frame(Parts(sn, _raw_array(bundle))))
+        done = frame(Done(sn))
+        if frames:
+            frames[-1] += done
+        return frames or [done]
+
+    def encode_states(self, states: Mapping[int, Any]) -> dict[int, msgspec.Raw]:
+        return {query: msgspec.Raw(self._encoder.encode(state)) for query, state in states.items()}
+
+    def decode_states(self, states: Mapping[int, msgspec.Raw]) -> dict[int, Any]:
+        return {query: self._state.decode(body) for query, body in states.items()}
+
+
+def _raw_array(bodies: list[msgspec.Raw]) -> msgspec.Raw:
+    return msgspec.Raw(_encoder.encode(bodies))
+
+
+def _column_bytes(value: Any) -> memoryview:
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"a part holds a {type(value).__name__}, which has no form on the wire")
+    return memoryview(cast(Any, np.ascontiguousarray(value, "<u8"))).cast("B")
+
+
+def _column(kind: Any, body: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    return np.frombuffer(cast(bytes, body), "<u8")

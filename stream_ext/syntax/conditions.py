@@ -20,7 +20,7 @@ from stream_ext.plan.algebra import (
     Or,
     Variable,
 )
-from stream_ext.syntax.cursor import NESTING_MAX, Cursor
+from stream_ext.syntax.cursor import Cursor
 from stream_ext.syntax.literals import literal_here
 from stream_ext.syntax.words import AGGREGATES, FUNCTIONS
 
@@ -91,11 +91,7 @@ def _comparison(cursor: Cursor, left: Expression) -> Expression:
 
 def _arithmetic(cursor: Cursor, left: Expression, level: int) -> Expression:
     """A chain of sums or of products: not associative in all number types, so it stays as deep as it is long."""
-    length = 0
     while cursor.kind == "op" and _LEVELS.get(cursor.raw) == level:
-        length += 1
-        if length > NESTING_MAX:
-            cursor.fail(f"more than {NESTING_MAX} operands in one sum or product")
         op = ArithmeticOp(cursor.raw)
         cursor.advance()
         left = Arithmetic(op, left, expression(cursor, level + 1))

@@ -20,6 +20,7 @@ from stream_ext.plan.algebra import (
 )
 from stream_ext.syntax.conditions import expression
 from stream_ext.syntax.cursor import Cursor
+from stream_ext.syntax.depth import DEPTH_MAX, is_too_deep
 from stream_ext.syntax.groups import group
 from stream_ext.syntax.triples import Triples
 from stream_ext.syntax.windows import window_clause
@@ -70,7 +71,10 @@ def _query(cursor: Cursor) -> Query:
     while cursor.word() == "FROM":
         _dataset_clause(cursor)
     cursor.take_word("WHERE")
+    start = cursor.offset
     pattern = group(cursor)
+    if is_too_deep(pattern):
+        cursor.fail(f"the pattern that begins here is nested too deep: more than {DEPTH_MAX} operators", start)
     offset, limit = _modifiers(cursor)
     variables = tuple(cursor.visible) if written is None else written
     return Query(form, pattern, variables, distinct, offset, limit, tuple(cursor.windows.values()), r2s)

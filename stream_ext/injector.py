@@ -10,8 +10,8 @@ which become one snapshot (group commit), or one other request, which becomes a 
       - another request stands behind it, so that nothing can join it any more.
     An idle stream is therefore published at once.
 
-What fails in a request fails that request alone, before anything is written. What fails in the store stops
-the writer for good: its error goes to all who wait and to all who come later."""
+What fails before the commit fails the requests of that batch alone, and leaves nothing behind. What fails in the
+commit stops the writer for good: its error goes to all who wait and to all who come later."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hbase_store import Batch, Store, StreamPosition
-from hbase_store.errors import StoreError
 from stream_ext.batching import REPEATED, Gathering, Heartbeat, Push, Taken
 from stream_ext.catalog import Catalog, CatalogStep
 from stream_ext.clock import Clock
@@ -144,6 +143,7 @@ class Injector:
         self._fault: BaseException | None = None
         self._closed = False
         self._arrived_ms = 0
+        self._waits_until: int | None = None  # the batch that is being awaited closes then
         self._batch_published_ms: int | None = None
         self.head = int(store.head())
         self.catalog = Catalog.read(store, self.head)
@@ -190,7 +190,10 @@ class Injector:
             raise RilletError("the store is being closed: nothing more is written")
         self._queue.append(waiting)
         self._queued_bytes += waiting.size
-        self._changed.notify_all()
+        # A push that joins a batch that is being awaited changes nothing, unless it cannot wait as long.
+        joins = waiting.grouped and len(self._queue) > 1
+        if not joins or (self._waits_until is not None and waiting.publish_by_ms < self._waits_until):
+            self._changed.notify_all()
         return waiting.future
 
     def status(self) -> dict[str, Any]:
@@ -232,7 +235,9 @@ class Injector:
                     close_at = self._close_at(front)
                     if close_at is None or close_at <= self._clock.now_ms():
                         return self._remove(front)
+                    self._waits_until = close_at
                     self._clock.wait(self._changed, close_at)
+                    self._waits_until = None
                 elif self._closed:
                     return []
                 else:
@@ -273,12 +278,13 @@ class Injector:
                     accepted.append((waiting, gathering.push(waiting.request)))
                 elif isinstance(waiting.request, Heartbeat):
                     accepted.append((waiting, gathering.heartbeat(waiting.request)))
-            except StoreError:
-                raise
             except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this push alone
                 waiting.future.set_exception(error)
         if gathering:
-            self._publish(gathering.write, gathering.steps(), [taken for _, taken in accepted], gathering)
+            batch = self._fill(gathering.write, gathering.steps(), [waiting for waiting, _ in accepted])
+            if batch is None:
+                return
+            self._publish(batch, gathering.steps(), [taken for _, taken in accepted], gathering)
             self._batch_published_ms = self._clock.now_ms()
         for waiting, taken in accepted:
             waiting.future.set_result(self._receipt(waiting, taken))
@@ -297,28 +303,36 @@ class Injector:
         assert not isinstance(change, (Push, Heartbeat))
         try:
             intent = change(View(self._store, self.head, self.catalog, self.positions))
-        except StoreError:
-            raise
         except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
             waiting.future.set_exception(error)
             return
         if intent.steps or intent.write is not None:
-            self._publish(intent.write, intent.steps, [], None)
+            batch = self._fill(intent.write, intent.steps, [waiting])
+            if batch is None:
+                return
+            self._publish(batch, intent.steps, [], None)
         waiting.future.set_result(intent.result(self.head))
 
-    def _publish(
-        self,
-        write: Callable[[Batch], None] | None,
-        steps: Sequence[CatalogStep],
-        taken: Sequence[Taken],
-        gathering: Gathering | None,
-    ) -> None:
+    def _fill(
+        self, write: Callable[[Batch], None] | None, steps: Sequence[CatalogStep], group: Sequence[_Waiting]
+    ) -> Batch | None:
+        """The batch; None if it could not be written: a batch that is dropped leaves nothing behind."""
         batch = self._store.begin()
         batch.time = self._clock.now_ms()
-        if write is not None:
-            write(batch)
-        for step in steps:
-            batch.catalog(step.kind, step.number, step.body())
+        try:
+            if write is not None:
+                write(batch)
+            for step in steps:
+                batch.catalog(step.kind, step.number, step.body())
+        except Exception as error:  # noqa: BLE001 -- nothing is published yet: it concerns these requests alone
+            for waiting in group:
+                waiting.future.set_exception(error)
+            return None
+        return batch
+
+    def _publish(
+        self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], gathering: Gathering | None
+    ) -> None:
         sn = int(self._store.commit(batch))
         assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
         before = self.catalog

@@ -175,9 +175,11 @@ class Service:
         self._await(sn, wait)
         return sn
 
-    def change(self, change: Change) -> Any:
-        """A change of the caller's own making, in its turn among all others; what its intent says is the result."""
-        return self._injector.change(change).result()
+    def change(self, change: Change, wait: Wait = "published") -> Any:
+        """A change made of encoded terms, as a snapshot of its own; what its intent's `result` says."""
+        result = self._injector.change(change).result()
+        self._await(self.head(), wait)
+        return result
 
     def query(
         self, text: str, snapshot: int | None = None, at: int | None = None, deadline_s: float | None = None

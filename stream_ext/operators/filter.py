@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from stream_ext.plan.expressions import Condition, Decode
-
 from stream_ext.operators.moment import Moment
+from stream_ext.plan.expressions import Condition, Decode
 from stream_ext.zset import ZSet
 
 

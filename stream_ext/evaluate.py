@@ -1,0 +1,64 @@
+"""One answer: a query over one snapshot, or a windowed one at one time of it.
+
+The same network that runs for ever is stepped once, with the whole store (and whole windows) as the change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hbase_store import Store
+from stream_ext.arrivals import history
+from stream_ext.network import Network
+from stream_ext.operators.moment import Moment
+from stream_ext.part import Ids
+from stream_ext.plan.algebra import R2S, Form, Query
+from stream_ext.query_run import reach
+from stream_ext.schedule import ScheduledWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The whole answer at a snapshot: columns of ids for SELECT, a boolean for ASK."""
+
+    variables: tuple[str, ...]
+    columns: list[Ids]
+    boolean: bool | None
+    sn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """When windows are looked at: at `time`, with what had arrived up to this push of the snapshot (None: all)."""
+
+    time: int
+    push: int | None = None
+
+
+def evaluate(
+    store: Store, query: Query, sn: int, windows: Sequence[ScheduledWindow] = (), at: Instant | None = None
+) -> Answer:
+    """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in."""
+    snapshot = store.at(sn)
+    by_name = {window.name: window for window in windows}
+
+    def id_of(text: bytes) -> int:
+        return int(store.ids([text])[0])
+
+    network = Network(replace(query, r2s=R2S.RSTREAM), by_name, snapshot, id_of, store.terms)
+    if at is not None:
+        _fill(network, store, sn, windows, at)
+    rows, weights = network.step(Moment(at.time if at else 0, snapshot, None, last=True))
+    if query.form is Form.ASK:
+        return Answer((), [], bool(len(rows)), sn)
+    rows = np.repeat(rows, weights, axis=0)
+    return Answer(query.variables, [np.ascontiguousarray(column) for column in rows.T], None, sn)
+
+
+def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:
+    for stream, oldest in reach(windows, at.time).items():
+        for arrival in history(store, stream, sn, oldest):
+            if at.push is None or (arrival.sn, arrival.push) <= (sn, at.push):
+                network.arrive(arrival.stream, arrival.s, arrival.p, arrival.o, arrival.times)

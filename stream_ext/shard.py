@@ -1,0 +1,122 @@
+"""The shard: the networks of all registered queries, stepped from snapshot to snapshot.
+
+It knows no process, no clock and no socket: the endpoint's inline runner and a task on Spark hold the same object and
+get the same parts from it. What it needs beyond the store is where each query has come to; the rest it rebuilds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hbase_store import Store
+from hbase_store import open as open_store
+from stream_ext.arrivals import arrivals
+from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.part import Part
+from stream_ext.plan.algebra import Query, Register
+from stream_ext.plan.normalise import flatten
+from stream_ext.query_run import QueryRun
+from stream_ext.schedule import QueryState, ScheduledWindow
+from stream_ext.syntax import parse
+
+
+def query_of(text: str, base: str) -> Query:
+    """The query of a registration's text, with or without REGISTER."""
+    unit = parse(text, base)
+    if isinstance(unit, Register):
+        return unit.query
+    if not isinstance(unit, Query):
+        raise TypeError(f"an update is no query: {text!r}")  # registration has refused it already
+    return unit
+
+
+def constants_of(query: Query) -> list[bytes]:
+    """The terms of a query's patterns; registration makes them permanent, so that each has an id."""
+    return list(dict.fromkeys(text for source in flatten(query.pattern).sources for text in source.constants))
+
+
+def windows_of(query: Query, catalog: Catalog) -> list[ScheduledWindow]:
+    """The query's windows, over the streams that its catalog knows."""
+    found = []
+    for clause in query.windows:
+        stream = catalog.stream(clause.stream.iri or clause.stream.name or "")
+        found.append(
+            ScheduledWindow(
+                clause.name,
+                stream.number,
+                clause.range_ms,
+                clause.step_ms,
+                clause.t0_ms or 0,
+                stream.options.lateness_ms,
+            )
+        )
+    return found
+
+
+class Shard:
+    """All queries' runs at snapshot `sn`. A query whose step raises is reported in `faults` and stepped no more."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._runs: dict[int, QueryRun] = {}
+        self.sn = 0
+        self.faults: dict[int, str] = {}
+
+    def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
+        """Silently: every query of the catalog at `sn`, as it was at its state."""
+        self.sn, self._runs, self.faults = sn, {}, {}
+        catalog = Catalog.read(self._store, sn)
+        for definition in catalog.queries.values():
+            self._start(definition, states.get(definition.number), catalog)
+
+    def step(self, sn: int) -> list[Part]:
+        """The parts of the snapshot after the one that this shard is at."""
+        if sn != self.sn + 1:
+            raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
+        parts: list[Part] = []
+        pushes = arrivals(self._store, sn) if self._runs else []
+        for number, run in list(self._runs.items()):
+            try:
+                parts += run.step(sn, pushes)
+            except Exception as error:  # noqa: BLE001  a query's fault must not stop the others; it is reported
+                self._fault(number, error)
+        self.sn = sn
+        self._follow_catalog(sn)
+        return parts
+
+    def refresh(self) -> int:
+        """Takes in what has been published; the new head."""
+        return int(self._store.refresh())
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _follow_catalog(self, sn: int) -> None:
+        changes = [change for change in self._store.row(sn).catalog if change.kind == "query"]
+        if not changes:
+            return
+        catalog = Catalog.read(self._store, sn)
+        for change in changes:
+            self._runs.pop(change.number, None)
+            self.faults.pop(change.number, None)
+            if change.number in catalog.queries:
+                self._start(catalog.queries[change.number], None, catalog)
+
+    def _start(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> None:
+        try:
+            query = query_of(definition.text, definition.base)
+            windows = windows_of(query, catalog)
+            streams = [catalog.streams[window.stream] for window in windows]
+            run = QueryRun(definition.number, query, windows, [s.name or s.iri for s in streams], self._store)
+            run.resume(state or definition.state, self.sn)
+            self._runs[definition.number] = run
+        except Exception as error:  # noqa: BLE001  as in step
+            self._fault(definition.number, error)
+
+    def _fault(self, number: int, error: Exception) -> None:
+        self._runs.pop(number, None)
+        self.faults[number] = f"{type(error).__name__}: {error}"
+
+
+def open_shard(store_url: str, base: str) -> Shard:
+    """For a process of its own (a Spark task): a reader of the store, and a shard over it."""
+    return Shard(open_store(store_url, read_only=True))

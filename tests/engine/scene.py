@@ -1,0 +1,338 @@
+"""A scene: seeded streams, updates and queries, played into a real store; and what must be said of it, by the oracle.
+
+The oracle shares no code with the engine: window contents and evaluation times come from loops over plain lists, and
+each evaluation's answer from pyoxigraph, over the windows as named graphs and the store as it was at that snapshot."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyoxigraph as ox
+
+import hbase_store
+from hbase_store import PushMark, Store, StreamColumns, StreamMove
+from stream_ext.catalog import CatalogStep, QueryDefinition, StreamDefinition
+from stream_ext.options import StreamOptions
+from stream_ext.part import Part
+from stream_ext.plan.algebra import R2S, Query
+from stream_ext.schedule import initial_state
+from stream_ext.shard import Shard, constants_of, query_of, windows_of
+
+EX = "http://ex/"
+BASE = "http://rillet/"
+Triple = tuple[str, str, str]
+Bag = Counter[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Window:
+    name: str
+    stream: int
+    range_ms: int
+    step_ms: int
+
+
+@dataclass(frozen=True)
+class Push:
+    """Elements (time, triples) of one stream, or a heartbeat."""
+
+    stream: int
+    elements: tuple[tuple[int, tuple[Triple, ...]], ...]
+    heartbeat: int | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """An update of the store: quads (graph None: the default one)."""
+
+    insert: tuple[tuple[Triple, str | None], ...]
+    delete: tuple[tuple[Triple, str | None], ...]
+
+
+@dataclass
+class Scene:
+    """`steps` are snapshots: an update, or the pushes of one batch (at most one batch a stream)."""
+
+    windows: list[Window]
+    pattern: str
+    select: str
+    r2s: str
+    lateness: dict[int, int]
+    steps: list[Change | list[Push]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        froms = " ".join(
+            f"FROM NAMED WINDOW :{w.name} ON STREAM :s{w.stream} [RANGE {w.range_ms}ms STEP {w.step_ms}ms]"
+            for w in self.windows
+        )
+        return f"PREFIX : <{EX}> REGISTER {self.r2s} :q AS {self.select} {froms} WHERE {{ {self.pattern} }}"
+
+    @property
+    def plain(self) -> str:
+        return f"PREFIX : <{EX}> {self.select} WHERE {{ {self.pattern.replace('WINDOW', 'GRAPH')} }}"
+
+
+PATTERNS = [
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b }", 1),
+    ("SELECT ?b", "WINDOW :w1 { ?a :p ?b }", 1),
+    ("SELECT DISTINCT ?b", "WINDOW :w1 { ?a :p ?b }", 1),
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p ?b . ?b :p ?c }", 1),
+    ("SELECT *", "WINDOW :w1 { ?a :p ?a }", 1),
+    ("SELECT *", "WINDOW :w1 { ?a ?any :n2 }", 1),
+    ("SELECT ?a ?v", "WINDOW :w1 { ?a :v ?v } FILTER(?v * 2 - 1 > 3 && ?v != 4)", 1),
+    ("SELECT ?a", "WINDOW :w1 { ?a :v ?v } WINDOW :w2 { ?a :v ?u } FILTER(?v < ?u)", 2),
+    ("SELECT ?a ?b ?c", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?b :p ?c }", 2),
+    ("SELECT DISTINCT ?a", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?b :p ?c }", 2),
+    ("SELECT ?a ?k", "WINDOW :w1 { ?a :p ?b } ?b :k ?k", 1),
+    ("SELECT ?a ?k ?j", "WINDOW :w1 { ?a :p ?b } ?b :k ?k . ?k :k ?j", 1),
+    ("SELECT ?a", "WINDOW :w1 { ?a :p ?b } ?a :k ?b", 1),
+    ("SELECT ?a ?any ?k", "WINDOW :w1 { ?a :p :n1 } ?a ?any ?k", 1),
+    ("SELECT ?a ?g ?k", "WINDOW :w1 { ?a :p ?b } GRAPH ?g { ?b :k ?k }", 1),
+    ("SELECT ?a ?k", "WINDOW :w1 { ?a :p ?b } GRAPH :g1 { ?b :k ?k } FILTER(?k != :n3)", 1),
+    ("SELECT ?k", "WINDOW :w1 { ?a :p ?b } :n1 :k ?k", 1),
+    ("ASK", "WINDOW :w1 { ?a :p :n1 }", 1),
+    ("ASK", "WINDOW :w1 { ?a :p ?b } ?b :k :n2", 1),
+]
+
+
+def random_scene(seed: int) -> Scene:
+    chance = random.Random(seed)
+    select, pattern, count = chance.choice(PATTERNS)
+    windows = [
+        Window(
+            f"w{i}",
+            chance.choice([1, 2]) if i == 2 else 1,
+            chance.choice([5, 10, 20, 30]),
+            chance.choice([5, 7, 10, 25]),
+        )
+        for i in range(1, count + 1)
+    ]
+    lateness = {1: chance.choice([0, 0, 8]), 2: 0}
+    scene = Scene(windows, pattern, select, chance.choice(["RSTREAM", "ISTREAM"]), lateness)
+    now = {1: chance.randrange(60), 2: chance.randrange(60)}
+    for _ in range(chance.randrange(6, 16)):
+        scene.steps.append(_change(chance) if chance.random() < 0.25 else _batch(chance, now))
+    return scene
+
+
+def _node(chance: random.Random) -> str:
+    return f"<{EX}n{chance.randrange(1, 5)}>"
+
+
+def _change(chance: random.Random) -> Change:
+    quads = [
+        ((_node(chance), f"<{EX}k>", _node(chance)), chance.choice([None, None, f"<{EX}g1>", f"<{EX}g2>"]))
+        for _ in range(chance.randrange(1, 6))
+    ]
+    some = set(chance.sample(quads, k=len(quads) // 3))
+    return Change(tuple(q for q in quads if q not in some), tuple(some))
+
+
+def _batch(chance: random.Random, now: dict[int, int]) -> list[Push]:
+    return [_push(chance, chance.choice([1, 1, 2]), now) for _ in range(chance.randrange(1, 4))]
+
+
+def _push(chance: random.Random, stream: int, now: dict[int, int]) -> Push:
+    if chance.random() < 0.2:
+        now[stream] += chance.randrange(30)
+        return Push(stream, (), now[stream])
+    elements = []
+    for _ in range(chance.randrange(1, 5)):
+        now[stream] += chance.choice([0, 0, 1, 3, 12])
+        time = max(0, now[stream] - chance.choice([0, 0, 0, 4, 15]))
+        triples = tuple(_triple(chance) for _ in range(chance.randrange(1, 4)))
+        elements.append((time, triples))
+    return Push(stream, tuple(elements))
+
+
+def _triple(chance: random.Random) -> Triple:
+    if chance.random() < 0.4:
+        number = f'"{chance.randrange(6)}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        return (_node(chance), f"<{EX}v>", number)
+    return (_node(chance), f"<{EX}p>", _node(chance))
+
+
+# ---- the engine's side -------------------------------------------------------------------------------------
+
+
+class Player:
+    """Plays a scene into a store, as the injector would."""
+
+    def __init__(self, store: Store, scene: Scene) -> None:
+        self.store, self.scene = store, scene
+        self.times: dict[int, int | None] = {1: None, 2: None}
+        self.firsts: dict[int, int | None] = {1: None, 2: None}
+        self.beats: dict[int, int | None] = {1: None, 2: None}
+        self.batches = {1: 0, 2: 0}
+
+    def register(self) -> int:
+        batch = self.store.begin()
+        streams = {
+            n: StreamDefinition(n, f"s{n}", f"{EX}s{n}", StreamOptions(lateness_ms=self.scene.lateness[n]))
+            for n in (1, 2)
+        }
+        for n, stream in streams.items():
+            batch.catalog("stream", n, CatalogStep("stream", n, stream).body())
+        self.store.commit(batch)
+        query = query_of(self.scene.text, BASE)
+        from stream_ext.catalog import Catalog
+
+        windows = windows_of(query, Catalog(streams, {}))
+        batch = self.store.begin()
+        batch.encode(constants_of(query))
+        state = initial_state(windows, self.store.vts(self.store.head()))
+        numbers = [window.stream for window in windows]
+        definition = QueryDefinition(1, "q", f"{EX}q", self.scene.text, BASE, self.scene.r2s, [], numbers, 0, state)
+        batch.catalog("query", 1, CatalogStep("query", 1, definition).body())
+        return self.store.commit(batch)
+
+    def play(self, step: Change | list[Push]) -> int:
+        batch = self.store.begin()
+        if isinstance(step, Change):
+            for quads, verb in ((step.delete, batch.delete), (step.insert, batch.insert)):
+                if quads:
+                    s, p, o = (batch.encode([q[0][i].encode() for q in quads]) for i in range(3))
+                    g = np.array(
+                        [0 if q[1] is None else int(batch.encode([q[1].encode()])[0]) for q in quads], np.uint64
+                    )
+                    verb(s, p, o, g)
+            return self.store.commit(batch)
+        for stream in sorted({push.stream for push in step}):
+            self._stream(batch, stream, step)
+        return self.store.commit(batch)
+
+    def _stream(self, batch: hbase_store.Batch, stream: int, pushes: list[Push]) -> None:
+        marks, times, ordinals, elements, texts = [], [], [], [], []
+        for ordinal, push in enumerate(pushes):
+            if push.stream != stream:
+                continue
+            for time, triples in push.elements:
+                elements += [len(times)] * len(triples)
+                times.append(time)
+                ordinals.append(ordinal)
+                texts += triples
+            self._move(push)
+            marks.append(PushMark(ordinal, self.times[stream]))
+        self.batches[stream] += 1
+        move = StreamMove(
+            stream, self.batches[stream], self.times[stream], self.beats[stream], self.firsts[stream], marks, {}
+        )
+        s, p, o = (batch.encode([t[i].encode() for t in texts]) for i in range(3))
+        columns = StreamColumns(
+            stream, np.array(times, np.int64), np.zeros(len(times), np.uint64), np.array(ordinals, np.int32),
+            np.array(elements, np.int32), s, p, o,
+        )  # fmt: skip
+        batch.stream(move, columns, np.zeros(len(s), np.bool_))
+
+    def _move(self, push: Push) -> None:
+        stream = push.stream
+        times = [time for time, _ in push.elements]
+        reached = [max(times) - self.scene.lateness[stream]] if times else []
+        if push.heartbeat is not None:
+            reached.append(push.heartbeat)
+            self.beats[stream] = max([push.heartbeat, *_some(self.beats[stream])])
+        self.times[stream] = max(reached + _some(self.times[stream]))
+        if times:
+            self.firsts[stream] = min(times + _some(self.firsts[stream]))
+
+
+def _some(value: int | None) -> list[int]:
+    return [] if value is None else [value]
+
+
+def engine_emissions(store: Store, shard: Shard, query: Query, sn: int) -> list[tuple[int, int, Bag | bool]]:
+    """(sn, time, what is said), one an emission; runs of empty ones are spelt out."""
+    assert not shard.faults, shard.faults
+    said = []
+    for part in shard.step(sn):
+        if part.emits:
+            said.append((part.sn, part.time, bag_of(store, part, query)))
+    assert not shard.faults, shard.faults
+    return said
+
+
+def bag_of(store: Store, part: Part, query: Query) -> Bag | bool:
+    assert part.repeated == 0
+    if part.boolean is not None:
+        return part.boolean
+    columns = [[term.decode() for term in store.terms(column)] for column in part.columns]
+    return Counter(zip(*columns, strict=True))
+
+
+# ---- the oracle's side -------------------------------------------------------------------------------------
+
+
+class Oracle:
+    """Brute force: every integer time is asked whether it is a close, every arrival whether it is in the window."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.arrived: dict[int, list[tuple[int, Triple]]] = {1: [], 2: []}
+        self.times: dict[int, int | None] = {1: None, 2: None}
+        self.store: set[tuple[Triple, str | None]] = set()
+        self.after = -1
+        self.begun: dict[str, int] = {}
+        self.before: Bag | bool = False if scene.select == "ASK" else Counter()
+
+    def play(self, sn: int, step: Change | list[Push]) -> list[tuple[int, int, Bag | bool]]:
+        if isinstance(step, Change):
+            self.store = (self.store - set(step.delete)) | set(step.insert)
+            return []
+        return [said for push in step for said in self._push(sn, push)]
+
+    def _push(self, sn: int, push: Push) -> list[tuple[int, int, Bag | bool]]:
+        stream = push.stream
+        for time, triples in push.elements:
+            self.arrived[stream] += [(time, triple) for triple in triples]
+        reached = _some(self.times[stream]) + _some(push.heartbeat)
+        reached += [max(t for t, _ in push.elements) - self.scene.lateness[stream]] if push.elements else []
+        self.times[stream] = max(reached)
+        used = {w.stream for w in self.scene.windows}
+        if any(self.times[s] is None for s in used):
+            return []
+        bound = min(t for s in used for t in _some(self.times[s]))
+        out = []
+        for time in range(self.after + 1, bound + 1):
+            if any(self._closes(window, time) for window in self.scene.windows):
+                self.after = time
+                out += self._evaluate(sn, time)
+        return out
+
+    def _closes(self, window: Window, time: int) -> bool:
+        firsts = [t for t, _ in self.arrived[window.stream]]
+        return time > 0 and time % window.step_ms == 0 and bool(firsts) and time > min(firsts)
+
+    def _evaluate(self, sn: int, time: int) -> list[tuple[int, int, Bag | bool]]:
+        now = self._ask({w.name: self._content(w, time) for w in self.scene.windows})
+        before, self.before = self.before, now
+        if self.scene.r2s == "RSTREAM":
+            return [(sn, time, now)]
+        if isinstance(now, bool):
+            return [(sn, time, True)] if now and not before else []
+        assert isinstance(before, Counter)
+        return [(sn, time, now - before)]
+
+    def _content(self, window: Window, time: int) -> set[Triple]:
+        close = -(-time // window.step_ms) * window.step_ms
+        return {t for at, t in self.arrived[window.stream] if close - window.range_ms <= at < time}
+
+    def _ask(self, windows: dict[str, set[Triple]]) -> Bag | bool:
+        lines = [" ".join(triple) + " ." for triple, graph in self.store if graph is None]
+        lines += [" ".join(triple) + f" {graph} ." for triple, graph in self.store if graph is not None]
+        for name, content in windows.items():
+            lines += [" ".join(triple) + f" <{EX}{name}> ." for triple in content]
+        store = ox.Store()
+        store.load("\n".join(lines).encode(), format=ox.RdfFormat.N_QUADS)
+        answer = store.query(self.scene.plain)
+        if isinstance(answer, ox.QueryBoolean):
+            return bool(answer)
+        names = answer.variables
+        return Counter(tuple(str(row[v]) for v in names) for row in answer)
+
+
+def query_r2s(scene: Scene) -> R2S:
+    return R2S(scene.r2s)

@@ -1,0 +1,66 @@
+"""Each evaluation equals plain SPARQL over the windows and the snapshot, however pushes are cut into batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hbase_store
+from stream_ext.schedule import QueryState
+from stream_ext.shard import Shard, query_of
+from tests.engine.scene import BASE, Oracle, Player, engine_emissions, random_scene
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_every_evaluation_gives_the_oracles_rows(block: int, tmp_path: Path) -> None:
+    evaluations = 0
+    for seed in range(block * 20, block * 20 + 20):
+        evaluations += play(seed, tmp_path / str(seed), restarts=False)
+    assert evaluations > 50
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_a_shard_rebuilt_after_any_snapshot_goes_on_as_if_it_had_never_stopped(block: int, tmp_path: Path) -> None:
+    for seed in range(1000 + block * 20, 1000 + block * 20 + 20):
+        play(seed, tmp_path / str(seed), restarts=True)
+
+
+def play(seed: int, folder: Path, restarts: bool) -> int:
+    scene = random_scene(seed)
+    store = hbase_store.open(f"lmdb:{folder}")
+    player, oracle = Player(store, scene), Oracle(scene)
+    sn = player.register()
+    shard = Shard(store)
+    shard.build({}, sn)
+    query = query_of(scene.text, BASE)
+    state: QueryState | None = None
+    evaluations = 0
+    for step in scene.steps:
+        sn = player.play(step)
+        if restarts:
+            shard = Shard(store)
+            shard.build({1: state} if state else {}, sn - 1)
+        expected = oracle.play(sn, step)
+        parts = Recorder(shard)
+        said = engine_emissions(store, parts, query, sn)  # type: ignore[arg-type]  # a shard that remembers its states
+        state = parts.state or state
+        assert said == expected, f"seed {seed}, snapshot {sn}: {scene.text}"
+        evaluations += len(expected)
+    store.close()
+    return evaluations
+
+
+class Recorder:
+    """A shard, remembering the last state that its parts carried."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self.faults = shard.faults
+        self.state: QueryState | None = None
+
+    def step(self, sn: int) -> list[object]:
+        parts = self._shard.step(sn)
+        if parts:
+            self.state = parts[-1].state
+        return list(parts)

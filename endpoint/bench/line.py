@@ -142,7 +142,8 @@ def window_join(batches: int) -> Figures:
 
     rows, keys, span = 5_000, 100_000, 10
     text = """PREFIX : <http://ex/> SELECT ISTREAM ?k ?a ?b
-      FROM NAMED WINDOW :w1 ON STREAM :s1 [RANGE 10ms STEP 1ms] FROM NAMED WINDOW :w2 ON STREAM :s2 [RANGE 10ms STEP 1ms]
+      FROM NAMED WINDOW :w1 ON STREAM :s1 [RANGE 10ms STEP 1ms]
+      FROM NAMED WINDOW :w2 ON STREAM :s2 [RANGE 10ms STEP 1ms]
       WHERE { WINDOW :w1 { ?k :a ?a } WINDOW :w2 { ?k :b ?b } }"""
     query = parse(text, "http://ex/")
     assert isinstance(query, Query)

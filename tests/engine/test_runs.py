@@ -1,0 +1,151 @@
+"""Runs of empty answers, ranked answers, and faults of one query: cases by hand over a real store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hbase_store
+from hbase_store import Store
+from stream_ext.evaluate import Instant, evaluate
+from stream_ext.part import Part
+from stream_ext.schedule import ScheduledWindow
+from stream_ext.shard import Shard, query_of
+from tests.engine.scene import BASE, EX, Change, Player, Push, Scene, Window
+
+A, B, P = f"<{EX}a>", f"<{EX}b>", f"<{EX}p>"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
+    yield opened
+    opened.close()
+
+
+def scene(select: str = "SELECT ?x ?y", r2s: str = "RSTREAM", step_ms: int = 10) -> Scene:
+    return Scene([Window("w1", 1, 10, step_ms)], "WINDOW :w1 { ?x :p ?y }", select, r2s, {1: 0, 2: 0})
+
+
+def one(time: int, *subjects: str) -> Push:
+    return Push(1, ((time, tuple((f"<{EX}{s}>", P, B) for s in subjects)),))
+
+
+def beat(time: int) -> Push:
+    return Push(1, (), time)
+
+
+class Play:
+    """A scene's query, stepped push by push; `restart` rebuilds the shard from what its last part stored."""
+
+    def __init__(self, store: Store, what: Scene) -> None:
+        self.player = Player(store, what)
+        self.store, self.query = store, query_of(what.text, BASE)
+        self.sn = self.player.register()
+        self.last: Part | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        self.shard = Shard(self.store)
+        self.shard.build({1: self.last.state} if self.last else {}, self.sn)
+
+    def __call__(self, *step: Push | Change) -> list[Part]:
+        self.sn = self.player.play(step[0] if isinstance(step[0], Change) else list(step))  # type: ignore[arg-type]
+        parts = self.shard.step(self.sn)
+        assert not self.shard.faults
+        self.last = parts[-1] if parts else self.last
+        return parts
+
+    def rows(self, part: Part) -> list[tuple[str, ...]]:
+        columns = [[text.decode() for text in self.store.terms(column)] for column in part.columns]
+        return list(zip(*columns, strict=True))
+
+
+def test_a_leap_of_years_is_one_emission_that_says_how_often_nothing_was_said(store: Store) -> None:
+    play = Play(store, scene())
+    assert play(one(1, "a")) == []
+    year = 365 * 24 * 3600 * 1000
+    parts = play(one(year + 1, "b"))
+    assert [(p.time, p.repeated, p.first, len(p.columns[0])) for p in parts] == [
+        (10, 0, None, 1),
+        (year, year // 10 - 1, 20, 0),
+    ]
+    assert parts[-1].windows[0].start == year - 10 and parts[-1].windows[0].end == year
+    assert [(p.time, p.repeated, len(p.columns[0])) for p in play(beat(year + 10))] == [(year + 10, 0, 1)]
+
+
+def test_up_to_a_thousand_empty_answers_are_told_singly(store: Store) -> None:
+    play = Play(store, scene())
+    play(one(1, "a"))
+    parts = play(beat(10 * 1001))
+    assert [p.repeated for p in parts] == [0] * 1001 and [p.k for p in parts] == list(range(1001))
+    assert [p.time for p in parts] == [10 * i for i in range(1, 1002)]
+    told = play(beat(20 * 1001))
+    assert [(p.repeated, p.first, p.time, p.k) for p in told] == [(1001, 10020, 20020, 1000)]
+
+
+def test_a_run_spans_the_pushes_of_one_snapshot(store: Store) -> None:
+    play = Play(store, scene())
+    play(one(1, "a"), beat(10))
+    told = play(beat(10 + 10 * 600), beat(10 + 10 * 1200))
+    assert [(p.repeated, p.first, p.time) for p in told] == [(1200, 20, 12010)]
+
+
+def test_an_element_at_the_time_of_a_close_is_in_the_next_window(store: Store) -> None:
+    play = Play(store, scene())
+    play(one(10, "a"))
+    assert [(p.time, len(p.columns[0])) for p in play(beat(20))] == [(20, 1)]
+
+
+def test_limit_ranks_by_first_appearance_also_after_a_restart(store: Store) -> None:
+    what = scene("SELECT ?x", step_ms=5)
+    what.pattern += " } LIMIT 2 #"
+    play = Play(store, what)
+    play(one(1, "c"))
+    assert [play.rows(p) for p in play(beat(5))] == [[(f"<{EX}c>",)]]
+    play(one(6, "b", "a"))
+    # c (first) is still there at 10; of a and b one has room, and keeps it when c has left at 15.
+    (second,) = play(beat(10))
+    assert play.rows(second)[0] == (f"<{EX}c>",) and len(play.rows(second)) == 2
+    kept = play.rows(second)[1]
+    play.restart()
+    play(one(11, "d"))
+    (third,) = play(beat(15))
+    assert play.rows(third)[0] == kept and len(play.rows(third)) == 2
+
+
+def test_ask_under_istream_says_only_that_it_became_true(store: Store) -> None:
+    play = Play(store, scene("ASK", "ISTREAM"))
+    play(one(1, "a"))
+    said = [
+        (p.time, p.boolean) for p in play(beat(10), one(12, "a"), beat(20), beat(30), one(31, "b"), beat(40)) if p.emits
+    ]
+    assert said == [(10, True), (40, True)]
+
+
+def test_an_evaluation_asked_again_at_its_time_and_snapshot_gives_the_whole_answer(store: Store) -> None:
+    play = Play(store, scene(r2s="ISTREAM", step_ms=5))
+    play(one(1, "a"))
+    play(one(6, "b"))
+    (second,) = play(beat(10))
+    assert [row[0] for row in play.rows(second)] == [f"<{EX}b>"]
+    play(one(8, "late"), one(30, "c"))
+    window = ScheduledWindow(f"{EX}w1", 1, 10, 5)
+    answer = evaluate(store, play.query, second.sn, [window], Instant(10))
+    assert [t.decode() for t in store.terms(answer.columns[0])] == [f"<{EX}a>", f"<{EX}b>"]
+
+
+def test_a_query_that_fails_is_reported_and_the_others_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(store, scene())
+    shard = play.shard
+    run = shard._runs[1]
+
+    def broken(sn: int, pushes: object) -> list[Part]:
+        raise ValueError("no such column")
+
+    monkeypatch.setattr(run, "step", broken)
+    sn = play.player.play([one(1, "a")])
+    assert shard.step(sn) == [] and shard.faults == {1: "ValueError: no such column"}
+    assert shard.step(play.player.play([beat(50)])) == [] and shard.sn == sn + 1

@@ -1,0 +1,155 @@
+"""When a query is evaluated, and what is late for it: cases by hand, and grids against brute force."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from stream_ext.schedule import (
+    Evaluated,
+    Grid,
+    QueryState,
+    Run,
+    Schedule,
+    ScheduledWindow,
+    initial_state,
+    intersect,
+)
+
+
+@dataclass
+class At:
+    time: int | None
+    first: int | None
+
+
+def times(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def due(schedule: Schedule) -> list[int]:
+    out = []
+    while (time := schedule.next_time()) is not None:
+        out.append(time)
+        schedule.done(time)
+    return out
+
+
+def window(stream: int = 1, range_ms: int = 10, step_ms: int = 5, t0_ms: int = 0) -> ScheduledWindow:
+    return ScheduledWindow(f"w{stream}", stream, range_ms, step_ms, t0_ms)
+
+
+def test_the_first_report_is_at_the_first_close_that_can_hold_the_first_element() -> None:
+    schedule = Schedule([window(range_ms=10, step_ms=5)], QueryState(), {})
+    schedule.push(1, times(12), 12)
+    assert due(schedule) == []
+    schedule.push(1, times(26), 26)
+    assert due(schedule) == [15, 20, 25]
+
+
+def test_a_close_is_reached_when_time_is_at_it_and_its_element_belongs_to_the_next_instance() -> None:
+    schedule = Schedule([window(range_ms=5, step_ms=5)], QueryState(), {})
+    schedule.push(1, times(5), 5)
+    assert due(schedule) == []
+    schedule.push(1, times(), 10)
+    assert due(schedule) == [10]
+
+
+def test_with_gaps_the_first_report_is_at_the_first_close_after_the_first_element() -> None:
+    schedule = Schedule([window(range_ms=2, step_ms=10)], QueryState(), {})
+    schedule.push(1, times(3), 3)
+    schedule.push(1, times(), 31)
+    assert due(schedule) == [10, 20, 30]
+
+
+def test_t0_is_the_origin_of_the_closes_and_is_itself_none() -> None:
+    schedule = Schedule([window(range_ms=5, step_ms=5, t0_ms=7)], QueryState(), {})
+    schedule.push(1, times(1), 1)
+    schedule.push(1, times(), 20)
+    assert due(schedule) == [12, 17]
+
+
+def test_an_idle_stream_holds_its_queries_back() -> None:
+    schedule = Schedule([window(1), window(2)], QueryState(), {})
+    schedule.push(1, times(1), 100)
+    assert due(schedule) == [] and schedule.waits_for() == [2]
+    schedule.push(2, times(), 11)
+    assert due(schedule) == [5, 10] and schedule.waits_for() == [2]
+
+
+def test_each_window_counts_from_the_first_element_of_its_own_stream() -> None:
+    schedule = Schedule([window(1, step_ms=10), window(2, step_ms=7)], QueryState(), {})
+    schedule.push(1, times(1), 30)
+    schedule.push(2, times(15), 30)
+    assert due(schedule) == [10, 20, 21, 28, 30]
+
+
+def test_registration_begins_at_the_first_close_that_not_all_streams_had_reached() -> None:
+    windows = [window(1), window(2)]
+    both = {1: At(23, 1), 2: At(31, 2)}
+    state = initial_state(windows, both)
+    assert state.registered == 23
+    schedule = Schedule(windows, state, both)
+    schedule.push(1, times(), 40)
+    assert due(schedule) == [25, 30]
+    assert initial_state(windows, {1: At(23, 1)}).registered is None
+
+
+def test_late_is_what_belongs_to_a_reported_window_not_what_is_out_of_order() -> None:
+    schedule = Schedule([window(range_ms=10, step_ms=5)], QueryState(), {})
+    schedule.push(1, times(2, 11), 11)
+    assert due(schedule) == [5, 10]
+    # 9 belongs to the reported close 10 (and to the open 15); 10 and 12 only to open ones.
+    assert schedule.push(1, times(9, 10, 12), 12).tolist() == [True, False, False]
+
+
+def test_elements_of_one_push_are_never_late_for_one_another() -> None:
+    schedule = Schedule([window(range_ms=5, step_ms=5)], QueryState(), {})
+    assert not schedule.push(1, times(50, 1), 50).any()
+    assert due(schedule)[0] == 5
+
+
+def test_what_was_closed_before_registration_makes_nothing_late() -> None:
+    schedule = Schedule([window(range_ms=5, step_ms=5)], QueryState(registered=20), {1: At(20, 1)})
+    schedule.push(1, times(), 30)
+    assert due(schedule) == [25, 30]
+    assert schedule.push(1, times(3, 22), 30).tolist() == [False, True]
+
+
+def test_a_schedule_goes_on_from_the_last_evaluation() -> None:
+    state = QueryState(evaluated=Evaluated(sn=7, push=0, k=0, time=15))
+    schedule = Schedule([window()], state, {1: At(18, 2)})
+    schedule.push(1, times(21), 21)
+    assert due(schedule) == [20]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_run_of_several_grids_counts_each_time_once(seed: int) -> None:
+    chance = random.Random(seed)
+    grids = tuple(
+        Grid(chance.randrange(40), chance.randrange(1, 12), chance.randrange(1, 30))
+        for _ in range(chance.randrange(1, 4))
+    )
+    union = {grid.start + i * grid.step for grid in grids for i in range(grid.count)}
+    run = Run(grids)
+    assert list(run.times()) == sorted(union)
+    assert (run.count(), run.first, run.last) == (len(union), min(union), max(union))
+
+
+def test_grids_that_never_meet_have_no_intersection() -> None:
+    assert intersect(Grid(0, 4, 100), Grid(1, 6, 100)) is None
+    assert intersect(Grid(0, 4, 3), Grid(20, 4, 3)) is None
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_an_element_is_in_the_instance_exactly_until_it_says(seed: int) -> None:
+    chance = random.Random(seed)
+    one = ScheduledWindow("w", 1, chance.randrange(1, 30), chance.randrange(1, 30), chance.randrange(-20, 20))
+    for element in range(30):
+        until = int(one.valid_until(times(element))[0])
+        for t in range(max(element + 1, one.t0_ms + 1), element + 80):
+            close = one.t0_ms + -(-(t - one.t0_ms) // one.step_ms) * one.step_ms
+            assert (t <= until) == (close - one.range_ms <= element < t), (one, element, t)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from hbase_store.errors import Corrupt
+from hbase_store.errors import Corrupt, StoreError, StoreUnavailable
 from hbase_store.head import Head, HeadCell
 from hbase_store.keyvalue import Key, KeyValue, Put, Value
 from hbase_store.rows import Sn
@@ -46,6 +47,17 @@ class _Commit(msgspec.Struct, array_like=True, frozen=True):
     lasts: dict[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Publication:
+    """A commit as it is written: the same bytes each time, however often it takes."""
+
+    emissions: Sequence[EmissionRow]
+    states: dict[int, bytes | None]
+    commit: _Commit
+    stages: list[list[Put]]
+    head: Head
+
+
 class _Sum:
     """What all commits up to `number` come to."""
 
@@ -75,6 +87,7 @@ class EmissionLog:
         self._kv = kv
         self.cell = HeadCell(kv, b"emitted")
         self._sum = _Sum()
+        self._undecided: _Publication | None = None
         self._lock = threading.RLock()
 
     def refresh(self) -> int:
@@ -96,14 +109,32 @@ class EmissionLog:
         with self._lock:
             if self.cell.epoch == 0:
                 self.take_over()
+            undecided = self._undecided
+            if undecided is not None:
+                self._publish(undecided)
+                if (undecided.emissions, undecided.states, undecided.commit.position) == (emissions, states, position):
+                    return undecided.head.last
             self._add_commits()
             lasts = self._lasts(emissions)
-            new = self.cell.head.advanced()
-            commit = self._commit_of(new.last, position, states, lasts)
-            puts = [put for row in emissions for put in _emission_puts(row, new)]
-            self.cell.publish([puts, _commit_puts(commit, new)], new)
-            self._sum.add(commit)
-            return new.last
+            head = self.cell.head.advanced()
+            commit = self._commit_of(head.last, position, states, lasts)
+            puts = [put for row in emissions for put in _emission_puts(row, head)]
+            stages = [puts, _commit_puts(commit, head)]
+            self._undecided = _Publication(emissions, states, commit, stages, head)
+            self._publish(self._undecided)
+            return head.last
+
+    def _publish(self, publication: _Publication) -> None:
+        try:
+            self.cell.publish(publication.stages, publication.head)
+        except StoreUnavailable:
+            raise  # undecided: the identical rows go out again before anything else does
+        except StoreError:
+            self._undecided = None
+            raise
+        self._undecided = None
+        if self._sum.number < publication.commit.number:
+            self._sum.add(publication.commit)
 
     def _lasts(self, emissions: Sequence[EmissionRow]) -> dict[int, int]:
         lasts: dict[int, int] = {}

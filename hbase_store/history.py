@@ -1,11 +1,13 @@
 """History: where each stream had come to at each snapshot, and what the catalog said.
 
-Both are sums of what the sn rows say. The newest is kept up to date row by row; for an older one the sum of
-every 256th row is remembered, and the rows after it are added again."""
+Both are sums of what the sn rows say. Streams are few and move often, so the positions of every 256th snapshot
+are remembered, and the rows after it are added again. The catalog may be long and changes seldom, so of each entry
+it is remembered since when it says what."""
 
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
@@ -15,7 +17,7 @@ WHOLE_EVERY = 256
 ROWS_KEPT = 1024
 
 Vector = dict[int, StreamPosition]
-Catalog = dict[tuple[str, int], bytes]
+CatalogKey = tuple[str, int]
 
 
 class History:
@@ -23,41 +25,61 @@ class History:
 
     def __init__(self, read_rows: Callable[[Sequence[int]], list[SnRow]]) -> None:
         self._read_rows = read_rows
-        self._newest: tuple[Sn, Vector, Catalog] = (Sn(0), {}, {})
-        self._whole: list[tuple[Vector, Catalog]] = [({}, {})]
+        self._sn = Sn(0)
+        self._vector: Vector = {}
+        self._whole: list[Vector] = [{}]
+        self._catalog: dict[CatalogKey, bytes] = {}
+        self._entries: dict[CatalogKey, tuple[list[int], list[bytes | None]]] = {}
         self._rows: OrderedDict[int, SnRow] = OrderedDict()
         self._lock = threading.Lock()
 
     def take_in(self, row: SnRow) -> None:
         """The rows come in order, without gap."""
         with self._lock:
-            sn, vector, catalog = self._newest
-            assert row.sn == sn + 1
-            vector, catalog = _added(vector, catalog, row)
+            assert row.sn == self._sn + 1
+            _move(self._vector, row)
             if row.sn % WHOLE_EVERY == 0:
-                self._whole.append((vector, catalog))
+                self._whole.append(dict(self._vector))
+            self._change_catalog(row)
             self._rows[row.sn] = row
             if len(self._rows) > ROWS_KEPT:
                 self._rows.popitem(last=False)
-            self._newest = (Sn(row.sn), vector, catalog)
+            self._sn = Sn(row.sn)
+
+    def _change_catalog(self, row: SnRow) -> None:
+        for change in row.catalog:
+            key = (change.kind, change.number)
+            sns, bodies = self._entries.setdefault(key, ([], []))
+            sns.append(row.sn)
+            bodies.append(change.body)
+            if change.body is None:
+                self._catalog.pop(key, None)
+            else:
+                self._catalog[key] = change.body
 
     def row(self, sn: int) -> SnRow:
         return self._range(sn, sn)[0]
 
     def vector(self, sn: int) -> Vector:
-        return dict(self._at(sn)[0])
+        with self._lock:
+            if sn == self._sn:
+                return dict(self._vector)
+            vector = dict(self._whole[sn // WHOLE_EVERY])
+        for row in self._range(sn - sn % WHOLE_EVERY + 1, sn):
+            _move(vector, row)
+        return vector
 
-    def catalog(self, sn: int) -> Catalog:
-        return dict(self._at(sn)[1])
-
-    def _at(self, sn: int) -> tuple[Vector, Catalog]:
-        newest, vector, catalog = self._newest
-        if sn != newest:
-            first = sn // WHOLE_EVERY
-            vector, catalog = self._whole[first]
-            for row in self._range(first * WHOLE_EVERY + 1, sn):
-                vector, catalog = _added(vector, catalog, row)
-        return vector, catalog
+    def catalog(self, sn: int) -> dict[CatalogKey, bytes]:
+        with self._lock:
+            if sn == self._sn:
+                return dict(self._catalog)
+            then: dict[CatalogKey, bytes] = {}
+            for key, (sns, bodies) in self._entries.items():
+                at = bisect_right(sns, sn)
+                body = bodies[at - 1] if at else None
+                if body is not None:
+                    then[key] = body
+            return then
 
     def _range(self, first: int, last: int) -> list[SnRow]:
         with self._lock:
@@ -67,20 +89,9 @@ class History:
         return [row or next(read) for row in known]
 
 
-def _added(vector: Vector, catalog: Catalog, row: SnRow) -> tuple[Vector, Catalog]:
-    """New dictionaries where something changed: those before are remembered elsewhere."""
-    dropped = [change.number for change in row.catalog if change.kind == "stream" and change.body is None]
-    if row.moves or dropped:
-        vector = dict(vector)
-        for move in row.moves:
-            vector[move.stream] = moved(vector.get(move.stream), move)
-        for number in dropped:
-            vector.pop(number, None)
-    if row.catalog:
-        catalog = dict(catalog)
-        for change in row.catalog:
-            if change.body is None:
-                catalog.pop((change.kind, change.number), None)
-            else:
-                catalog[change.kind, change.number] = change.body
-    return vector, catalog
+def _move(vector: Vector, row: SnRow) -> None:
+    for move in row.moves:
+        vector[move.stream] = moved(vector.get(move.stream), move)
+    for change in row.catalog:
+        if change.kind == "stream" and change.body is None:
+            vector.pop(change.number, None)

@@ -62,6 +62,7 @@ class Store:
         self._history = History(self._read_rows)
         self._recent = RecentStreams(RECENT_STREAM_BYTES)
         self._snapshots: WeakValueDictionary[int, Snapshot] = WeakValueDictionary()
+        self._snapshots_lock = threading.Lock()
         self._newest = Snapshot(self._overlay, Sn(0))
         self._terms, self._blanks = Numbers(kv.allocate, "term"), Numbers(kv.allocate, "blank")
         self._open_batch: Batch | None = None
@@ -97,7 +98,7 @@ class Store:
         number = self.refresh() if sn is None else self._taken_in(sn, first=0)
         if self._newest.sn == number:
             return self._newest
-        with self._taking_in:
+        with self._snapshots_lock:
             snapshot = self._snapshots.get(number)
             if snapshot is None:
                 snapshot = self._snapshots[number] = Snapshot(self._overlay, number)

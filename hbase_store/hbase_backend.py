@@ -44,9 +44,10 @@ TIMEOUT_MS = 60_000
 #: The server drops connections that were idle for a minute; ours are replaced before.
 IDLE_S_MAX = 30.0
 
-# An answer has at most ROWS_MAX rows, and about CALL_BYTES_MAX if rows are as large as those before.
+# An answer has at most ROWS_MAX rows, and if these are no larger than those before at most CALL_BYTES_MAX bytes;
+# but ROWS_MIN rows are always asked for, as the first time, when nothing is known.
 ROWS_MIN = 8
-ROWS_MAX = 64
+ROWS_MAX = 256
 CHUNK_ROWS = 4096
 DELETE_ROWS = 4096
 #: What a row costs in a call besides its key and value.
@@ -106,7 +107,7 @@ class HBaseKeyValue:
             chunk = wanted[start : start + self._rows_asked[table]]
             rows = self._call(_get_rows, self._names[table], chunk)
             found.update(rows)
-            self._learn_row_size(table, rows)
+            self._rows_asked[table] = _rows_to_ask(rows, self._rows_asked[table])
             start += len(chunk)
         return [found.get(_salted(table, key)) if key else None for key in keys]
 
@@ -139,14 +140,7 @@ class HBaseKeyValue:
             yield rows
             scan.startRow = rows[-1][0] + b"\0"
             if not keys_only:
-                asked = self._learn_row_size(table, rows)
-
-    def _learn_row_size(self, table: str, rows: Sequence[Row]) -> int:
-        """How many rows of such a size make a good answer."""
-        if rows:
-            mean = sum(len(key) + len(value) for key, value in rows) // len(rows) + ROW_BYTES
-            self._rows_asked[table] = min(max(CALL_BYTES_MAX // mean, ROWS_MIN), ROWS_MAX)
-        return self._rows_asked[table]
+                asked = self._rows_asked[table] = _rows_to_ask(rows, asked)
 
     # ---- writing
 
@@ -264,12 +258,21 @@ def _scan_chunk(client: Any, name: bytes, scan: Any, asked: int) -> tuple[list[R
         rows += answer
         size += sum(len(key) + len(value) for key, value in answer)
         complete = len(answer) < asked
+        asked = _rows_to_ask(answer, asked)
     client.scannerClose(scanner)
     return rows, complete
 
 
 def _rows(answer: Iterable[Any]) -> list[Row]:
     return [(row.row, row.columns[COLUMN].value) for row in answer]
+
+
+def _rows_to_ask(answer: Sequence[Row], asked: int) -> int:
+    """How many rows of such a size make a good answer; as before if there are none."""
+    if not answer:
+        return asked
+    largest = max(len(key) + len(value) for key, value in answer) + ROW_BYTES
+    return min(max(CALL_BYTES_MAX // largest, ROWS_MIN), ROWS_MAX)
 
 
 def _mutate(client: Any, name: bytes, mutations: Sequence[Any], cell_time: int) -> None:

@@ -56,7 +56,9 @@ class KeyValue(Protocol):
         ...
 
     def delete(self, table: str, keys: Sequence[Key], time: int) -> None:
-        """Removes the cells of these keys whose cell time is at most `time`."""
+        """Removes the cells of these keys whose cell time is at most `time`.
+
+        A key so deleted is put again only with a later cell time: HBase hides a cell with an earlier one."""
         ...
 
     def delete_range(self, table: str, start: Key, stop: Key | None, time: int) -> None:

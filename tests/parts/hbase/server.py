@@ -191,7 +191,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Runs a real HBase with a Thrift server on this machine.")
     parser.add_argument("command", choices=["run", "fetch"], help="run it, or only fetch what it needs")
-    parser.add_argument("--data", default="hbase-data", help="folder for its data and logs")
+    parser.add_argument("--data", default="rillet-data/hbase", help="folder for its data and logs")
     parser.add_argument("--port", type=int, default=9090, help="port of the Thrift server")
     parser.add_argument(
         "--namespace", action="append", help="make the tables of this store, pre-split (default: rillet)"
@@ -199,8 +199,8 @@ def main() -> int:
     parser.add_argument("--heap", default="512m", help="Java heap")
     options = parser.parse_args()
     try:
+        kit.class_path()  # before a folder is made
         if options.command == "fetch":
-            kit.class_path()
             return 0
         return run(HBase(options.data, options.port, options.namespace or ["rillet"], options.heap))
     except kit.MissingTool as missing:

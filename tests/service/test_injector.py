@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,14 @@ def test_a_change_ends_the_batch_before_it_and_waits_for_nothing(bench: Bench) -
 
 def test_acknowledgements_follow_the_order_of_the_queue(bench: Bench) -> None:
     acknowledged: list[int] = []
+
+    def note(number: int, _: Future[Any]) -> None:
+        acknowledged.append(number)
+
     requests: list[Future[Any]] = []
     for number in range(4):
         future: Future[Any] = bench.write() if number % 2 else bench.push(1)
-        future.add_done_callback(lambda _, number=number: acknowledged.append(number))
+        future.add_done_callback(partial(note, number))
         requests.append(future)
     bench.clock.advance(5)
     assert not wait(requests, 5).not_done

@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 _MODULUS = (1 << 61) - 1
 
 #: Values of an SN that make the shard misbehave there, in a worker process only.
-DIES_ONCE, DIES_ALWAYS, RAISES = 1001, 1002, 1003
+DIES_ONCE, DIES_ALWAYS, RAISES = (1 << 40) + 1, (1 << 40) + 2, (1 << 40) + 3
 
 
 class QueryState(msgspec.Struct):

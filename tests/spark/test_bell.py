@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from stream_ext.clock import Clock, ManualClock, SystemClock
@@ -17,7 +18,17 @@ from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, Bell
 from stream_ext.runner.spark.seat import Served, serve
 from stream_ext.runner.spark.settings import SparkSettings
-from tests.spark.doubles import DIES_ALWAYS, FACTORY, PATIENCE_S, RAISES, ChainMerge, NumberStore, chain
+from tests.spark.doubles import (
+    DIES_ALWAYS,
+    FACTORY,
+    PATIENCE_S,
+    RAISES,
+    ChainMerge,
+    NumberStore,
+    Part,
+    QueryState,
+    chain,
+)
 
 LONG = SparkSettings(epoch_s=3600, warmup_epochs=0, shard_factory=FACTORY)
 
@@ -172,9 +183,7 @@ def test_a_new_hello_closes_the_older_connection_and_its_parts_count_no_more(sta
     assert scene.right()
 
 
-def _forged_parts(sn: int) -> list[object]:
-    from tests.spark.doubles import Part, QueryState, np
-
+def _forged_parts(sn: int) -> list[Part]:
     return [Part(1, sn, [np.array([sn, 666, 0], np.uint64)], QueryState(666))]
 
 
@@ -222,7 +231,7 @@ def test_a_seat_is_told_heads_only_so_far_beyond_what_is_merged(stage: Stage) ->
 
 
 def test_an_empty_seat_is_lost_after_the_time_of_grace_and_regained_later(stage: Stage) -> None:
-    clock = ManualClock()
+    clock = WatchedClock()
     scene = stage(clock=clock)
     with scene.address.connect() as connection:
         connection.sendall(wire.frame(wire.Hello(scene.address.token, 0, 1, "host", 1, [])))
@@ -231,7 +240,7 @@ def test_an_empty_seat_is_lost_after_the_time_of_grace_and_regained_later(stage:
         scene.merge.wait_owner("spark")
         scene.publish(1)
         wire.receive(connection)
-    assert _until_vacant(scene)
+    assert clock.awaits(3_000)
     clock.advance(2_999)
     assert scene.merge.owner == "spark"
     clock.advance(1)
@@ -244,10 +253,23 @@ def test_an_empty_seat_is_lost_after_the_time_of_grace_and_regained_later(stage:
     assert [heard.split(":")[0] for heard in scene.heard] == ["up", "lost", "up"]
 
 
-def _until_vacant(scene: Scene) -> bool:
-    """The bell has noticed that the connection is gone, and waits on its clock."""
-    with scene.bell._keeping:
-        return scene.bell._keeping.wait_for(lambda: scene.bell._vacant_ms is not None, PATIENCE_S)
+class WatchedClock(ManualClock):
+    """Tells a test what time somebody waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = threading.Condition()
+        self._limits: set[int | None] = set()
+
+    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
+        with self._asked:
+            self._limits.add(until_ms)
+            self._asked.notify_all()
+        super().wait(condition, until_ms)
+
+    def awaits(self, limit_ms: int) -> bool:
+        with self._asked:
+            return self._asked.wait_for(lambda: limit_ms in self._limits, PATIENCE_S)
 
 
 def test_a_fault_of_one_query_is_told_and_the_others_go_on(stage: Stage) -> None:

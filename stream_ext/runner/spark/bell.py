@@ -326,6 +326,7 @@ class Bell:
             self._caught_up(seat, sn)
         with self._lock:
             seat.ready = True
+            self._done = sn
             self.figures.builds += built
             if self._bye_at is not None and self._settings.epoch_s > 0:
                 self.figures.boundary_ms.append((time.perf_counter() - self._bye_at) * 1000)

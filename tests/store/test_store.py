@@ -39,7 +39,7 @@ def write(store: Store, operations: list[Operation]) -> int:
     for inserts, (s, p, o, g) in operations:
         ids = batch.encode([s, p, o])
         graph = batch.encode([g])[0] if g is not None else 0
-        (batch.insert if inserts else batch.delete)(*ids, graph)
+        (batch.insert if inserts else batch.delete)(ids[0], ids[1], ids[2], graph)
     return store.commit(batch)
 
 

@@ -49,7 +49,7 @@ def test_a_literal_comes_back_with_its_language_or_datatype(lexical: str, langua
 def test_another_parser_reads_the_same_term(lexical: str) -> None:
     line = b"<http://a/s> <http://a/p> " + literal(lexical) + b" .\n"
     (triple,) = pyoxigraph.parse(line, format=pyoxigraph.RdfFormat.N_TRIPLES)
-    assert triple.object.value == lexical  # type: ignore[union-attr]  # the object is a literal
+    assert triple.object.value == lexical
 
 
 @pytest.mark.parametrize(

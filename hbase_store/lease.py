@@ -156,6 +156,28 @@ class CellHolder(msgspec.Struct, frozen=True):
     pid: int
     until_ms: int
     renewal: int  # makes each value unlike all before, as compare-and-set needs
+    machine: str = ""  # this boot of a machine and its process namespace: where `pid` means something
+    born: int = 0  # when the process began: a pid may be given to another one later
+
+
+def this_machine() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+
+
+def born(pid: int) -> int | None:
+    """When a process of this machine began, in clock ticks since boot; None if there is no such process."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = status[status.rindex(")") + 2 :].split()
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def is_dead(holder: CellHolder) -> bool:
+    """The holder ran on this machine and is no more: one who was killed need not be waited for."""
+    return holder.machine == this_machine() and born(holder.pid) != holder.born
 
 
 class CellLease:
@@ -175,7 +197,7 @@ class CellLease:
     def take(self, address: str) -> None:
         with self._changed:
             found = self._read()
-            if found is not None and not self._is_ours(found) and found.until_ms > self._clock.now_ms():
+            if found is not None and not self._is_ours(found) and not self._is_over(found):
                 self._mine = None
                 raise self._elsewhere(found)
             mine = self._next(found, address)
@@ -191,6 +213,9 @@ class CellLease:
     def held(self) -> bool:
         mine = self._mine  # without the lock, which a renewal keeps while HBase is slow
         return mine is not None and self._is_ours(mine) and self._clock.now_ms() < mine.until_ms
+
+    def _is_over(self, holder: CellHolder) -> bool:
+        return holder.until_ms <= self._clock.now_ms() or is_dead(holder)
 
     def _is_ours(self, holder: CellHolder) -> bool:
         return holder.token == self._token and holder.pid == os.getpid()  # a forked child has the token too
@@ -235,7 +260,10 @@ class CellLease:
     def _next(self, found: CellHolder | None, address: str) -> CellHolder:
         until_ms = self._clock.now_ms() + self._lease_ms
         renewal = 0 if found is None else found.renewal + 1
-        return CellHolder(self._token, address, socket.gethostname(), os.getpid(), until_ms, renewal)
+        pid = os.getpid()
+        return CellHolder(
+            self._token, address, socket.gethostname(), pid, until_ms, renewal, this_machine(), born(pid) or 0
+        )
 
     def _read(self) -> CellHolder | None:
         (cell,) = self._backend.get_many("meta", [LEASE_KEY])

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hbase_store.errors import StoreUnavailable, WriterElsewhere
 from hbase_store.hbase_backend import HBaseKeyValue
 from hbase_store.keyvalue import CompareAndSet, KeyValue, Put
-from hbase_store.lease import LEASE_MS, CellLease, FileLease
+from hbase_store.lease import LEASE_MS, CellHolder, CellLease, FileLease, born, this_machine
 from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.meta_cells import LEASE_KEY
 from stream_ext.clock import ManualClock
@@ -267,6 +268,35 @@ def test_a_child_of_the_holder_is_not_the_holder(backend: FlakyKeyValue, monkeyp
         held_in_child = lease.held
     assert (held_in_child, lease.held) == (False, True)
     lease.release()
+
+
+def hold_as(backend: FlakyKeyValue, pid: int, machine: str, born_at: int) -> None:
+    holder = CellHolder("another", "http://first", "somewhere", pid, 1_000 + LEASE_MS, 0, machine, born_at)
+    assert backend.publish([], CompareAndSet(LEASE_KEY, None, msgspec.json.encode(holder)))
+
+
+def test_a_holder_killed_on_this_machine_need_not_be_waited_for(backend: FlakyKeyValue) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as killed:
+        born_at = born(killed.pid)
+        assert born_at is not None
+        hold_as(backend, killed.pid, this_machine(), born_at)
+        lease = CellLease(backend, ManualClock(1_000), "the store")
+        with pytest.raises(WriterElsewhere):
+            lease.take("")
+        killed.kill()
+        killed.wait()
+        lease.take("")
+        assert lease.held
+        lease.release()
+
+
+@pytest.mark.parametrize("machine", ["another machine", ""])
+def test_a_holder_elsewhere_is_waited_for_whatever_runs_under_its_pid_here(
+    backend: FlakyKeyValue, machine: str
+) -> None:
+    hold_as(backend, 2**22 + 1, machine, 1)
+    with pytest.raises(WriterElsewhere):
+        CellLease(backend, ManualClock(1_000), "the store").take("")
 
 
 @pytest.mark.hbase

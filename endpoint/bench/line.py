@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,19 @@ WHERE { WINDOW ex:w { ?taxi ex:in ?zone } ?zone ex:partOf ?city }"""
 def run(quick: bool) -> Figures:
     """All figures, by name."""
     figures: Figures = {}
-    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
-        for name, part in (
-            ("load", lambda: load(Path(folder), 100_000 if quick else 1_000_000)),
-            ("publish", lambda: publish(Path(folder), 200 if quick else 2000)),
-            ("w1", lambda: window_join(60 if quick else 400)),
-            ("inline", lambda: push_to_subscriber(Path(folder), "inline", 200 if quick else 2000)),
-            ("spark", lambda: push_to_subscriber(Path(folder), "spark", 200 if quick else 2000)),
-        ):
-            print(f"{name} ...", end=" ", flush=True, file=sys.stderr)
-            figures[name] = part()
-            print(json.dumps(figures[name]), file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name:
+        folder, pushes = Path(name), 200 if quick else 2000
+        parts: dict[str, Callable[[], Figures]] = {
+            "load": partial(load, folder, 100_000 if quick else 1_000_000),
+            "publish": partial(publish, folder, 200 if quick else 2000),
+            "w1": partial(window_join, 60 if quick else 400),
+            "inline": partial(push_to_subscriber, folder, "inline", pushes),
+            "spark": partial(push_to_subscriber, folder, "spark", pushes),
+        }
+        for part, measure in parts.items():
+            print(f"{part} ...", end=" ", flush=True, file=sys.stderr)
+            figures[part] = measure()
+            print(json.dumps(figures[part]), file=sys.stderr)
     figures["spark_over_inline"] = round(figures["spark"]["push_ms_p50"] / figures["inline"]["push_ms_p50"], 2)
     return figures
 

@@ -6,6 +6,7 @@ lie close together, so a column minus its smallest value is narrow, and two or t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ import numpy.typing as npt
 Ids = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Item = TypeVar("Item", bound=np.generic)
 Columns = tuple[Ids, ...]
 
 NO_IDS: Ids = np.empty(0, np.uint64)
@@ -23,7 +25,7 @@ def as_ids(values: npt.ArrayLike) -> Ids:
     return np.ascontiguousarray(values, dtype=np.uint64)
 
 
-def frozen(array: Ids) -> Ids:
+def frozen(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
     """The same memory, read-only: what is handed out is shared by many threads."""
     view = array.view()
     view.flags.writeable = False

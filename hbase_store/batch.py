@@ -140,7 +140,7 @@ class Batch:
         self.moves.append(move)
         if columns is None:
             return
-        self.columns[move.stream] = columns
+        self.columns[move.stream] = columns.frozen()
         in_slab, in_slice = split(columns, absorbed)
         if in_slice is not None:
             self.slice_parts[move.stream] = in_slice

@@ -10,18 +10,15 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen, last_of_each
+from hbase_store.arrays import NO_IDS, Columns, Ids, Item, Mask, frozen, last_of_each
 from hbase_store.rows import Sn
 
-Item = TypeVar("Item", bound=np.generic)
-
-# Of each direction: what readers of the head use, and what readers of the snapshot before it use.
-VIEWS_KEPT = 2
+# Of each direction: of the head, and of the two snapshots that somebody who follows behind it compares.
+VIEWS_KEPT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ class Column:
     def __init__(self, named: bool) -> None:
         self._nothing = NOTHING_NAMED if named else NOTHING
         self._log = _Log(3 if named else 2)
-        # Per direction, ascending: (changes that are in it, view).
+        # Per direction, the last used one at the end: (changes that are in it, view).
         self._views: list[list[tuple[int, View]]] = [[], []]
         self._lock = threading.Lock()
 
@@ -114,12 +111,15 @@ class Column:
             if end == 0:
                 return self._nothing
             views = self._views[inverse]
-            for made, view in reversed(views):
-                if made == end:
-                    return view
-                if made < end:
-                    return self._keep(views, end, self._merged(view, made, end, inverse))
-            return self._keep(views, end, self._merged(self._nothing, 0, end, inverse))
+            start, nearest = 0, self._nothing
+            for made, view in views:
+                if start < made <= end:
+                    start, nearest = made, view
+            if start < end:
+                nearest = self._merged(nearest, start, end, inverse)
+            others = [kept for kept in views if kept[0] != end]
+            self._views[inverse] = [*others[1 - VIEWS_KEPT :], (end, nearest)]
+            return nearest
 
     def _merged(self, view: View, start: int, end: int, inverse: bool) -> View:
         changes, inserted = self._log.net(start, end, inverse)
@@ -130,13 +130,6 @@ class Column:
 
             columns = merge(view.columns, changes, inserted)
         return View(tuple(frozen(column) for column in columns))
-
-    def _keep(self, views: list[tuple[int, View]], end: int, view: View) -> View:
-        """Only newer ones: who reads an old snapshot keeps the view himself."""
-        if not views or end > views[-1][0]:
-            views.append((end, view))
-            del views[:-VIEWS_KEPT]
-        return view
 
 
 class Overlay:

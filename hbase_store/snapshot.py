@@ -45,7 +45,8 @@ class Snapshot:
         self._overlay = overlay
         self._views: dict[tuple[bool, int, bool], View] = {}
 
-    def _view(self, named: bool, predicate: int, inverse: bool) -> View:
+    def view(self, named: bool, predicate: int, inverse: bool) -> View:
+        """All edges of a predicate, of the default graph or of the named ones, in order of one direction."""
         view = self._views.get((named, predicate, inverse))
         if view is None:
             view = self._overlay.view(named, predicate, inverse, self.sn)
@@ -56,7 +57,8 @@ class Snapshot:
         """(offsets, values[, graphs]): values[offsets[i]:offsets[i + 1]] are the objects of subject keys[i].
 
         `inverse` asks for the subjects of objects. The graphs come only with `graph` = NAMED."""
-        columns = self._view(graph != DEFAULT, p, inverse).columns
+        keys = as_ids(keys)
+        columns = self.view(graph != DEFAULT, p, inverse).columns
         starts = columns[0].searchsorted(keys, "left")
         ends = columns[0].searchsorted(keys, "right")
         if len(keys) == 1:
@@ -75,7 +77,7 @@ class Snapshot:
 
     def pairs(self, p: int, inverse: bool = False, graph: int = DEFAULT) -> Columns:
         """(keys, values[, graphs]) of all edges, sorted by these columns; graphs only with `graph` = NAMED."""
-        columns = self._view(graph != DEFAULT, p, inverse).columns
+        columns = self.view(graph != DEFAULT, p, inverse).columns
         if graph in (DEFAULT, NAMED):
             return columns
         there = columns[2] == np.uint64(graph)
@@ -96,18 +98,18 @@ class Snapshot:
     def _contains(self, predicate: int, s: Ids, o: Ids, g: Ids) -> Mask:
         named = g != 0
         if not named.any():
-            return contains(self._view(False, predicate, False), (s, o))
+            return contains(self.view(False, predicate, False), (s, o))
         if named.all():
-            return contains(self._view(True, predicate, False), (s, o, g))
+            return contains(self.view(True, predicate, False), (s, o, g))
         found = np.empty(len(s), bool)
-        found[~named] = contains(self._view(False, predicate, False), (s[~named], o[~named]))
-        found[named] = contains(self._view(True, predicate, False), (s[named], o[named], g[named]))
+        found[~named] = contains(self.view(False, predicate, False), (s[~named], o[~named]))
+        found[named] = contains(self.view(True, predicate, False), (s[named], o[named], g[named]))
         return found
 
     def _has(self, s: Ids, p: Ids, o: Ids, g: Ids) -> bool:
         """One quad. Keys stay arrays: searching for a Python number would make numpy convert the column."""
         graph = int(g[0])
-        columns: Columns = self._view(graph != DEFAULT, int(p[0]), False).columns
+        columns: Columns = self.view(graph != DEFAULT, int(p[0]), False).columns
         for key in (s, o) if graph == DEFAULT else (s, o, g):
             start, end = int(columns[0].searchsorted(key)[0]), int(columns[0].searchsorted(key, "right")[0])
             if start == end:
@@ -122,12 +124,12 @@ class Snapshot:
 
     def graphs(self) -> Ids:
         """The named graphs that hold at least one edge, ascending."""
-        columns = [self._view(True, p, False).columns[2] for p in self._overlay.predicates(True)]
+        columns = [self.view(True, p, False).columns[2] for p in self._overlay.predicates(True)]
         return distinct_values(np.concatenate([distinct_values(column) for column in columns])) if columns else NO_IDS
 
     def count(self, p: int, graph: int = DEFAULT) -> int:
         """How many edges the predicate has."""
-        view = self._view(graph != DEFAULT, p, False)
+        view = self.view(graph != DEFAULT, p, False)
         if graph in (DEFAULT, NAMED):
             return len(view)
         return int(np.count_nonzero(view.columns[2] == np.uint64(graph)))

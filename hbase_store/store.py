@@ -133,7 +133,7 @@ class Store:
     def net_changes(self, sn: int, predicates: Iterable[int] | None = None) -> Rows:
         """How the store differs from the snapshot before, exactly; None: in all predicates."""
         number = self._taken_in(sn)
-        before = Sn(number - 1)
+        before = self.at(number - 1)
         parts: list[tuple[Ids, Ids, Ids, Ids, Mask]] = []
         wanted = None if predicates is None else list(dict.fromkeys(predicates))
         for named in (False, True):
@@ -142,7 +142,7 @@ class Store:
                 if column is None or not column.changed(number):
                     continue
                 columns, inserted = column.changes(number)
-                changed = contains(column.view(False, before), columns) != inserted
+                changed = contains(before.view(named, predicate, False), columns) != inserted
                 parts.append(_quads(predicate, columns, inserted, changed))
         if not parts:
             return Rows(NO_IDS, NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.int64))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.arrays import Ids, Mask, as_ids
+from hbase_store.arrays import Ids, Mask, as_ids, frozen
 from hbase_store.columns import from_signed, pack_column, to_signed, unpack_column
 
 Times = npt.NDArray[np.int64]
@@ -44,6 +44,13 @@ class StreamColumns:
             raise ValueError("the element columns of a stream differ in length")
         if not len(self.element) == len(self.s) == len(self.p) == len(self.o):
             raise ValueError("the triple columns of a stream differ in length")
+
+    def frozen(self) -> StreamColumns:
+        """The same columns, read-only."""
+        of_elements = (frozen(self.time), frozen(self.graph), frozen(self.push))
+        return StreamColumns(
+            self.stream, *of_elements, frozen(self.element), frozen(self.s), frozen(self.p), frozen(self.o)
+        )
 
     @property
     def graphs(self) -> Ids:

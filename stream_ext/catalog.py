@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, TypeVar
 
 import msgspec
@@ -82,10 +83,18 @@ class Catalog:
         return replace(self, queries=_after(self.queries, step.number, step.definition))  # type: ignore[arg-type]  # kind says which
 
     def find_stream(self, key: str) -> StreamDefinition | None:
-        return next((d for d in self.streams.values() if key in (d.name, d.iri)), None)
+        return self._streams_by_name.get(key)
 
     def find_query(self, key: str) -> QueryDefinition | None:
-        return next((d for d in self.queries.values() if key in (d.name, d.iri)), None)
+        return self._queries_by_name.get(key)
+
+    @cached_property
+    def _streams_by_name(self) -> dict[str, StreamDefinition]:
+        return {key: stream for stream in self.streams.values() for key in (stream.name, stream.iri)}
+
+    @cached_property
+    def _queries_by_name(self) -> dict[str, QueryDefinition]:
+        return {key: query for query in self.queries.values() for key in (query.name, query.iri)}
 
     def stream(self, key: str) -> StreamDefinition:
         if (found := self.find_stream(key)) is None:

@@ -12,6 +12,7 @@ from stream_ext.catalog import CatalogStep, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.errors import RilletError
 from stream_ext.injector import Injector, Published
+from stream_ext.lag import Lag
 from stream_ext.lateness import Lateness
 from stream_ext.runner.inline import InlineRunner
 from stream_ext.runner.merge import Merge
@@ -26,8 +27,9 @@ class Engine:
 
     def __init__(self, store: Store, base: str, clock: Clock, injector: Injector, spark: SparkSettings | None) -> None:
         self._clock, self._injector = clock, injector
-        self.alarms = Alarms(clock, self._stop)
-        self.lateness = Lateness()
+        self.alarms = Alarms(clock, self.stopped)
+        self.lateness = Lateness(injector.positions)
+        self._lag = Lag()
         self.merge = Merge(
             store.emissions,
             clock,
@@ -36,6 +38,7 @@ class Engine:
             on_owner_change=lambda: self.inline.owner_changed(),
             on_emissions=lambda queries: self.subscriptions.said(queries),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
+            on_fault=lambda error: self.subscriptions.end_all(error),
         )
         self.emissions = Emissions(store.emissions)
         self.subscriptions = Subscriptions(self.emissions, self.merge.last)
@@ -44,9 +47,9 @@ class Engine:
 
     def start(self) -> None:
         """The queries go on where their emissions stopped."""
-        states, catalog, positions = self.merge.states(), self._injector.catalog, self._injector.positions
+        states, catalog = self.merge.states(), self._injector.catalog
         for query in catalog.queries.values():
-            self.lateness.follow(query, states[query.number], catalog, positions)
+            self.lateness.follow(query, states[query.number], catalog)
         for stream in catalog.streams:
             self._set_alarm(stream)
         self.alarms.start()
@@ -60,6 +63,7 @@ class Engine:
     def published(self, news: Published) -> None:
         for step in news.steps:
             self._follow(step, news)
+        self._lag.published(news.sn, self._clock.now_ms(), self.merge.position)
         self._head_moved(news.sn)
         changed = {taken.stream for taken in news.taken}
         if any(step.kind == "query" for step in news.steps):
@@ -71,8 +75,12 @@ class Engine:
         return self.lateness.take(taken)
 
     def stopped(self, error: BaseException) -> None:
-        """The writer's error is told to its callers; what it has published is still evaluated."""
-        self.alarms.cancel("flush")
+        """Whoever cannot write any more does not run the queries either: another may have taken over."""
+        self.merge.fail(error)
+
+    def lag_ms(self) -> int:
+        """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
+        return self._lag.ms(self._clock.now_ms(), self.merge.position)
 
     def _head_moved(self, sn: int) -> None:
         self.inline.head_moved(sn)
@@ -81,7 +89,7 @@ class Engine:
 
     def _follow(self, step: CatalogStep, news: Published) -> None:
         if isinstance(step.definition, QueryDefinition):
-            self.lateness.follow(step.definition, step.definition.state, news.catalog, news.positions)
+            self.lateness.follow(step.definition, step.definition.state, news.catalog)
         elif step.kind == "query":
             self.lateness.forget(step.number)
             self.merge.dropped(step.number)
@@ -109,9 +117,6 @@ class Engine:
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
-    def _stop(self, error: BaseException) -> None:
-        self.merge.fail(error)
-
     def close(self) -> None:
         """Call it when the injector is closed. What is evaluated is stored."""
         self.alarms.close()
@@ -121,4 +126,3 @@ class Engine:
             self.spark.close()
         self.merge.flush()
         self.merge.fail(RilletError("the service is being closed"))
-        self.subscriptions.end_all()

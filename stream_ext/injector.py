@@ -27,6 +27,7 @@ from stream_ext.batching import REPEATED, Gathering, Heartbeat, Push, Taken
 from stream_ext.catalog import Catalog, CatalogStep
 from stream_ext.clock import Clock
 from stream_ext.errors import Overload, RilletError
+from stream_ext.insistence import insist
 
 #: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
 _BATCH_BYTES_MAX = 8 << 20
@@ -102,7 +103,7 @@ class Listener(Protocol):
         ...
 
     def stopped(self, error: BaseException) -> None:
-        """The writer has stopped for good."""
+        """The writer has stopped for good; nothing more is published."""
         ...
 
 
@@ -333,7 +334,7 @@ class Injector:
     def _publish(
         self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], gathering: Gathering | None
     ) -> None:
-        sn = int(self._store.commit(batch))
+        sn = int(insist(lambda: self._store.commit(batch), self._clock))
         assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
         before = self.catalog
         for step in steps:

@@ -23,7 +23,7 @@ from stream_ext.catalog_changes import create_stream, drop_query, drop_stream
 from stream_ext.clock import Clock
 from stream_ext.emission import Emission, decode_body
 from stream_ext.engine import Engine
-from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, TooLarge
+from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, Overload, TooLarge
 from stream_ext.evaluate import Answer
 from stream_ext.explanation import explain
 from stream_ext.injector import Change, Injector, Pace, Receipt
@@ -49,6 +49,7 @@ class Limits:
     text_characters: int = 1 << 20
     queries: int = 10_000
     evaluated_s: float = 30.0  # how long wait=evaluated waits
+    lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ class Service:
             raise BadArgument("source and seq belong together: give both, or neither")
         if len(data) > self.limits.push_bytes:
             raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
+        self._check_lag(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base)
         future = self._injector.push(
             lambda arrived_ms: Push(definition.number, elements, arrived_ms, source, seq),
@@ -147,6 +149,10 @@ class Service:
         definition = self.stream(stream)
         _check_wait(wait)
         return self._receipt(definition, self._injector.heartbeat(Heartbeat(definition.number, timestamp)), wait)
+
+    def _check_lag(self, stream: StreamDefinition) -> None:
+        if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
+            raise Overload(f"the queries over stream {stream.name!r} are {lag_ms} ms behind; send this push later", 1)
 
     def _receipt(self, stream: StreamDefinition, future: Future[Receipt], wait: Wait) -> PushReceipt:
         receipt = future.result()

@@ -30,6 +30,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "evaluated": None if last is None else {"time": last.time, "snapshot": last.sn},
         "position": merge.position,
         "lag": injector.head - merge.position,
+        "lag_ms": engine.lag_ms(),
         "late": sum(count for (_, number), count in engine.lateness.counted.items() if number == query.number),
     }
 
@@ -41,6 +42,7 @@ def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, An
         "head": injector.head,
         "position": merge.position,
         "lag": injector.head - merge.position,
+        "lag_ms": engine.lag_ms(),
         "streams": len(injector.catalog.streams),
         "queries": len(injector.catalog.queries),
         "subscriptions": engine.subscriptions.count(),

@@ -63,12 +63,13 @@ class Emissions:
 
 
 class Subscription:
-    """One reader of one query's emissions. `fault` is what its own `notify` raised, if it did."""
+    """One reader of one query's emissions. It has ended when it was closed, when the query was dropped, or with a
+    `fault`: what its own `notify` raised, or what stopped the service."""
 
     def __init__(self, hub: Subscriptions, query: int, since: int, notify: Callable[[], None]) -> None:
         self._hub, self.query, self._after, self.notify = hub, query, since, notify
         self.ended = False
-        self.fault: Exception | None = None
+        self.fault: BaseException | None = None
 
     def take(self) -> list[Emission]:
         """What there is after the last one taken, at most some hundreds; empty: wait for `notify`."""
@@ -114,17 +115,19 @@ class Subscriptions:
         for subscription in told:
             self._notify(subscription)
 
-    def end(self, query: int) -> None:
-        """The query is gone, and its emissions with it."""
+    def end(self, query: int, fault: BaseException | None = None) -> None:
+        """The query is gone, and its emissions with it; or nothing more will come, and `fault` says why."""
         with self._lock:
             told = self._of.pop(query, set())
         for subscription in told:
-            subscription.ended = True
+            subscription.fault, subscription.ended = fault, True
             self._notify(subscription)
 
-    def end_all(self) -> None:
-        for query in list(self._of):
-            self.end(query)
+    def end_all(self, fault: BaseException) -> None:
+        with self._lock:
+            queries = list(self._of)
+        for query in queries:
+            self.end(query, fault)
 
     def count(self) -> int:
         with self._lock:
@@ -134,5 +137,5 @@ class Subscriptions:
         try:
             subscription.notify()
         except Exception as error:  # noqa: BLE001 -- a subscriber's fault ends its subscription, not the query
-            subscription.fault = error
+            subscription.fault = subscription.fault or error
             subscription.close()

@@ -36,6 +36,7 @@ from stream_ext.catalog import QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.emission import body_of, encode_body
 from stream_ext.errors import DeadlineExceeded
+from stream_ext.insistence import insist
 from stream_ext.part import Ids, Part
 from stream_ext.schedule import QueryState
 
@@ -71,10 +72,12 @@ class Merge:
         on_owner_change: Callable[[], None] = lambda: None,
         on_emissions: Callable[[Iterable[int]], None] = lambda _: None,
         on_unstored: Callable[[int], None] = lambda _: None,
+        on_fault: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         """`on_emissions` is told of queries that said something, `on_unstored` by when `flush` must be called."""
         self._log, self._clock, self._queries, self._decode = log, clock, queries, decode
-        self._on_owner_change, self._on_emissions, self._on_unstored = on_owner_change, on_emissions, on_unstored
+        self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
+        self._on_unstored, self._on_fault = on_unstored, on_fault
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = int(log.position())
         self._states = {query: msgspec.msgpack.decode(body, type=QueryState) for query, body in log.states().items()}
@@ -193,9 +196,11 @@ class Merge:
     def fail(self, error: BaseException) -> None:
         """Nothing is merged any more; all who wait, now or later, get the error."""
         with self._changed:
-            if self._fault is None:
-                self._fault = error
+            if self._fault is not None:
+                return
+            self._fault = error
             self._changed.notify_all()
+        self._on_fault(error)
 
     def flush(self) -> None:
         """Stores the position, where it is ahead of what is stored."""
@@ -259,7 +264,7 @@ class Merge:
         }
         states.update(dict.fromkeys(self._gone))
         try:
-            self._log.commit(rows, states, Sn(position))
+            insist(lambda: self._log.commit(rows, states, Sn(position)), self._clock)
         except BaseException as error:
             self.fail(error)
             raise

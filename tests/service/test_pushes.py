@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stream_ext.clock import ManualClock
-from stream_ext.errors import BadArgument, BadData, NotFound, RilletError, TooLarge
+from hbase_store import Batch, Sn
+from hbase_store.errors import Fenced, StoreUnavailable
+from stream_ext.clock import ManualClock, SystemClock
+from stream_ext.errors import BadArgument, BadData, NotFound, Overload, RilletError, TooLarge
 from stream_ext.service import Limits, Service
 
 from .opened import (
@@ -283,3 +285,55 @@ def test_a_push_of_many_kinds_of_lines_names_the_bad_one(service: Service) -> No
     service.create_stream("s", {})
     with pytest.raises(BadData, match="line 2"):
         service.push("s", b'{"timestamp":1,"data":""}\n{"timestamp":2,"data":"<a"}\n', NDJSON)
+
+
+def test_queries_that_are_far_behind_take_no_more_pushes(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    with opened(tmp_path, clock) as service:
+        service.register(registration())
+        service.create_stream("unread", {})
+        service._engine.inline.close()  # a runner that is too slow
+        push(service, "s", 1, triple("a", 1), wait="published")
+        clock.advance(10_001)
+        with pytest.raises(Overload, match="10001 ms behind"):
+            push(service, "s", 2, triple("a", 1), wait="published")
+        push(service, "unread", 2, triple("a", 1), wait="published")
+
+
+def test_a_store_that_fails_is_said_to_pushers_waiters_and_subscribers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = open_service(tmp_path)
+    service.register(registration())
+    reader = Reader(service, "q")
+
+    def fenced(*_: object) -> int:
+        raise Fenced("another writer took over")
+
+    monkeypatch.setattr(service.store, "commit", fenced)
+    with pytest.raises(Fenced):
+        push(service, "s", 1, triple("a", 1))
+    with pytest.raises(Fenced):
+        service.update(f"INSERT DATA {{ {triple('a', 1)} }}")
+    assert reader.read_to(1) == []
+    assert isinstance(reader.subscription.fault, Fenced)
+    status = service.status()
+    assert status["writer"]["fault"] == status["fault"] == "Fenced: another writer took over"
+    assert service.query_status("q")["state"] == "failed"
+    service.close()
+
+
+def test_a_commit_whose_outcome_is_unknown_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path, SystemClock()) as service:
+        service.create_stream("s", {})
+        commit, tries = service.store.commit, []
+
+        def loses_its_answer(batch: Batch) -> Sn:
+            tries.append(batch)
+            if len(tries) == 1:
+                raise StoreUnavailable("the connection was lost")
+            return commit(batch)
+
+        monkeypatch.setattr(service.store, "commit", loses_its_answer)
+        assert push(service, "s", 1, triple("a", 1)).snapshot == 2
+        assert tries[0] is tries[1]

@@ -266,9 +266,11 @@ def _equal(left: Value, right: Value) -> bool | None:
     if promoted is not None:
         return bool(promoted[0] == promoted[1])
     if isinstance(left, Resource) or isinstance(right, Resource):
-        return left == right and type(left) is type(right)
+        return type(left) is type(right) and left == right
+    if isinstance(left, Tagged) or isinstance(right, Tagged):
+        return type(left) is type(right) and left == right  # no datatype's values have a language
     if isinstance(left, Opaque) or isinstance(right, Opaque):
-        return True if left == right and type(left) is type(right) else None
+        return True if type(left) is type(right) and left == right else None
     if type(left) is not type(right):
         return False  # two kinds of known values have none in common
     if isinstance(left, Timed) and isinstance(right, Timed):

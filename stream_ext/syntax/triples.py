@@ -169,11 +169,13 @@ class Triples(Generic[Blank]):
     def _collection(self) -> Constant | Blank:
         cursor = self._cursor
         start = cursor.offset
+        if cursor.peek()[1] == ")":
+            cursor.advance()
+            cursor.advance()
+            return NIL
+        self._check_blank()
         with cursor.nested():
             cursor.advance()
-            if cursor.take(")"):
-                return NIL
-            self._check_blank()
             head = cell = self._fresh()
             self._emit(cell, FIRST, self._node("an item of the collection"), start)
             while cursor.kind != "op" or cursor.raw != ")":

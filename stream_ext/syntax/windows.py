@@ -95,13 +95,17 @@ def _refuse_shape(cursor: Cursor, word: str) -> None:
     if word == "RANGE" and cursor.peek_word() in _COUNTS:
         word = cursor.peek_word()
     if word in _COUNTS:
-        cursor.refuse(f"a {word} (count) window")
+        cursor.refuse(f"{_article(word)} {word} (count) window")
     if word in ("NOW", "ALL"):
-        cursor.refuse(f"a {word} window")
+        cursor.refuse(f"{_article(word)} {word} window")
     if word == "FROM" and cursor.peek_word() == "NOW":
         cursor.refuse("a FROM NOW - ... window")
     if word == "START":
         cursor.refuse("a START ... END window")
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "AE" else "a"
 
 
 # ---- lengths of time -----------------------------------------------------------------------------------------

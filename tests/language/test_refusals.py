@@ -1,0 +1,241 @@
+"""What is not run is refused by its name, what is no language is explained; both with line and column."""
+
+from __future__ import annotations
+
+import pytest
+
+from stream_ext.errors import QuerySyntaxError, TextError, Unsupported
+from stream_ext.syntax import parse
+
+HEAD = "PREFIX : <http://ex/>\n"
+WINDOW = "SELECT * FROM NAMED WINDOW :w ON :s "
+
+
+def error_of(text: str) -> TextError:
+    with pytest.raises(TextError) as caught:
+        parse(text, "http://base/")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "column"),
+    [
+        ("ASK { ?s ?p ?o OPTIONAL { ?s ?p ?o } }", "OPTIONAL", 16),
+        ("ASK { { ?s ?p ?o } UNION { ?s ?p ?o } }", "UNION", 20),
+        ("ASK { ?s ?p ?o MINUS { ?s ?p ?o } }", "MINUS", 16),
+        ("ASK { BIND(1 AS ?x) }", "BIND", 7),
+        ("ASK { VALUES ?x { 1 } }", "VALUES", 7),
+        ("ASK { SERVICE :s { } }", "SERVICE", 7),
+        ("ASK { { SELECT ?x { } } }", "a sub-SELECT", 9),
+        ("ASK { FILTER EXISTS { ?s ?p ?o } }", "EXISTS", 14),
+        ("ASK { FILTER NOT EXISTS { ?s ?p ?o } }", "NOT EXISTS", 14),
+        ("ASK { FILTER(!EXISTS { }) }", "EXISTS", 15),
+        ("ASK { FILTER regex(?x, 'a') }", "REGEX", 14),
+        ("ASK { FILTER(BOUND(?x)) }", "BOUND", 14),
+        ("ASK { FILTER(:f(?x)) }", "a function named by an IRI", 14),
+        ("ASK { FILTER :f(?x) }", "a function named by an IRI", 14),
+        ("ASK { FILTER(?x IN (1)) }", "IN", 17),
+        ("ASK { FILTER(?x NOT IN (1)) }", "NOT IN", 17),
+        ("SELECT (COUNT(?x) AS ?n) { }", "COUNT", 9),
+        ("SELECT (?x + 1 AS ?n) { }", "SELECT (expression AS ?variable)", 8),
+        ("SELECT ?x (?x AS ?n) { }", "SELECT (expression AS ?variable)", 11),
+        ("SELECT REDUCED ?x { }", "REDUCED", 8),
+        ("SELECT DSTREAM ?x { }", "DSTREAM", 8),
+        ("SELECT ?x { } GROUP BY ?x", "GROUP BY", 15),
+        ("SELECT ?x { } HAVING (?x)", "HAVING", 15),
+        ("SELECT ?x { } ORDER BY ?x", "ORDER BY", 15),
+        ("SELECT ?x { } LIMIT 1 VALUES ?x { 1 }", "VALUES", 23),
+        ("ASK { ?s :p/:q ?o }", "a property path", 12),
+        ("ASK { ?s :p+ ?o }", "a property path", 12),
+        ("ASK { ?s :p? ?o }", "a property path", 12),
+        ("ASK { ?s ^:p ?o }", "a property path", 10),
+        ("ASK { ?s !:p ?o }", "a property path", 10),
+        ("ASK { ?s (:p|:q)* ?o }", "a property path", 10),
+        ("ASK { ?s a|:q ?o }", "a property path", 11),
+        ("ASK FROM :g { }", "FROM", 5),
+        ("ASK FROM NAMED :g { }", "FROM NAMED with a graph", 5),
+        ("ASK FROM GRAPH :g { }", "FROM GRAPH", 5),
+        ("ASK FROM STATIC :g { }", "FROM STATIC", 5),
+        ("ASK FROM DEFAULT { }", "FROM DEFAULT", 5),
+        ("ASK FROM s [RANGE 1s] { }", "FROM with a bare name", 5),
+        ("ASK FROM STREAM :s [RANGE 1s] { }", "FROM STREAM (C-SPARQL)", 5),
+        ("ASK FROM NAMED STREAM :s [RANGE 1s] { }", "FROM NAMED STREAM (C-SPARQL)", 5),
+        (
+            "ASK FROM NAMED WINDOW ON STREAM :s [RANGE 1s] AS :w { }",
+            "FROM NAMED WINDOW ON ... AS (the form of 2014)",
+            23,
+        ),
+        ("ASK { STREAM :s [RANGE 1s] { ?s ?p ?o } }", "STREAM in a pattern (CQELS-QL)", 7),
+        ("ASK { GRAPH g { } }", "GRAPH with a bare name", 13),
+        ("CONSTRUCT { } WHERE { }", "CONSTRUCT", 1),
+        ("DESCRIBE :x", "DESCRIBE", 1),
+        ("LOAD :x", "LOAD", 1),
+        ("CLEAR ALL", "CLEAR", 1),
+        ("DROP GRAPH :g", "DROP GRAPH", 1),
+        ("DROP STREAM s", "DROP STREAM", 1),
+        ("DROP QUERY q", "DROP QUERY", 1),
+        ("CREATE SILENT GRAPH :g", "CREATE GRAPH", 1),
+        ("CREATE STREAM :s WITH (timeless = true)", "CREATE STREAM", 1),
+        ("ADD :a TO :b", "ADD", 1),
+        ("MOVE :a TO :b", "MOVE", 1),
+        ("COPY :a TO :b", "COPY", 1),
+        ("SHOW STREAMS", "SHOW", 1),
+        ("EXPLAIN ASK { }", "EXPLAIN", 1),
+        ("UNREGISTER QUERY q", "UNREGISTER", 1),
+        ("INSERT { } WHERE { }", "INSERT ... WHERE", 1),
+        ("DELETE { } WHERE { }", "DELETE ... WHERE", 1),
+        ("DELETE WHERE { ?s ?p ?o }", "DELETE WHERE", 1),
+        ("WITH :g DELETE { } WHERE { }", "WITH ... DELETE / INSERT", 1),
+        ("INSERT DATA { } ; CLEAR ALL", "CLEAR", 19),
+        ("REGISTER DSTREAM q AS ASK { }", "REGISTER DSTREAM", 10),
+        ("REGISTER QUERY q COMPUTED EVERY 5s AS ASK { }", "COMPUTED EVERY", 18),
+        ("REGISTER QUERY q AS CONSTRUCT { } WHERE { }", "CONSTRUCT", 21),
+        ("REGISTER QUERY q AS SELECT * { ?s ?p ?o }", "a registered query without windows", 1),
+        (WINDOW + "[NOW] { }", "a NOW window", 38),
+        (WINDOW + "[ALL] { }", "an ALL window", 38),
+        (WINDOW + "[TRIPLES 10] { }", "a TRIPLES (count) window", 38),
+        (WINDOW + "[RANGE TRIPLES 10] { }", "a TRIPLES (count) window", 38),
+        (WINDOW + "[ELEMENTS 10 STEP 2] { }", "an ELEMENTS (count) window", 38),
+        (WINDOW + "[FROM NOW - PT5S TO NOW] { }", "a FROM NOW - ... window", 38),
+        (WINDOW + "[START 0 END 5] { }", "a START ... END window", 38),
+        (WINDOW + "[SLIDING 5s] { }", "SLIDING without STEP", 38),
+        (WINDOW + "[TUMBLING 5s STEP 2s] { }", "a TUMBLING window whose STEP is not its length", 50),
+        (WINDOW + "[RANGE 5s @:time] { }", "RANGE ... ON a predicate for the time", 47),
+        (WINDOW + "[RANGE 5s ON :time] { }", "RANGE ... ON a predicate for the time", 47),
+        (WINDOW + "[RANGE 5s LATENESS 1s] { }", "LATENESS", 47),
+        (WINDOW + "[RANGE 5s MAXDELAY 1s] { }", "MAXDELAY", 47),
+        (WINDOW + "[RANGE 5s BOUNDS (]] { }", "BOUNDS", 47),
+        (WINDOW + "[RANGE 5s REPORT CONTENT_CHANGE] { }", "REPORT CONTENT_CHANGE", 54),
+        (WINDOW + "[RANGE 5s REPORT WINDOW_CLOSE, NON_EMPTY_CONTENT] { }", "REPORT NON_EMPTY_CONTENT", 68),
+        (WINDOW + "[RANGE 5s] REPORT PERIODIC 5s { }", "REPORT PERIODIC", 55),
+        (WINDOW + "[RANGE 5s] EMIT ON_UPDATE { }", "EMIT ON_UPDATE", 53),
+        (WINDOW + "[RANGE PT0.0005S] { }", "a length that is no whole number of milliseconds", 44),
+        ("SELECT * FROM NAMED WINDOW :w ON ?s [RANGE 5s] { }", "a stream named by a variable", 34),
+        (WINDOW + "[RANGE 5s] { WINDOW ?w { } }", "WINDOW with a variable", 57),
+        (WINDOW + "[RANGE 5s] { WINDOW :w { GRAPH :g { } } }", "GRAPH inside WINDOW", 62),
+        (WINDOW + "[RANGE 5s] { GRAPH :g { WINDOW :w { } } }", "WINDOW inside GRAPH", 61),
+        ("ASK { \\u003Fs ?p ?o }", "a \\u escape outside of strings and IRIs", 7),
+    ],
+)
+def test_what_is_not_built_is_refused_by_name(text: str, name: str, column: int) -> None:
+    error = error_of(HEAD + text)
+    assert (error.line, error.column) == (2, column)
+    assert isinstance(error, Unsupported)
+    assert error.message == f"{name} is not built yet"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "says"),
+    [
+        ("SELECT ?x, ?y { }", 1, 10, "separated by blanks"),
+        ("SELECT { ?s ?p ?o }", 1, 8, "expected variables or '*'"),
+        ("ASK { ?s ?p }", 1, 13, "expected an object"),
+        ("ASK {\n ?s ?p 1 2 }", 2, 10, "expected '.' between two triples"),
+        ("ASK { ?s ?p ?o", 1, 15, "the end of the text"),
+        ("ASK { } }", 1, 9, "expected the end of the text, found '}'"),
+        ("ASK { ?s foaf:name ?o }", 1, 10, "did you mean PREFIX foaf: <http://xmlns.com/foaf/0.1/> ?"),
+        ("ASK { ?s nope:name ?o }", 1, 10, "the prefix 'nope:' is not declared"),
+        ("PREFIX ex <http://ex/> ASK { }", 1, 8, "expected a prefix and its colon"),
+        ("PREFIX ex: ASK { }", 1, 12, "the <IRI> that the prefix 'ex:' stands for"),
+        ("ASK { ?s ?p 'abc }", 1, 13, "a string that is not closed"),
+        ("ASK { ?s ?p 'a\\q' }", 1, 15, "\\q is no escape"),
+        ("ASK { ?s ?p '\\uD800' }", 1, 14, "no character of Unicode"),
+        ("ASK { ?s ?p <http://a b> }", 1, 13, "if it begins an IRI"),
+        ("ASK { ?s <x\\u0020y> ?o }", 1, 10, "a character that an IRI may not hold"),
+        ("ASK { ?s 'p' ?o }", 1, 10, "expected a predicate"),
+        ("ASK { FILTER ?x > 1 }", 1, 14, "a condition in parentheses"),
+        ("ASK { FILTER(?x = 1 = 2) }", 1, 21, "cannot be compared again"),
+        ("ASK { FILTER(?x +) }", 1, 18, "expected an operand"),
+        ("ASK { FILTER(foo(?x)) }", 1, 14, "there is no function foo"),
+        ("ASK { FILTER(BOUND ?x) }", 1, 14, "its arguments in parentheses are missing"),
+        ("ASK { _:a ?p ?o . GRAPH <g> { } _:a ?p ?o }", 1, 33, "_:a is used in two places"),
+        ("ASK { } LIMIT -1", 1, 15, "a whole number after LIMIT"),
+        ("ASK { } LIMIT 1 LIMIT 1", 1, 17, "LIMIT is written twice"),
+        ("ASK { ?s ?p ?o LIMIT 1 }", 1, 16, "stands behind the '}'"),
+        ("FETCH ?x", 1, 1, "expected SELECT, ASK, REGISTER"),
+        ("INSERT DATA { ?s <p> <o> }", 1, 15, "a variable has no place"),
+        ("INSERT DATA { 'a' <p> <o> }", 1, 15, "a literal cannot be the subject"),
+        ("INSERT DATA { GRAPH ?g { } }", 1, 21, "the IRI of a graph"),
+        ("DELETE DATA { _:a <p> <o> }", 1, 15, "DELETE DATA cannot name a blank node"),
+        ("DELETE DATA { [] <p> <o> }", 1, 15, "DELETE DATA cannot name a blank node"),
+        ("DELETE DATA { <s> <p> (1) }", 1, 23, "DELETE DATA cannot name a blank node"),
+        ("INSERT DATA { _:a <p> <o> } ; INSERT DATA { _:a <p> <o> }", 1, 45, "_:a is used in two places"),
+        ("ASK { WINDOW <w> { } }", 1, 14, "no window <http://base/w> is declared"),
+        ("REGISTER QUERY AS ASK { }", 1, 16, "the name of the query"),
+        ("REGISTER q AS ASK { }", 1, 10, "QUERY, STREAM, RSTREAM or ISTREAM"),
+        (
+            "REGISTER RSTREAM q AS ASK ISTREAM FROM NAMED WINDOW <w> ON s [RANGE 1s] { }",
+            1,
+            23,
+            "REGISTER says RSTREAM, the query says ISTREAM",
+        ),
+        ("ASK FROM WINDOW <w> ON s [RANGE 1s] { }", 1, 5, "declared by FROM NAMED WINDOW"),
+        ("ASK { ?s ?p 1\ud800 }", 1, 14, "half a surrogate pair"),
+        ("ASK " + "{" * 200, 1, 105, "nested more than 100 deep"),
+        ("ASK { FILTER(" + "(" * 200, 1, 112, "nested more than 100 deep"),
+        ("ASK { ?s ?p " + "[ ?p " * 200, 1, 508, "nested more than 100 deep"),
+        ("ASK { FILTER(1" + " + 1" * 300 + ") }", 1, 5, "nested too deep"),
+    ],
+)
+def test_what_is_no_language_is_explained(text: str, line: int, column: int, says: str) -> None:
+    error = error_of(text)
+    assert isinstance(error, QuerySyntaxError)
+    assert (error.line, error.column) == (line, column)
+    assert says in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("[RANGE 0s]", 44, "RANGE must be longer than 0"),
+        ("[RANGE -5s]", 44, "RANGE cannot be negative"),
+        ("[RANGE 5s STEP 0]", 52, "STEP must be longer than 0"),
+        ("[RANGE 5s STEP PT0S]", 52, "STEP must be longer than 0"),
+        ("[RANGE 5s STEP]", 51, "a length after STEP"),
+        ("[RANGE]", 43, "a length after RANGE"),
+        ("[RANGE 5 parsecs]", 46, "']' to close the window"),
+        ("[RANGE 5x]", 45, "'x' is no unit of time"),
+        ("[RANGE 1.5s]", 44, "PT1.5S"),
+        ("[RANGE P1M]", 44, "years and months have no fixed length"),
+        ("[RANGE 'PT5S']", 44, "wants its datatype"),
+        ("[RANGE 99999999999999999 d]", 44, "is longer than"),
+        ("[RANGE 5s T0 -5]", 50, "a time after T0"),
+        ("[RANGE 5s T0 'noon']", 50, "is no time"),
+        ("[RANGE 5s T0 0] T0 0", 53, "T0 is written twice"),
+        ("[RANGE 5s", 47, "']' to close the window"),
+        ("5s", 37, "the extent of the window"),
+    ],
+)
+def test_a_window_that_is_none_is_explained(text: str, column: int, says: str) -> None:
+    error = error_of(HEAD + WINDOW + text + " { }")
+    assert isinstance(error, QuerySyntaxError)
+    assert says in error.message
+    assert (error.line, error.column) == (2, column)
+
+
+def test_a_window_is_declared_once() -> None:
+    error = error_of(HEAD + WINDOW + "[RANGE 5s]\n FROM NAMED WINDOW :w ON :t [RANGE 1s] { }")
+    assert (error.line, error.column) == (3, 20)
+    assert "declared twice (first in line 2)" in error.message
+
+
+def test_a_window_in_the_pattern_must_be_one_that_is_declared() -> None:
+    error = error_of(HEAD + WINDOW + "[RANGE 5s] { WINDOW :v { } }")
+    assert "those declared: <http://ex/w>" in error.message
+
+
+def test_an_error_shows_the_line_and_points_at_the_place() -> None:
+    shown = str(error_of("ASK {\n  ?s ?p\n}")).splitlines()
+    assert shown == [
+        "line 3, column 1: expected an object (an IRI, a prefixed name, a variable, a literal or a blank node), "
+        "found '}'",
+        "  }",
+        "  ^",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["'" + "a" * 100_000, "<" + "a" * 100_000, "'''" + "a'" * 50_000, " " * 100_000 + "\x01"]
+)
+def test_what_does_not_end_is_noticed_in_linear_time(text: str) -> None:
+    assert isinstance(error_of("ASK { ?s ?p " + text), QuerySyntaxError)

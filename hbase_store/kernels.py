@@ -1,7 +1,8 @@
 """Loops over sorted rows that numpy has no verb for: finding many rows at once, and merging changes into them.
 
 Rows are columns (a, b[, c]) in lexicographic order; `wide` says whether there is a third. All arrays that come
-in are read-only, so that each kernel is compiled once; numba keeps what it compiled beside this file."""
+in are read-only, so that each kernel is compiled once; numba keeps what it compiled beside this file. `warm` compiles
+all of them."""
 
 from __future__ import annotations
 
@@ -83,3 +84,10 @@ def merge(rows: Columns, changes: Columns, inserted: Mask) -> Columns:
 def _three(columns: Columns) -> tuple[Ids, Ids, Ids]:
     a, b = frozen(columns[0]), frozen(columns[1])
     return a, b, frozen(columns[2]) if len(columns) == 3 else NO_IDS
+
+
+def warm() -> None:
+    """Compiles what is not compiled yet, so that no reader waits for it."""
+    none = (NO_IDS, NO_IDS)
+    contains(none, none)
+    merge(none, none, np.empty(0, np.bool_))

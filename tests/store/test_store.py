@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hbase_store
-from hbase_store import NAMED, PushMark, Store, StreamColumns, StreamMove, StreamPosition
+from hbase_store import NAMED, PushMark, Store, StreamColumns, StreamMove, StreamPosition, kernels
 from hbase_store.arrays import Ids, as_ids
 from hbase_store.errors import BadRow, BadStoreUrl, Corrupt, SnapshotGone, StoreError
 from hbase_store.rows import slab_key
@@ -420,6 +420,18 @@ def test_large_batches_match_a_set_of_pairs(store: Store) -> None:
             assert list(zip(*(column.tolist() for column in at.pairs(p, True, graph)), strict=True)) == inverse
         assert len(at.pairs(p, graph=NAMED)[0]) + at.count(p) == len(expected)
         batch = store.begin()
+
+
+def test_warm_kernels_are_not_compiled_again(store: Store) -> None:
+    kernels.warm()
+    compiled = [kernel.signatures[:] for kernel in (kernels._contains, kernels._merge)]
+    for g in (None, G):
+        add(store, (S, P, O, g))
+        store.at().pairs(int(store.ids([P])[0]), graph=NAMED if g else 0)
+        add(store, (S, P, ONE, g))
+    assert len(store.net_changes(4)) == 1
+    assert len(store.at().pairs(int(store.ids([P])[0]), graph=NAMED)[0]) == 2
+    assert [kernel.signatures for kernel in (kernels._contains, kernels._merge)] == compiled
 
 
 # ---- other processes and threads

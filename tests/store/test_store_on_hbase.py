@@ -1,0 +1,110 @@
+"""One history, written to both backends by two writers in turn: every reader of either sees the same."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hbase_store
+from hbase_store import NAMED, EmissionRow, PushMark, Sn, Store, StreamColumns, StreamMove
+from hbase_store.arrays import as_ids
+from hbase_store.errors import WriterElsewhere
+from hbase_store.terms import iri, literal
+from tests.parts.hbase.server import HBase
+
+pytestmark = [pytest.mark.hbase, pytest.mark.xdist_group("hbase")]
+
+SNAPSHOTS = 30
+
+
+def play(store: Store, rng: random.Random) -> None:
+    """Changes, a stream that is absorbed in part, and emissions; snapshot 5 is larger than one piece."""
+    n = store.head() + 1
+    batch = store.begin()
+    batch.time = n * 1000
+    size = 200_000 if n == 5 else rng.randrange(1, 40)
+    p, g, *nodes = batch.encode(
+        [iri("http://ex/p"), iri("http://ex/g"), *(iri(f"http://ex/{i}") for i in range(size))]
+    ).tolist()
+    for change in (batch.insert, batch.delete, batch.insert):
+        count = size if n == 5 else rng.randrange(size)
+        change(rng.choices(nodes, k=count), p, rng.choices(nodes, k=count), rng.choices([0, g], k=count))
+    values = batch.encode([literal(str(i)) for i in range(4)])
+    element = np.array([0, 0, 1, 1], np.int32)
+    columns = StreamColumns(
+        7,
+        np.array([n, n + 1]),
+        as_ids([0, g]),
+        np.zeros(2, np.int32),
+        element,
+        as_ids([nodes[0]] * 4),
+        as_ids([p] * 4),
+        values,
+    )
+    batch.stream(
+        StreamMove(7, n, n + 1, pushes=[PushMark(0, n + 1)]),
+        columns,
+        np.array([rng.random() < 0.5] * 2 + [False, True]),
+    )
+    batch.catalog("query", rng.randrange(3), rng.choice([None, b"text %d" % n]))
+    store.commit(batch)
+    store.emissions.commit([EmissionRow(1, n, b"x" * rng.randrange(100))], {1: b"%d" % n}, Sn(n))
+
+
+def told(store: Store) -> Iterator[object]:
+    """All that one can ask."""
+    store.refresh()
+    p = int(store.ids([iri("http://ex/p")])[0])
+    for sn in range(1, SNAPSHOTS + 1):
+        for graph in (0, NAMED):
+            yield [store.terms(column) for column in store.at(sn).pairs(p, graph=graph)]
+        rows = store.net_changes(sn)
+        yield sorted(
+            zip(store.terms(rows.s), store.terms(rows.o), (rows.g > 0).tolist(), rows.sign.tolist(), strict=True)
+        )
+        stream = store.stream(sn, 7)
+        assert stream is not None
+        yield (stream.time.tolist(), stream.element.tolist(), store.terms(stream.o))
+        row = store.row(sn)
+        yield (row.published_ms, row.moves, row.catalog, store.vts(sn), store.catalog(sn))
+    log = store.emissions
+    yield (list(log.read(1)), log.states(), log.position(), log.last(1))
+
+
+def history(open_store: Callable[[], Store]) -> list[object]:
+    rng = random.Random(21)
+    with closing(open_store()) as store:
+        for _ in range(SNAPSHOTS // 2):
+            play(store, rng)
+    with closing(open_store()) as store:
+        for _ in range(SNAPSHOTS // 2):
+            play(store, rng)
+        assert store.row(5).slab_pieces > 1
+        as_written = list(told(store))
+    with closing(open_store()) as store:
+        assert list(told(store)) == as_written
+    return as_written
+
+
+def test_hbase_and_lmdb_tell_the_same(hbase_server: HBase, tmp_path: Path) -> None:
+    url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/same_{uuid.uuid4().hex[:8]}"
+    on_lmdb = history(lambda: hbase_store.open(f"lmdb:{tmp_path}/store"))
+    assert history(lambda: hbase_store.open(url)) == on_lmdb
+
+
+def test_a_reader_follows_a_writer_on_hbase_and_cannot_write_beside_it(hbase_server: HBase) -> None:
+    url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/follow_{uuid.uuid4().hex[:8]}"
+    with closing(hbase_store.open(url)) as writer, closing(hbase_store.open(url)) as reader:
+        writer.take_lease("http://here:1")
+        for n in range(1, 6):
+            play(writer, random.Random(n))
+            assert reader.refresh() == n
+        assert [row.number for row in reader.emissions.read(1)] == [1, 2, 3, 4, 5]
+        with pytest.raises(WriterElsewhere, match="http://here:1"):
+            reader.begin()

@@ -5,7 +5,9 @@ is late, and when a stream that runs by the clock must be told that its time has
 
 from __future__ import annotations
 
-from hbase_store import Store
+from collections.abc import Sequence
+
+from hbase_store import EmissionRow, Store
 from stream_ext.alarms import Alarms
 from stream_ext.batching import Taken
 from stream_ext.catalog import CatalogStep, QueryDefinition
@@ -36,7 +38,7 @@ class Engine:
             lambda: injector.catalog.queries,
             store.terms,
             on_owner_change=lambda: self.inline.owner_changed(),
-            on_emissions=lambda queries: self.subscriptions.said(queries),
+            on_emissions=self._tell,
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
             on_fault=lambda error: self.subscriptions.end_all(error),
         )
@@ -81,6 +83,10 @@ class Engine:
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
         return self._lag.ms(self._clock.now_ms(), self.merge.position)
+
+    def _tell(self, rows: Sequence[EmissionRow]) -> None:
+        self.emissions.remember(rows)
+        self.subscriptions.said({row.query for row in rows})
 
     def _head_moved(self, sn: int) -> None:
         self.inline.head_moved(sn)

@@ -11,12 +11,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from hbase_store import EmissionLog
+from hbase_store import EmissionLog, EmissionRow
 from stream_ext.emission import Emission, decode_body, to_json
 
 #: How many emissions are handed out at a time.
 _TAKE_MAX = 256
-#: Emissions of the last moments are kept as JSON, since all subscribers of a query want the same ones.
 _RECENT_BYTES_MAX = 16 << 20
 
 
@@ -27,39 +26,57 @@ class Numbers(Protocol):
 
 
 class Emissions:
-    """Reads emissions as JSON."""
+    """Reads emissions as JSON: those of the last moments from memory, where all subscribers of a query want the same
+    ones, and all others from the log."""
 
     def __init__(self, log: EmissionLog) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._recent: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._recent: OrderedDict[tuple[int, int], EmissionRow | Emission] = OrderedDict()
         self._recent_bytes = 0
+
+    def remember(self, rows: Iterable[EmissionRow]) -> None:
+        """These have just been stored."""
+        with self._lock:
+            for row in rows:
+                self._recent[row.query, row.number] = row
+                self._recent_bytes += _size(row)
+            self._forget()
 
     def read(self, query: int, since: int, limit: int | None) -> list[Emission]:
         """Those after `since`, in order."""
         found: list[Emission] = []
-        while (limit is None or len(found) < limit) and (json := self._recent_json(query, since + 1)) is not None:
-            since += 1
-            found.append(Emission(since, json))
-        left = None if limit is None else limit - len(found)
-        if left != 0:
-            for row in self._log.read(query, since, left):
-                found.append(Emission(row.number, self._remember(query, row.number, row.body)))
-        return found
+        while (limit is None or len(found) < limit) and (emission := self._recently(query, since + 1)) is not None:
+            since = emission.number
+            found.append(emission)
+        if found:
+            return found if limit is not None else found + self.read(query, since, None)
+        return [_emission(row) for row in self._log.read(query, since, limit)]
 
-    def _recent_json(self, query: int, number: int) -> bytes | None:
+    def _recently(self, query: int, number: int) -> Emission | None:
         with self._lock:
-            return self._recent.get((query, number))
+            known = self._recent.get((query, number))
+        if known is None or isinstance(known, Emission):
+            return known
+        emission = _emission(known)
+        with self._lock:
+            if self._recent.get((query, number)) is known:  # nobody was quicker, and it is still wanted
+                self._recent[query, number] = emission
+                self._recent_bytes += _size(emission) - _size(known)
+                self._forget()
+        return emission
 
-    def _remember(self, query: int, number: int, body: bytes) -> bytes:
-        json = to_json(decode_body(body))
-        with self._lock:
-            if (query, number) not in self._recent:
-                self._recent[query, number] = json
-                self._recent_bytes += len(json)
-            while self._recent_bytes > _RECENT_BYTES_MAX:
-                self._recent_bytes -= len(self._recent.popitem(last=False)[1])
-        return json
+    def _forget(self) -> None:
+        while self._recent_bytes > _RECENT_BYTES_MAX:
+            self._recent_bytes -= _size(self._recent.popitem(last=False)[1])
+
+
+def _emission(row: EmissionRow) -> Emission:
+    return Emission(row.number, to_json(decode_body(row.body)))
+
+
+def _size(known: EmissionRow | Emission) -> int:
+    return len(known.json if isinstance(known, Emission) else known.body)
 
 
 class Subscription:

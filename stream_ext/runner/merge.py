@@ -26,7 +26,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -70,11 +70,11 @@ class Merge:
         decode: Callable[[Ids], list[bytes]],
         *,
         on_owner_change: Callable[[], None] = lambda: None,
-        on_emissions: Callable[[Iterable[int]], None] = lambda _: None,
+        on_emissions: Callable[[Sequence[EmissionRow]], None] = lambda _: None,
         on_unstored: Callable[[int], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
-        """`on_emissions` is told of queries that said something, `on_unstored` by when `flush` must be called."""
+        """`on_emissions` is told what is stored now, `on_unstored` by when `flush` must be called."""
         self._log, self._clock, self._queries, self._decode = log, clock, queries, decode
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_unstored, self._on_fault = on_unstored, on_fault
@@ -153,7 +153,7 @@ class Merge:
                 said = self._merge([(sn, parts), *self._following(sn)])
             elif runner == "spark":
                 self._pending[sn] = parts
-                said = set()
+                said = []
             else:
                 raise AssertionError(f"the inline runner sent snapshot {sn} after {self._position}")
         self._tell(said)
@@ -227,10 +227,10 @@ class Merge:
             found.append((sn, self._pending.pop(sn)))
         return found
 
-    def _merge(self, steps: Sequence[tuple[int, list[Part]]]) -> set[int]:
-        """Takes these snapshots in; which queries said something."""
+    def _merge(self, steps: Sequence[tuple[int, list[Part]]]) -> list[EmissionRow]:
+        """Takes these snapshots in; what was said."""
         if not steps:
-            return set()
+            return []
         queries = self._queries()
         rows: list[EmissionRow] = []
         for _, parts in steps:
@@ -246,7 +246,7 @@ class Merge:
         for sn in [sn for sn in self._pending if sn <= position]:
             del self._pending[sn]
         self._changed.notify_all()
-        return {row.query for row in rows}
+        return rows
 
     def _merge_part(self, part: Part, query: QueryDefinition) -> list[EmissionRow]:
         self._states[part.query] = part.state
@@ -272,6 +272,6 @@ class Merge:
         self._dirty.clear()
         self._gone.clear()
 
-    def _tell(self, said: set[int]) -> None:
+    def _tell(self, said: Sequence[EmissionRow]) -> None:
         if said:
             self._on_emissions(said)

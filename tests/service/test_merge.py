@@ -261,9 +261,7 @@ def test_silent_snapshots_are_stored_with_the_next_emission_or_when_flushed() ->
 def test_nobody_is_told_before_it_is_stored() -> None:
     log = Log()
     told: list[tuple[int, ...]] = []
-    merge = new_merge(
-        log, on_emissions=lambda queries: told.append(tuple(log.last(query) for query in sorted(queries)))
-    )
+    merge = new_merge(log, on_emissions=lambda rows: told.append(tuple(sorted({log.last(row.query) for row in rows}))))
     sn = next(sn for sn in range(1, LAST_SN) if any(part.query == 1 for part in parts_of(sn)))
     for n in range(1, sn + 1):
         merge.take("inline", n, [part for part in parts_of(n) if part.query == 1])

@@ -20,7 +20,7 @@ from tests.parts.hbase.server import HBase
 
 pytestmark = [pytest.mark.hbase, pytest.mark.xdist_group("hbase")]
 
-SNAPSHOTS = 30
+SNAPSHOTS = 12
 
 
 def play(store: Store, rng: random.Random) -> None:

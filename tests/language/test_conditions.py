@@ -80,7 +80,7 @@ PLAIN = [
 ]
 TAGGED = ['"a"@en', '"a"@de', '"a"^^<http://ex/type>', '"b"^^<http://ex/type>']
 RESOURCES = ["<http://ex/a>", "<http://ex/b>"]
-LITERALS = ["1", "2.5", "-3", "1e0", "'a'", "true", "false", '"2024-01-01T00:00:00Z"^^xsd:dateTime']
+LITERALS = ["1", "2.5", "-3", "1e0", "'a'", "true", "false"]
 
 
 def operands() -> st.SearchStrategy[str]:
@@ -110,7 +110,10 @@ def conditions() -> st.SearchStrategy[str]:
     )
 
 
-ROWS = st.lists(st.tuples(*[st.sampled_from(PLAIN)] * 3), min_size=1, max_size=12)
+# Times and infinities are compared in pairs below; here they would meet arithmetic, where pyoxigraph subtracts times
+# and 0 * INF makes a NaN.
+ARITHMETICAL = [term for term in PLAIN if "dateTime" not in term and "INF" not in term]
+ROWS = st.lists(st.tuples(*[st.sampled_from(ARITHMETICAL)] * 3), min_size=1, max_size=12)
 
 
 @seed(20240131)

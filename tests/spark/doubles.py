@@ -18,7 +18,7 @@ import numpy.typing as npt
 from stream_ext.errors import DeadlineExceeded
 
 FACTORY = "tests.spark.doubles:open_shard"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 _MODULUS = (1 << 61) - 1
 
 #: Values of an SN that make the shard misbehave there, in a worker process only.

@@ -217,7 +217,7 @@ store = NumberStore(pathlib.Path(sys.argv[1]))
 settings = SparkSettings(warmup_epochs=0, shard_factory=FACTORY)
 runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock())
 runner.start()
-assert runner.wait_for("up", 60), runner.status()
+assert runner.wait_for("up", 120), runner.status()
 print(runner.status()["driver_pid"], flush=True)
 threading.Event().wait()
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib.util
 import os
 import shutil
 import signal
@@ -47,7 +48,7 @@ class DriverProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=folder,
-            env=driver_environ(settings, folder, java, environ),
+            env=driver_environ(settings, folder, java, environ) | {"SPARK_HOME": str(_spark_home(folder))},
             start_new_session=True,
         )
         self.pid = self._process.pid
@@ -111,6 +112,19 @@ def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: M
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
+
+
+def _spark_home(folder: Path) -> Path:
+    """The pip-installed Spark, without its zip of pyspark. Spark puts that zip before all else on the path of its
+    Python processes, which then compile every module that they import; without it they import the installed one,
+    and the first result comes three seconds sooner."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None and found.submodule_search_locations
+    home = folder / "spark"
+    home.mkdir()
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(Path(found.submodule_search_locations[0]) / name)
+    return home
 
 
 class Folder:

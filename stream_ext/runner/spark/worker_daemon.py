@@ -1,7 +1,8 @@
 """For `spark.python.daemon.module`: Spark's own daemon, with the heavy imports done once, before it forks workers.
 
-A worker that must import numpy, numba and pyarrow itself takes over a second longer to be back after a death.
-Here is only imported: no store is opened and no thread started, since neither survives a fork."""
+A worker that must import numpy, numba and pyarrow itself takes over a second longer to be back after a death,
+and one that must load the compiled loops a few tenths. No store is opened and no thread started here, since
+neither survives a fork."""
 
 from __future__ import annotations
 
@@ -34,10 +35,12 @@ def main() -> None:
 def _prepare() -> None:
     import pyspark.worker
 
+    from stream_ext import kernels
     from stream_ext.runner.spark import worker_module
 
     for name in _HEAVY:
         importlib.import_module(name)
+    kernels.warm()
     # Spark's daemon takes a worker module of another package for its own, so ours is put in that place.
     worker_module.stock, pyspark.worker.main = pyspark.worker.main, worker_module.main
     # The daemon collects after every task; what is frozen is not looked through, in any worker.

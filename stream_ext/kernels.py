@@ -11,6 +11,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+import hbase_store.kernels
+
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 
@@ -160,7 +162,8 @@ def distinct_show(
 
 
 def warm() -> None:
-    """Compiles every kernel (or loads it from the cache), for the types that the operators use."""
+    """Compiles every kernel, the store's too (or loads it from the cache), for the types that are in use."""
+    hbase_store.kernels.warm()
     rows = np.ones((1, 1), np.uint64)
     columns = np.zeros(1, np.int64)
     heads, nexts = np.full(8, END, np.int64), np.full(8, END, np.int64)

@@ -34,12 +34,15 @@ class Range(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
-    """`token` is drawn anew for each compare-and-set, so that every value of the cell is its writer's own."""
+    """`token` is drawn anew for each compare-and-set, so that every value of the cell is its writer's own.
+
+    `run_list` is the number of the list of runs that counts; the emission log has none."""
 
     epoch: int
     token: bytes
     last: int
     ranges: tuple[Range, ...]
+    run_list: int = 0
 
     def epoch_of(self, number: int) -> int:
         """The writer epoch whose row of this number counts; 0 if there is none."""
@@ -48,18 +51,21 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
                 return granted.epoch if number <= granted.last else 0
         return 0
 
-    def advanced(self) -> Head:
-        """The head after one more number of the same epoch."""
+    def advanced(self, run_list: int | None = None) -> Head:
+        """The head after one more number of the same epoch, with another run list if one is given."""
         number = self.last + 1
         ranges = self.ranges
         if ranges and ranges[-1].epoch == self.epoch:
             ranges = (*ranges[:-1], Range(self.epoch, ranges[-1].first, number))
         else:
             ranges = (*ranges, Range(self.epoch, number, number))
-        return Head(self.epoch, secrets.token_bytes(8), number, ranges)
+        return Head(self.epoch, secrets.token_bytes(8), number, ranges, self.run_list if run_list is None else run_list)
 
     def taken_over(self) -> Head:
-        return Head(self.epoch + 1, secrets.token_bytes(8), self.last, self.ranges)
+        return Head(self.epoch + 1, secrets.token_bytes(8), self.last, self.ranges, self.run_list)
+
+    def with_runs(self, run_list: int) -> Head:
+        return Head(self.epoch, secrets.token_bytes(8), self.last, self.ranges, run_list)
 
 
 NO_HEAD = Head(0, b"", 0, ())
@@ -100,7 +106,7 @@ class HeadCell:
             if value is None or value == known:
                 return head
             read = unseal_struct(_MAGIC, value, "meta", self.key, Head)
-            if (read.epoch, read.last) >= (head.epoch, head.last):
+            if (read.epoch, read.last, read.run_list) >= (head.epoch, head.last, head.run_list):
                 self._known = (value, read)
             return self._known[1]
 
@@ -133,6 +139,15 @@ class HeadCell:
         if self._epoch == 0 or (head.epoch, head.last + 1) != (self._epoch, new.last):
             raise self._fenced(head)
         if not self._set(stages, old, new, won):
+            raise self._fenced(self.refresh())
+
+    def install(self, stages: Sequence[Sequence[Put]], run_list: int) -> None:
+        """Writes a run list, and makes it count; the numbers stay. For the one thread that publishes."""
+        old, head = self._known
+        new = head.with_runs(run_list)
+        if self._epoch == 0 or head.epoch != self._epoch:
+            raise self._fenced(head)
+        if not self._set(stages, old, new, lambda found: found.run_list == run_list):
             raise self._fenced(self.refresh())
 
     def _set(self, stages: Sequence[Sequence[Put]], old: Value | None, new: Head, won: Callable[[Head], bool]) -> bool:

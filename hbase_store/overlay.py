@@ -1,38 +1,25 @@
-"""The overlay: all edges in memory, for every snapshot that somebody may still ask for.
+"""The overlay: what changed since the last run, in memory, for every snapshot that somebody may still ask for.
 
 For each predicate, of the default graph and of the named graphs apart, there is a log of changes and, made when
-they are asked for, sorted views of it as of some snapshot: by subject, and by object. A newer view is an older one
-with the changes between merged in; an older one than those at hand is made from the log. Views and log entries
-never change, so any number of readers share them; a lock guards only their making."""
+they are asked for, sorted views of its net changes up to some snapshot: by subject, and by object. A newer view is an
+older one with the changes between laid over it; an older one than those at hand is made from the log. Views and log
+entries never change, so any number of readers share them; a lock guards only their making."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.arrays import NO_IDS, Columns, Ids, Item, Mask, frozen, last_of_each
+from hbase_store.arrays import Columns, Ids, Item, Mask, last_of_each
 from hbase_store.rows import Sn
+from hbase_store.view import View, lay_over, nothing, settled, view_of
 
 # Of each direction: of the head, and of the two snapshots that somebody who follows behind it compares.
 VIEWS_KEPT = 3
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Edges at one snapshot as sorted, distinct rows (key, value[, graph])."""
-
-    columns: Columns
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-
-NOTHING = View((NO_IDS, NO_IDS))
-NOTHING_NAMED = View((NO_IDS, NO_IDS, NO_IDS))
 
 
 class _Log:
@@ -69,6 +56,12 @@ class _Log:
         at = bisect_left(self._sns, sn)
         return at < len(self._sns) and self._sns[at] == sn
 
+    def entries(self, after: Sn) -> Iterator[tuple[Sn, Columns, Mask]]:
+        """The changes of each snapshot above `after`, as they came."""
+        for i in range(bisect_right(self._sns, after), len(self._sns)):
+            place = slice(self._ends[i - 1] if i else 0, self._ends[i])
+            yield Sn(self._sns[i]), tuple(column[place] for column in self._columns), self._inserted[place]
+
     def net(self, start: int, end: int, inverse: bool) -> tuple[Columns, Mask]:
         """What became of each row between, in order of the direction."""
         columns = [column[start:end] for column in self._columns]
@@ -84,10 +77,13 @@ def _grown(array: npt.NDArray[Item], used: int, size: int) -> npt.NDArray[Item]:
 
 
 class Column:
-    """The edges of one predicate, of the default graph or of the named graphs."""
+    """The changes of one predicate, of the default graph or of the named graphs.
 
-    def __init__(self, named: bool) -> None:
-        self._nothing = NOTHING_NAMED if named else NOTHING
+    `keep`: there is something below, so what deletes is a change too."""
+
+    def __init__(self, named: bool, keep: bool) -> None:
+        self._nothing = nothing(named)
+        self._keep = keep
         self._log = _Log(3 if named else 2)
         # Per direction, the last used one at the end: (changes that are in it, view).
         self._views: list[list[tuple[int, View]]] = [[], []]
@@ -97,6 +93,11 @@ class Column:
         with self._lock:
             self._log.append(sn, columns, inserted)
 
+    def end(self, sn: Sn) -> int:
+        """How many changes there were up to `sn`: snapshots of one number look alike."""
+        with self._lock:
+            return self._log.end(sn)
+
     def changed(self, sn: Sn) -> bool:
         return self._log.changed(sn)
 
@@ -105,7 +106,12 @@ class Column:
         with self._lock:
             return self._log.net(self._log.end(Sn(sn - 1)), self._log.end(sn), False)
 
+    def entries(self, after: Sn) -> list[tuple[Sn, Columns, Mask]]:
+        with self._lock:
+            return list(self._log.entries(after))
+
     def view(self, inverse: bool, sn: Sn) -> View:
+        """The net changes up to `sn`, in order of the direction."""
         with self._lock:
             end = self._log.end(sn)
             if end == 0:
@@ -116,43 +122,51 @@ class Column:
                 if start < made <= end:
                     start, nearest = made, view
             if start < end:
-                nearest = self._merged(nearest, start, end, inverse)
+                nearest = self._laid_over(nearest, start, end, inverse)
             others = [kept for kept in views if kept[0] != end]
             self._views[inverse] = [*others[1 - VIEWS_KEPT :], (end, nearest)]
             return nearest
 
-    def _merged(self, view: View, start: int, end: int, inverse: bool) -> View:
-        changes, inserted = self._log.net(start, end, inverse)
+    def _laid_over(self, view: View, start: int, end: int, inverse: bool) -> View:
+        changes = view_of(*self._log.net(start, end, inverse))
         if len(view) == 0:
-            columns = changes if inserted.all() else tuple(column[inserted] for column in changes)
-        else:
-            from hbase_store.kernels import merge  # numba takes a third of a second to import
-
-            columns = merge(view.columns, changes, inserted)
-        return View(tuple(frozen(column) for column in columns))
+            return changes if self._keep else settled(changes)
+        return lay_over(view, changes, self._keep)
 
 
 class Overlay:
-    """One thread at a time appends, snapshot by snapshot; any number read."""
+    """The changes of the snapshots above `start`. One thread at a time appends, in order; any number read.
 
-    def __init__(self) -> None:
+    `below` tells whether there is something below the changes of a column."""
+
+    def __init__(self, start: Sn, below: Callable[[bool, int], bool]) -> None:
+        self.start = start
+        self._below = below
         self._columns: dict[tuple[bool, int], Column] = {}
 
     def append(self, sn: Sn, named: bool, predicate: int, columns: Columns, inserted: Mask) -> None:
         column = self._columns.get((named, predicate))
         if column is None:
-            column = self._columns[named, predicate] = Column(named)
+            column = self._columns[named, predicate] = Column(named, self._below(named, predicate))
         column.append(sn, columns, inserted)
 
     def column(self, named: bool, predicate: int) -> Column | None:
         return self._columns.get((named, predicate))
 
     def predicates(self, named: bool) -> list[int]:
-        """All that there ever were."""
+        """All that something was said of."""
         return sorted(predicate for is_named, predicate in self._columns.copy() if is_named == named)
 
     def view(self, named: bool, predicate: int, inverse: bool, sn: Sn) -> View:
         column = self._columns.get((named, predicate))
         if column is None:
-            return NOTHING_NAMED if named else NOTHING
+            return nothing(named)
         return column.view(inverse, sn)
+
+    def since(self, start: Sn, below: Callable[[bool, int], bool]) -> Overlay:
+        """The changes above `start` alone, over something else."""
+        later = Overlay(start, below)
+        for (named, predicate), column in self._columns.items():
+            for sn, columns, inserted in column.entries(start):
+                later.append(sn, named, predicate, columns, inserted)
+        return later

@@ -10,10 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, Offsets, as_ids, distinct_values, gather_ranges, group_rows
-from hbase_store.overlay import Overlay, View
+from hbase_store.arrays import (
+    NO_IDS,
+    Columns,
+    Ids,
+    Mask,
+    Offsets,
+    as_ids,
+    distinct_values,
+    gather_ranges,
+    group_rows,
+    sort_distinct,
+)
+from hbase_store.layers import Layers
 from hbase_store.rows import Sn
 from hbase_store.terms import NO_TERM
+from hbase_store.view import View, contains
 
 #: As a graph: all named graphs together.
 NAMED = -1
@@ -38,27 +50,39 @@ class Rows:
 
 
 class Snapshot:
-    """Immutable. It keeps the views that it has used, so the first read of a predicate may take longer."""
+    """Immutable: what is written later is in no view of it."""
 
-    def __init__(self, overlay: Overlay, sn: Sn) -> None:
+    def __init__(self, layers: Layers, sn: Sn) -> None:
         self.sn = sn
-        self._overlay = overlay
-        self._views: dict[tuple[bool, int, bool], View] = {}
+        self.layers = layers
+        self._scalar: dict[tuple[int, bool], Columns] = {}
 
     def view(self, named: bool, predicate: int, inverse: bool) -> View:
         """All edges of a predicate, of the default graph or of the named ones, in order of one direction."""
-        view = self._views.get((named, predicate, inverse))
-        if view is None:
-            view = self._overlay.view(named, predicate, inverse, self.sn)
-            self._views[named, predicate, inverse] = view
-        return view
+        return self.layers.view(named, predicate, inverse, self.sn)
+
+    def _reach(self, named: bool, predicate: int, inverse: bool, keys: Ids) -> View:
+        return self.layers.reach(named, predicate, inverse, keys, self.sn)
+
+    def values(self, p: int, key: int, inverse: bool = False) -> Ids:
+        """The objects of one subject in the default graph, or the subjects of one object: one id, quickly."""
+        columns = self._scalar.get((p, inverse))
+        wanted = np.uint64(key)
+        if columns is None:
+            columns = self._reach(False, p, inverse, np.array([wanted])).columns
+            whole = self.layers.known(False, p, inverse, self.sn)
+            if whole is not None:
+                # Held for as long as the snapshot is: the cache may forget it meanwhile, and costs more to ask.
+                columns = self._scalar[p, inverse] = whole.columns
+        start = columns[0].searchsorted(wanted)
+        return columns[1][start : columns[0].searchsorted(wanted, "right")]
 
     def neighbours(self, p: int, keys: Ids, inverse: bool = False, graph: int = DEFAULT) -> tuple[Offsets, *Columns]:
         """(offsets, values[, graphs]): values[offsets[i]:offsets[i + 1]] are the objects of subject keys[i].
 
         `inverse` asks for the subjects of objects. The graphs come only with `graph` = NAMED."""
         keys = as_ids(keys)
-        columns = self.view(graph != DEFAULT, p, inverse).columns
+        columns = self._reach(graph != DEFAULT, p, inverse, keys).columns
         starts = columns[0].searchsorted(keys, "left")
         ends = columns[0].searchsorted(keys, "right")
         if len(keys) == 1:
@@ -98,18 +122,22 @@ class Snapshot:
     def _contains(self, predicate: int, s: Ids, o: Ids, g: Ids) -> Mask:
         named = g != 0
         if not named.any():
-            return contains(self.view(False, predicate, False), (s, o))
+            return self.contains_rows(False, predicate, (s, o))
         if named.all():
-            return contains(self.view(True, predicate, False), (s, o, g))
+            return self.contains_rows(True, predicate, (s, o, g))
         found = np.empty(len(s), bool)
-        found[~named] = contains(self.view(False, predicate, False), (s[~named], o[~named]))
-        found[named] = contains(self.view(True, predicate, False), (s[named], o[named], g[named]))
+        found[~named] = self.contains_rows(False, predicate, (s[~named], o[~named]))
+        found[named] = self.contains_rows(True, predicate, (s[named], o[named], g[named]))
         return found
+
+    def contains_rows(self, named: bool, predicate: int, rows: Columns) -> Mask:
+        """Which rows (s, o[, g]) of one predicate are there."""
+        return contains(self._reach(named, predicate, False, rows[0]), rows)
 
     def _has(self, s: Ids, p: Ids, o: Ids, g: Ids) -> bool:
         """One quad. Keys stay arrays: searching for a Python number would make numpy convert the column."""
         graph = int(g[0])
-        columns: Columns = self.view(graph != DEFAULT, int(p[0]), False).columns
+        columns: Columns = self._reach(graph != DEFAULT, int(p[0]), False, s).columns
         for key in (s, o) if graph == DEFAULT else (s, o, g):
             start, end = int(columns[0].searchsorted(key)[0]), int(columns[0].searchsorted(key, "right")[0])
             if start == end:
@@ -119,28 +147,34 @@ class Snapshot:
 
     def predicates(self, graph: int = DEFAULT) -> Ids:
         """Those of at least one edge, ascending."""
-        candidates = self._overlay.predicates(graph != DEFAULT)
+        candidates = self.layers.predicates(graph != DEFAULT)
         return np.array([p for p in candidates if self.count(p, graph)], np.uint64)
+
+    def predicates_of(self, keys: Ids, inverse: bool = False, graph: int = DEFAULT) -> tuple[Offsets, Ids]:
+        """(offsets, predicates): those of the edges that begin at each key (`inverse`: that end there), ascending."""
+        keys = as_ids(keys)
+        distinct = distinct_values(keys)
+        vertices, predicates = sort_distinct(self.layers.predicates_of(graph != DEFAULT, inverse, distinct, self.sn))
+        there = np.zeros(len(vertices), bool)
+        for predicate, rows in group_rows(predicates):
+            # What is listed may have been deleted since, or stand in another graph.
+            offsets = self.neighbours(predicate, vertices[rows], inverse, graph)[0]
+            there[rows] = np.diff(offsets) > 0
+        vertices, predicates = vertices[there], predicates[there]
+        starts, ends = vertices.searchsorted(keys, "left"), vertices.searchsorted(keys, "right")
+        offsets, places = gather_ranges(starts, ends)
+        return offsets, predicates[places]
 
     def graphs(self) -> Ids:
         """The named graphs that hold at least one edge, ascending."""
-        columns = [self.view(True, p, False).columns[2] for p in self._overlay.predicates(True)]
+        columns = [self.view(True, p, False).columns[2] for p in self.layers.predicates(True)]
         return distinct_values(np.concatenate([distinct_values(column) for column in columns])) if columns else NO_IDS
 
     def count(self, p: int, graph: int = DEFAULT) -> int:
         """How many edges the predicate has."""
-        view = self.view(graph != DEFAULT, p, False)
         if graph in (DEFAULT, NAMED):
-            return len(view)
-        return int(np.count_nonzero(view.columns[2] == np.uint64(graph)))
+            return self.layers.count(graph == NAMED, p, self.sn)
+        return int(np.count_nonzero(self.view(True, p, False).columns[2] == np.uint64(graph)))
 
     def count_all(self, graph: int = DEFAULT) -> int:
-        return sum(self.count(p, graph) for p in self._overlay.predicates(graph != DEFAULT))
-
-
-def contains(view: View, sought: Columns) -> Mask:
-    if len(view) == 0:
-        return np.zeros(len(sought[0]), bool)
-    from hbase_store.kernels import contains as kernel  # numba takes a third of a second to import
-
-    return kernel(view.columns, sought)
+        return sum(self.count(p, graph) for p in self.layers.predicates(graph != DEFAULT))

@@ -7,31 +7,42 @@ snapshot from its own memory. Nothing that was committed is ever changed."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+import msgspec
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
-from hbase_store.batch import Batch, Change, Numbers, by_predicate
+from hbase_store.batch import Batch, Change, Numbers
 from hbase_store.dictionary import Dictionary
+from hbase_store.edges import Edges, changes_of
 from hbase_store.emissions import EmissionLog
-from hbase_store.errors import SnapshotGone, StoreError, StoreUnavailable
+from hbase_store.errors import Fenced, SnapshotGone, StoreError, StoreUnavailable
+from hbase_store.folding import (
+    FOLD_BYTES,
+    FOLD_SLABS,
+    Abandoned,
+    Folder,
+    FoldWriter,
+    Gate,
+    folded_columns,
+    merged_columns,
+    runs_to_merge,
+)
 from hbase_store.head import Head, HeadCell
 from hbase_store.history import History
 from hbase_store.keyvalue import KeyValue, Put
 from hbase_store.lease import Clock, Leasing
 from hbase_store.opening import Durability, WallClock, connect
-from hbase_store.overlay import Overlay
-from hbase_store.rows import Sn, SnRow, StreamPlace, StreamPosition, pack_row, sn_key, unpack_row
-from hbase_store.slab import STREAM, Slab, pack_slab, pack_slice, unpack_slab
-from hbase_store.snapshot import Rows, Snapshot, contains
-from hbase_store.streams import RecentStreams, StreamColumns, graphs_of, merge
+from hbase_store.row_reader import RowReader
+from hbase_store.rows import Sn, SnRow, StreamPlace, StreamPosition, pack_row, sn_key
+from hbase_store.run_list import RunEntry, list_key, list_put, unpack_list
+from hbase_store.slab import TERMS, Slab, pack_slab, pack_slice
+from hbase_store.snapshot import Rows, Snapshot
+from hbase_store.streams import RecentStreams, StreamColumns, merge
 
-# How much is read from the backend at once when a process catches up.
-ROWS_AT_ONCE = 256
-BYTES_AT_ONCE = 8 << 20
 RECENT_STREAM_BYTES = 64 << 20
 
 
@@ -49,7 +60,8 @@ class _Publication:
 class Store:
     """Threads share one; a process opens an address once, and a forked child opens its own."""
 
-    def __init__(self, kv: Leasing, url: str, clock: Clock) -> None:
+    def __init__(self, kv: Leasing, url: str, clock: Clock, folding: bool = True) -> None:
+        """`folding`: the writer folds by itself, in a thread; else only when it is asked to."""
         self.kv: KeyValue = kv
         self.url = url
         self.emissions = EmissionLog(kv)
@@ -58,22 +70,30 @@ class Store:
         self._address = ""
         self._cell = HeadCell(kv, b"head")
         self._dictionary = Dictionary()
-        self._overlay = Overlay()
-        self._history = History(self._read_rows)
+        self._reader = RowReader(kv, self._cell)
+        self._edges = Edges(kv, self._reader.slabs)
+        self._history = History(self._reader.rows)
         self._recent = RecentStreams(RECENT_STREAM_BYTES)
         self._snapshots: WeakValueDictionary[int, Snapshot] = WeakValueDictionary()
         self._snapshots_lock = threading.Lock()
-        self._newest = Snapshot(self._overlay, Sn(0))
+        self._newest = Snapshot(self._edges.newest, Sn(0))
         self._terms, self._blanks = Numbers(kv.allocate, "term"), Numbers(kv.allocate, "blank")
         self._open_batch: Batch | None = None
         self._undecided: _Publication | None = None
         # Taken in this order: who writes, and who adds to what readers see.
         self._writing = threading.RLock()
         self._taking_in = threading.Lock()
+        # One fold at a time; it holds this lock longer than the others, and takes it before them.
+        self._one_fold = threading.Lock()
+        self._gate = Gate()
+        self._folder = Folder(self._fold_all) if folding else None
+        self._unfolded_bytes = 0
         self._sn = Sn(0)
         self.refresh()
 
     def close(self) -> None:
+        if self._folder is not None:
+            self._folder.close()
         self._lease.release()
         self.kv.close()
 
@@ -88,7 +108,7 @@ class Store:
         value, emitted = self.kv.get_many("meta", [self._cell.key, self.emissions.cell.key])
         self.emissions.cell.take_in(emitted)
         head = self._cell.take_in(value)
-        if head.last > self._sn:
+        if head.last > self._sn or head.run_list != self._edges.list.number:
             with self._taking_in:
                 self._catch_up()
         return self._sn
@@ -96,13 +116,15 @@ class Store:
     def at(self, sn: int | None = None) -> Snapshot:
         """The store at a snapshot; None: at the head, after a refresh."""
         number = self.refresh() if sn is None else self._taken_in(sn, first=0)
-        if self._newest.sn == number:
+        if self._newest.sn == number and self._newest.layers is self._edges.newest:
             return self._newest
         with self._snapshots_lock:
             snapshot = self._snapshots.get(number)
-            if snapshot is None:
-                snapshot = self._snapshots[number] = Snapshot(self._overlay, number)
-            if number > self._newest.sn:
+            newest = self._edges.newest
+            # After a fold, the head is read by way of the new run.
+            if snapshot is None or (number >= newest.start and snapshot.layers is not newest):
+                snapshot = self._snapshots[number] = Snapshot(self._edges.at(number), number)
+            if number >= self._newest.sn:
                 self._newest = snapshot
             return snapshot
 
@@ -126,7 +148,7 @@ class Store:
             return None
         columns = self._recent.get(sn, stream)
         if columns is None:
-            columns = self._read_stream(row, place)
+            columns = self._reader.stream(row, place)
             self._recent.put(sn, columns)
         return columns
 
@@ -135,14 +157,10 @@ class Store:
         number = self._taken_in(sn)
         before = self.at(number - 1)
         parts: list[tuple[Ids, Ids, Ids, Ids, Mask]] = []
-        wanted = None if predicates is None else list(dict.fromkeys(predicates))
-        for named in (False, True):
-            for predicate in self._overlay.predicates(named) if wanted is None else wanted:
-                column = self._overlay.column(named, predicate)
-                if column is None or not column.changed(number):
-                    continue
-                columns, inserted = column.changes(number)
-                changed = contains(before.view(named, predicate, False), columns) != inserted
+        wanted = None if predicates is None else set(predicates)
+        for named, predicate, columns, inserted in self._edges.changes(self.row(number)):
+            if wanted is None or predicate in wanted:
+                changed = before.contains_rows(named, predicate, columns) != inserted
                 parts.append(_quads(predicate, columns, inserted, changed))
         if not parts:
             return Rows(NO_IDS, NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.int64))
@@ -187,6 +205,7 @@ class Store:
     def begin(self) -> Batch:
         """A new batch. One begun earlier and not committed is dropped."""
         with self._writing:
+            self._raise_fold_failure()
             if self._cell.epoch == 0 or not self._lease.held:
                 self.take_lease(self._address)
             if self._undecided is not None:
@@ -198,7 +217,7 @@ class Store:
         """Publishes the batch as the next snapshot.
 
         After StoreUnavailable the outcome is not known: commit the same batch again."""
-        with self._writing:
+        with self._gate.first(), self._writing:
             if self._undecided is not None and self._undecided.batch is batch:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:
@@ -242,10 +261,87 @@ class Store:
             if self._sn < sn:
                 self._take_in_own(publication)
             self._forget_batch()
-            return sn
+        if self._folder is not None and self._has_much_to_fold():
+            self._folder.wake()
+        return sn
 
     def _forget_batch(self) -> None:
         self._undecided = self._open_batch = None
+
+    # ---- folding
+
+    def fold(self) -> bool:
+        """Folds all that is not in runs yet, and merges runs that have become many; whether there was anything.
+
+        The writer does it by itself when there is enough. It changes no answer."""
+        with self._writing:
+            if self._cell.epoch == 0 or not self._lease.held:
+                self.take_lease(self._address)
+        with self._one_fold:
+            folded = self._fold_slabs()
+            while self._merge_runs():
+                folded = True
+            return folded
+
+    def _fold_all(self) -> None:
+        """In the folder's thread."""
+        with self._one_fold:
+            try:
+                self._fold_slabs()
+                while self._merge_runs():
+                    pass
+            except Fenced:
+                return  # another writer folds now, and whoever writes here is told so
+
+    def _has_much_to_fold(self) -> bool:
+        return self._sn - self._edges.newest.start >= FOLD_SLABS or self._unfolded_bytes >= FOLD_BYTES
+
+    def _give_way(self) -> None:
+        if self._folder is not None and self._folder.closing:
+            raise Abandoned
+        self._gate.give_way()
+
+    def _fold_slabs(self) -> bool:
+        epoch = self._cell.epoch
+        with self._taking_in:
+            layers, sn = self._edges.newest, self._sn
+        if layers.start == sn:
+            return False
+        writer = FoldWriter(self.kv, sn, self._give_way)
+        entry = writer.write(folded_columns(layers, sn), layers.start + 1)
+        self._install(lambda runs: (*runs, entry), epoch)
+        return True
+
+    def _merge_runs(self) -> bool:
+        epoch = self._cell.epoch
+        entries = runs_to_merge(self._edges.list.cover(self._sn))
+        if not entries:
+            return False
+        first = entries[0].first
+        columns = merged_columns(self._edges.runs.open(entries), keep=first > 1)
+        entry = FoldWriter(self.kv, entries[-1].last, self._give_way).write(columns, first)
+        self._install(lambda runs: (*runs, entry), epoch)
+        return True
+
+    def _install(self, change: Callable[[tuple[RunEntry, ...]], tuple[RunEntry, ...]], epoch: int) -> None:
+        with self._writing:
+            if self._undecided is not None:
+                self._publish(self._undecided)
+            if self._cell.epoch != epoch:
+                raise Fenced(f"the fold of epoch {epoch} is too late: this process writes under {self._cell.epoch}")
+            known = self._edges.list
+            runs = msgspec.structs.replace(
+                known, number=self.kv.allocate("run", 1), epoch=epoch, runs=change(known.runs)
+            )
+            self._cell.install([[list_put(runs, self._sn)]], runs.number)
+            with self._taking_in:
+                self._edges.adopt(runs, self._sn, self._sn)
+                self._unfolded_bytes = 0
+
+    def _raise_fold_failure(self) -> None:
+        if self._folder is not None and self._folder.failure is not None:
+            failure, self._folder.failure = self._folder.failure, None
+            raise failure
 
     # ---- taking in
 
@@ -253,72 +349,52 @@ class Store:
         sn = Sn(publication.row.sn)
         for chunk, texts in publication.batch.new_texts:
             self._dictionary.add(chunk, texts)
-        for change in publication.changes:
-            self._overlay.append(sn, change.named, change.predicate, change.columns, change.inserted)
+        changes = ((change.named, change.predicate, change.columns, change.inserted) for change in publication.changes)
+        self._edges.append(sn, changes)
         for columns in publication.batch.columns.values():
             self._recent.put(sn, columns)
         self._advance(publication.row)
 
     def _catch_up(self) -> None:
         head = self._cell.head
-        while self._sn < head.last:
-            last = min(head.last, self._sn + ROWS_AT_ONCE)
-            rows = self._read_rows(range(self._sn + 1, last + 1))
-            for row, slab in self._read_slabs(rows):
-                self._take_in(row, slab)
+        if head.run_list != self._edges.list.number:
+            self._adopt(head)
+        for row, slab in self._reader.slabs(range(self._sn + 1, head.last + 1)):
+            self._take_in(row, slab)
+
+    def _adopt(self, head: Head) -> None:
+        """The list that the head names. What its runs cover is not read from slabs."""
+        value = self.kv.get_many("runs", [list_key(head.run_list)])[0]
+        if value is None:
+            # A list is replaced in time: then the head names another by now.
+            head = self._cell.refresh()
+            value = self.kv.get_many("runs", [list_key(head.run_list)])[0]
+        runs = unpack_list(value, head.run_list)
+        cover = runs.cover(head.last)
+        covered = cover[-1].last if cover else 0
+        rows: list[SnRow] = []
+        for row, slab in self._reader.slabs(range(self._sn + 1, covered + 1), (TERMS,)):
+            for chunk in slab.terms:
+                self._dictionary.add(chunk)
+            rows.append(row)
+        self._edges.adopt(runs, self._sn, head.last)
+        self._unfolded_bytes = 0
+        for row in rows:
+            self._advance(row)
 
     def _take_in(self, row: SnRow, slab: Slab) -> None:
-        sn = Sn(row.sn)
         for chunk in slab.terms:
             self._dictionary.add(chunk)
-        for parts in slab.streams.values():
-            for part, graphs in zip(parts, graphs_of(parts), strict=True):
-                for named, predicate, columns, _ in by_predicate(part.s, part.p, part.o, graphs):
-                    self._overlay.append(sn, named, predicate, columns, np.ones(len(columns[0]), bool))
-        for block in slab.blocks:
-            flags = np.full(len(block.columns[0]), block.inserted)
-            self._overlay.append(sn, block.named, block.predicate, block.columns, flags)
+        self._edges.append(Sn(row.sn), changes_of(slab))
         for place in row.places:
             if place.slice_pieces == 0:
-                self._recent.put(sn, merge(slab.streams[place.stream]))
+                self._recent.put(row.sn, merge(slab.streams[place.stream]))
         self._advance(row)
 
     def _advance(self, row: SnRow) -> None:
         self._history.take_in(row)
+        self._unfolded_bytes += row.slab_bytes
         self._sn = Sn(row.sn)  # last: from here on readers may ask for it
-
-    # ---- reading rows
-
-    def _read_rows(self, sns: Sequence[int]) -> list[SnRow]:
-        head = self._cell.head
-        keys = [sn_key(head.epoch_of(sn), sn) for sn in sns]
-        return [unpack_row(value, key) for key, value in zip(keys, self.kv.get_many("sn", keys), strict=True)]
-
-    def _read_slabs(self, rows: Sequence[SnRow]) -> Iterator[tuple[SnRow, Slab]]:
-        """The rows with their slabs, read so many bytes at a time."""
-        start = 0
-        while start < len(rows):
-            stop, size = start + 1, rows[start].slab_bytes
-            while stop < len(rows) and size + rows[stop].slab_bytes <= BYTES_AT_ONCE:
-                size += rows[stop].slab_bytes
-                stop += 1
-            keys = [key for row in rows[start:stop] for key in row.slab_keys()]
-            values = iter(self.kv.get_many("slab", keys) if keys else ())
-            for row in rows[start:stop]:
-                yield row, unpack_slab("slab", [(key, next(values)) for key in row.slab_keys()])
-            start = stop
-
-    def _read_stream(self, row: SnRow, place: StreamPlace) -> StreamColumns:
-        parts = []
-        if place.in_slab:
-            keys = row.slab_keys()
-            slab = unpack_slab("slab", zip(keys, self.kv.get_many("slab", keys), strict=True), (STREAM,))
-            parts += slab.streams.get(place.stream, [])
-        if place.slice_pieces:
-            keys = row.slice_keys(place)
-            timing = unpack_slab("slice", zip(keys, self.kv.get_many("slice", keys), strict=True))
-            parts += timing.streams.get(place.stream, [])
-        return merge(parts)
 
 
 def _quads(predicate: int, columns: Columns, inserted: Mask, changed: Mask) -> tuple[Ids, Ids, Ids, Ids, Mask]:
@@ -329,12 +405,17 @@ def _quads(predicate: int, columns: Columns, inserted: Mask, changed: Mask) -> t
 
 
 def open_store(
-    url: str, *, read_only: bool = False, clock: Clock | None = None, durability: Durability = "process"
+    url: str,
+    *,
+    read_only: bool = False,
+    clock: Clock | None = None,
+    durability: Durability = "process",
+    folding: bool = True,
 ) -> Store:
     """Opens the store at `url`, and makes it if it is not there (unless `read_only`)."""
     backend = connect(url, read_only, durability)
     try:
-        return Store(backend, url, clock or WallClock())
+        return Store(backend, url, clock or WallClock(), folding)
     except BaseException:
         backend.close()
         raise

@@ -205,12 +205,15 @@ def test_the_layout_of_the_small_rows_does_not_change() -> None:
         slab_pieces=1,
         slab_bytes=99,
         places=[StreamPlace(6, True, 0)],
+        load_run=5,
+        loaded="f",
+        whole_pieces=2,
     )
     layout = (
-        "524e0100 98 03 02 cd03e8"
+        "524e0100 9b 03 02 cd03e8"
         "91 97 06 01 05 c0 04 91 92 00 05 81 a161 07"
         "92 93 a57175657279 01 c40178 93 a673747265616d 06 c0"
-        "01 63 91 93 06 c3 00"
+        "01 63 91 93 06 c3 00 05 a166 02"
     )
     content = bytes.fromhex(layout)
     assert pack_row(row) == content + zlib.crc32(content).to_bytes(4, "little")
@@ -218,8 +221,8 @@ def test_the_layout_of_the_small_rows_does_not_change() -> None:
     assert sn_key(2, 3) == bytes.fromhex("0000000000000002 0000000000000003")
     assert slab_key(2, 3, 1) == sn_key(2, 3) + bytes.fromhex("00000001")
     assert slice_key(6, 2, 3, 1) == bytes.fromhex("0000000000000006") + slab_key(2, 3, 1)
-    head = bytes.fromhex("52480100 94 02 c408 0001020304050607 03 92 93 01 01 01 93 02 02 03")
-    packed = pack_head(Head(2, bytes(range(8)), 3, (Range(1, 1, 1), Range(2, 2, 3))))
+    head = bytes.fromhex("52480100 95 02 c408 0001020304050607 03 92 93 01 01 01 93 02 02 03 07")
+    packed = pack_head(Head(2, bytes(range(8)), 3, (Range(1, 1, 1), Range(2, 2, 3)), 7))
     assert packed == head + zlib.crc32(head).to_bytes(4, "little")
 
 

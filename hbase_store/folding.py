@@ -1,0 +1,169 @@
+"""Folding: the changes of many slabs become one run, and small runs become larger ones.
+
+A fold reads what is in memory or in blocks, writes new blocks that nobody knows, and is then installed by one
+compare-and-set of the head: killed anywhere before, it leaves garbage and changes no answer. It gives way to whoever
+waits to publish. Runs are merged when the newest few together are not much smaller than the one before them, so
+each row is rewritten a logarithmic number of times."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from hbase_store.arrays import Ids, distinct_values, sort_distinct
+from hbase_store.errors import StoreError
+from hbase_store.keyvalue import KeyValue, Put
+from hbase_store.layers import Layers
+from hbase_store.rows import Sn
+from hbase_store.run import Run
+from hbase_store.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey, RunWriter, is_derived, is_edges
+from hbase_store.run_list import RunEntry
+from hbase_store.view import View, lay_over, nothing, settled, view_of
+
+#: The writer folds when so many slabs, or so many bytes of them, are not in runs.
+FOLD_SLABS = 256
+FOLD_BYTES = 8 << 20
+#: So many runs of like size are merged into one.
+MERGE_RUNS = 4
+_YIELD_BYTES = 1 << 20
+
+
+class Gate:
+    """Who publishes goes first; who folds waits between its transactions while anybody wants to."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._publishing = 0
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        with self._changed:
+            self._publishing += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._publishing -= 1
+                self._changed.notify_all()
+
+    def give_way(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._publishing == 0)
+
+
+class Abandoned(Exception):
+    """The store closes: what was written of this run is garbage."""
+
+
+class FoldWriter:
+    """Writes one run; columns come in any order."""
+
+    def __init__(self, kv: KeyValue, last: int, give_way: Callable[[], None]) -> None:
+        self._kv, self._give_way = kv, give_way
+        self._time = last
+        self._writer = RunWriter(kv.allocate("run", 1), last)
+        self._vertices: dict[tuple[int, bool], list[tuple[Ids, int]]] = {}
+
+    def write(self, columns: Iterator[tuple[ColumnKey, View]], first: int) -> RunEntry:
+        """Of the edges given; the columns of pseudo-predicate 0 follow from them."""
+        self._kv.put_many(self._puts(columns))
+        index = self._writer.index_puts()
+        self._kv.put_many(index)
+        writer = self._writer
+        return RunEntry(writer.number, first, self._time, len(index), writer.rows, writer.nbytes)
+
+    def _puts(self, columns: Iterator[tuple[ColumnKey, View]]) -> Iterator[Put]:
+        written = 0
+        for key, view in self._with_predicates(columns):
+            for put in self._writer.add(key, view):
+                yield put
+                written += len(put.value)
+                if written >= _YIELD_BYTES:
+                    self._give_way()
+                    written = 0
+
+    def _with_predicates(self, columns: Iterator[tuple[ColumnKey, View]]) -> Iterator[tuple[ColumnKey, View]]:
+        for key, view in columns:
+            yield key, view
+            if is_edges(key):
+                keys = distinct_values(settled(view).columns[0])
+                self._vertices.setdefault((key.kind, key.inverse), []).append((keys, key.predicate))
+        for (kind, inverse), parts in self._vertices.items():
+            vertices = np.concatenate([keys for keys, _ in parts])
+            predicates = np.repeat(
+                np.array([predicate for _, predicate in parts], np.uint64), [len(keys) for keys, _ in parts]
+            )
+            rows = sort_distinct((vertices, predicates))
+            yield ColumnKey(kind, PREDICATES, inverse), view_of(rows, None)
+
+
+def folded_columns(layers: Layers, sn: Sn) -> Iterator[tuple[ColumnKey, View]]:
+    """The net changes above the layers' runs."""
+    for named in (False, True):
+        for predicate in layers.overlay.predicates(named):
+            for inverse in (False, True):
+                key = ColumnKey(NAMED_EDGES if named else PLAIN, predicate, inverse)
+                yield key, layers.overlay.view(named, predicate, inverse, sn)
+
+
+def merged_columns(runs: Sequence[Run], keep: bool) -> Iterator[tuple[ColumnKey, View]]:
+    """The runs laid over one another, column by column; with `keep` there is something below."""
+    keys = sorted({key for run in runs for key in run.columns if not is_derived(key)})
+    for key in keys:
+        view = nothing(key.kind == NAMED_EDGES)
+        for run in runs:
+            if key in run.columns:
+                view = lay_over(view, run.columns[key].uncached(), True)
+        yield key, view if keep else settled(view)
+
+
+def runs_to_merge(cover: Sequence[RunEntry]) -> Sequence[RunEntry]:
+    """The newest runs, from the oldest on that is at most twice as large as all after it together; none if few."""
+    start, rows = len(cover), 0
+    while start > 0 and (start == len(cover) or cover[start - 1].rows <= 2 * rows):
+        start -= 1
+        rows += cover[start].rows
+    return cover[start:] if len(cover) - start >= MERGE_RUNS else ()
+
+
+class Folder:
+    """The thread that folds when the writer has published enough."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._wanted = threading.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self.failure: StoreError | None = None
+
+    @property
+    def closing(self) -> bool:
+        return self._closing
+
+    def wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._fold_until_closed, name="fold", daemon=True)
+            self._thread.start()
+        self._wanted.set()
+
+    def _fold_until_closed(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if self._closing:
+                return
+            try:
+                self._work()
+            except Abandoned:
+                return
+            except StoreError as failure:
+                self.failure = failure  # whoever writes next is told; the next fold tries again
+
+    def close(self) -> None:
+        self._closing = True
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join()

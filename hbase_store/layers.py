@@ -1,0 +1,142 @@
+"""Layers: the runs that cover the snapshots up to some number, and the overlay of those above it.
+
+A read goes through all layers that have the predicate, the oldest first. Mostly that is one, the base; then its
+blocks are answered from as they are. Otherwise only the rows of the keys asked for are laid over one another."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+
+from hbase_store.arrays import Columns, Ids, distinct_values
+from hbase_store.cache import Cache
+from hbase_store.overlay import Overlay
+from hbase_store.rows import Sn
+from hbase_store.run import Run, RunColumn
+from hbase_store.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey
+from hbase_store.view import View, contains, lay_over, nothing, rows_of, settled
+
+_serial = count()
+
+
+class Layers:
+    """`start` is the last snapshot that the runs cover; older ones are not to be asked for here."""
+
+    def __init__(self, runs: tuple[Run, ...], cache: Cache[View], overlay: Overlay | None = None) -> None:
+        self.runs = runs
+        self.start = Sn(runs[-1].entry.last if runs else 0)
+        self.overlay = Overlay(self.start, self._below) if overlay is None else overlay.since(self.start, self._below)
+        self._cache = cache
+        self._serial = next(_serial)
+        self._counts: dict[tuple[bool, int, int], int] = {}
+
+    def _below(self, named: bool, predicate: int) -> bool:
+        return bool(self._columns(named, predicate, False))
+
+    def _columns(self, named: bool, predicate: int, inverse: bool) -> list[RunColumn]:
+        key = ColumnKey(NAMED_EDGES if named else PLAIN, predicate, inverse)
+        return [run.columns[key] for run in self.runs if key in run.columns]
+
+    def view(self, named: bool, predicate: int, inverse: bool, sn: Sn) -> View:
+        """All rows, in order of the direction."""
+        columns = self._columns(named, predicate, inverse)
+        changes = self.overlay.view(named, predicate, inverse, sn)
+        if not columns:
+            return changes
+        if len(columns) == 1 and len(changes) == 0:
+            return settled(columns[0].whole())
+        name = (self._serial, named, predicate, inverse, self._end(named, predicate, sn))
+        view = self._cache.get(name)
+        if view is None:
+            view = _flattened([*(column.whole() for column in columns), changes])
+            self._cache.put(name, view, view.nbytes)
+        return view
+
+    def reach(self, named: bool, predicate: int, inverse: bool, keys: Ids, sn: Sn) -> View:
+        """Rows in order, with at least all those of `keys`."""
+        columns = self._columns(named, predicate, inverse)
+        changes = self.overlay.view(named, predicate, inverse, sn)
+        if not columns:
+            return changes
+        if len(keys) == 0:
+            return nothing(named)
+        keys = keys if bool((keys[1:] > keys[:-1]).all()) else distinct_values(keys)
+        if len(changes):
+            changes = rows_of(changes, keys)
+        if len(columns) == 1 and len(changes) == 0:
+            return settled(columns[0].reach(keys))
+        whole = self._cache.get((self._serial, named, predicate, inverse, self._end(named, predicate, sn)))
+        if whole is not None:
+            return whole
+        return _flattened([*(rows_of(column.reach(keys), keys) for column in columns), changes])
+
+    def known(self, named: bool, predicate: int, inverse: bool, sn: Sn) -> View | None:
+        """All rows, if they are at hand."""
+        columns = self._columns(named, predicate, inverse)
+        end = self._end(named, predicate, sn)
+        if not columns:
+            return self.overlay.view(named, predicate, inverse, sn)
+        if len(columns) == 1 and end == 0 and columns[0].index.deletions == 0:
+            return columns[0].known()
+        return self._cache.get((self._serial, named, predicate, inverse, end))
+
+    def count(self, named: bool, predicate: int, sn: Sn) -> int:
+        """How many rows there are, without reading more of them than have changed above the lowest layer."""
+        columns = self._columns(named, predicate, False)
+        end = self._end(named, predicate, sn)
+        if not columns:
+            return len(self.overlay.view(named, predicate, False, sn))
+        if len(columns) == 1 and end == 0 and columns[0].index.deletions == 0:
+            return columns[0].total
+        known = self._counts.get((named, predicate, end))
+        if known is None:
+            known = self._counts[named, predicate, end] = self._counted(named, predicate, sn, columns)
+        return known
+
+    def _counted(self, named: bool, predicate: int, sn: Sn, columns: list[RunColumn]) -> int:
+        lowest = columns[0]
+        if lowest.index.deletions or 4 * sum(column.total for column in columns[1:]) > lowest.total:
+            return len(self.view(named, predicate, False, sn))
+        upper = nothing(named)
+        for column in columns[1:]:
+            upper = lay_over(upper, column.whole(), True)
+        upper = lay_over(upper, self.overlay.view(named, predicate, False, sn), True)
+        if len(upper) == 0:
+            return lowest.total
+        there = contains(lowest.reach(distinct_values(upper.columns[0])), upper.columns)
+        inserted = np.ones(len(upper), np.bool_) if upper.inserted is None else upper.inserted
+        return lowest.total + int(np.count_nonzero(inserted & ~there)) - int(np.count_nonzero(~inserted & there))
+
+    def _end(self, named: bool, predicate: int, sn: Sn) -> int:
+        column = self.overlay.column(named, predicate)
+        return 0 if column is None else column.end(sn)
+
+    def predicates(self, named: bool) -> list[int]:
+        """All that may have rows, ascending."""
+        kind = NAMED_EDGES if named else PLAIN
+        found = {key.predicate for run in self.runs for key in run.columns if key.kind == kind and not key.inverse}
+        found.discard(PREDICATES)
+        return sorted(found.union(self.overlay.predicates(named)))
+
+    def predicates_of(self, named: bool, inverse: bool, keys: Ids, sn: Sn) -> Columns:
+        """(key, predicate) of ascending, distinct keys: each has rows, or had some before they were deleted."""
+        parts: list[Columns] = []
+        for column in self._columns(named, PREDICATES, inverse):
+            rows = rows_of(column.reach(keys), keys)
+            parts.append(rows.columns[:2])
+        for predicate in self.overlay.predicates(named):
+            rows = rows_of(self.overlay.view(named, predicate, inverse, sn), keys)
+            found = distinct_values(rows.columns[0])
+            parts.append((found, np.full(len(found), predicate, np.uint64)))
+        if not parts:
+            return nothing(False).columns
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+
+def _flattened(layers: list[View]) -> View:
+    """The oldest layer first."""
+    view = layers[0]
+    for upper in layers[1:]:
+        view = lay_over(view, upper, True)
+    return settled(view)

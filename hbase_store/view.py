@@ -1,0 +1,80 @@
+"""Views: sorted rows of edges, and how a newer layer of them lies over an older one.
+
+The rows of the lowest layer are simply there. A row of a layer above says that it was inserted or deleted since;
+of two layers the upper wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen, gather_ranges
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Sorted, distinct rows (key, value[, graph]); `inserted` tells insertions from deletions (None: all inserted)."""
+
+    columns: Columns
+    inserted: Mask | None = None
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns) + (0 if self.inserted is None else self.inserted.nbytes)
+
+
+NOTHING = View((NO_IDS, NO_IDS))
+NOTHING_NAMED = View((NO_IDS, NO_IDS, NO_IDS))
+
+
+def nothing(named: bool) -> View:
+    return NOTHING_NAMED if named else NOTHING
+
+
+def view_of(columns: Columns, inserted: Mask | None) -> View:
+    """Read-only, and without flags that say nothing."""
+    if inserted is not None and bool(inserted.all()):
+        inserted = None
+    return View(tuple(frozen(column) for column in columns), None if inserted is None else frozen(inserted))
+
+
+def lay_over(lower: View, upper: View, keep: bool) -> View:
+    """Both as one layer; `keep` the deletions, which matter while there is something below."""
+    if len(upper) == 0:
+        return lower if keep else settled(lower)
+    if len(lower) == 0:
+        return upper if keep else settled(upper)
+    from hbase_store.kernels import merge  # numba takes a third of a second to import
+
+    return view_of(*merge(lower.columns, lower.inserted, upper.columns, upper.inserted, keep))
+
+
+def settled(view: View) -> View:
+    """Without the deletions: nothing is below."""
+    if view.inserted is None:
+        return view
+    return view_of(tuple(column[view.inserted] for column in view.columns), None)
+
+
+def rows_of(view: View, keys: Ids) -> View:
+    """The rows of ascending, distinct keys."""
+    starts, ends = view.columns[0].searchsorted(keys, "left"), view.columns[0].searchsorted(keys, "right")
+    if len(keys) == 1:
+        place: slice | np.ndarray[tuple[int], np.dtype[np.int64]] = slice(int(starts[0]), int(ends[0]))
+    else:
+        _, place = gather_ranges(starts, ends)
+    inserted = None if view.inserted is None else view.inserted[place]
+    return View(tuple(column[place] for column in view.columns), inserted)
+
+
+def contains(view: View, sought: Columns) -> Mask:
+    """Which of the rows sought are there, in a view that is settled."""
+    if len(view) == 0:
+        return np.zeros(len(sought[0]), bool)
+    from hbase_store.kernels import contains as kernel  # numba takes a third of a second to import
+
+    return kernel(view.columns, sought)

@@ -21,7 +21,7 @@ from hbase_store.slab import Slab, TermsChunk, check_lengths, chunks_of
 from hbase_store.streams import StreamColumns, StreamPart, split
 from hbase_store.terms import NO_TERM, blank_ids, check_encodable
 
-#: Numbers that a writer takes from a counter at once.
+#: Numbers that a writer takes from a counter at once, or a multiple: so two writers never share a page of terms.
 NUMBERS = 4096
 
 # What an operation is: the stream's own record in the slab says that its triples are inserted.
@@ -44,7 +44,7 @@ class Numbers:
         missing = count - rest
         self._next += rest
         if missing:
-            size = max(missing, NUMBERS)
+            size = -(-missing // NUMBERS) * NUMBERS
             first = self._allocate(self._counter, size)
             self._next, self._end = first + missing, first + size
             fresh = range(first, first + missing)

@@ -1,7 +1,8 @@
 """The dictionary: which term an id stands for, and which id a term has.
 
-Terms come in chunks of consecutive ids, so the text of an id is found by its chunk and its place in it. The
-other way is a hash table of texts, filled when it is first asked: a process that only decodes never builds it."""
+New terms travel in their slab, and are here in memory until the slab is folded. Then their texts stand in pages,
+found by their id, and their hashes in the runs, found by the hash; both are asked for in batches. What was asked for
+lately is remembered."""
 
 from __future__ import annotations
 
@@ -11,109 +12,212 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hbase_store.arrays import Ids
-from hbase_store.errors import Corrupt
+from hbase_store.arrays import Ids, distinct_values, gather_ranges
+from hbase_store.keyvalue import KeyValue
+from hbase_store.pages import Pages, unknown
+from hbase_store.run import Run, RunColumn
+from hbase_store.run_blocks import HASH_COLUMN
 from hbase_store.slab import TermsChunk
 from hbase_store.terms import DICTIONARY, NO_TERM, TAG_SHIFT, inline_id, inline_text
 
 # Below this many ids, a loop is faster than sorting them.
 _FEW = 64
+#: So many terms are remembered twice: those asked for since the last clearing, and those of the time before.
+REMEMBERED = 1 << 20
 
 
-class Dictionary:
-    """All terms that this process has taken in; many threads read it, one at a time adds."""
+class _Recent:
+    """The terms of slabs that are not folded; many threads read, one at a time adds."""
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._chunks: list[TermsChunk] = []
-        self._ids: dict[bytes, int] = {}
+        self.firsts: list[int] = []
+        self.chunks: list[TermsChunk] = []
+        self.sns: list[int] = []
+        self.ids: dict[bytes, int] = {}
         self._not_hashed: list[TermsChunk] = []
         self._lock = threading.Lock()
 
-    def add(self, chunk: TermsChunk, texts: Sequence[bytes] | None = None) -> None:
-        """`texts` are those of the chunk, if they are at hand: then hashing them costs nothing more."""
+    def add(self, sn: int, chunk: TermsChunk, texts: Sequence[bytes] | None) -> None:
         with self._lock:
             # A writer takes ids in ascending order, and forgets those that it has left when another takes over.
-            assert not self._firsts or chunk.first > self._firsts[-1]
-            self._chunks.append(chunk)  # before its first id: readers look there first
-            self._firsts.append(chunk.first)
+            assert not self.firsts or chunk.first > self.firsts[-1]
+            self.sns.append(sn)
+            self.chunks.append(chunk)  # before its first id: readers look there first
+            self.firsts.append(chunk.first)
             if texts is None or self._not_hashed:
                 self._not_hashed.append(chunk)
             else:
                 self._hash(chunk.first, texts)
 
     def _hash(self, first: int, texts: Sequence[bytes]) -> None:
-        self._ids.update(zip(texts, range(first, first + len(texts)), strict=True))
+        self.ids.update(zip(texts, range(first, first + len(texts)), strict=True))
 
-    def _hashed(self) -> dict[bytes, int]:
+    def hashed(self) -> dict[bytes, int]:
         if self._not_hashed:
             with self._lock:
                 while self._not_hashed:
                     chunk = self._not_hashed[0]
                     self._hash(chunk.first, chunk.texts())
                     self._not_hashed.pop(0)
-        return self._ids
+        return self.ids
+
+    def chunk_of(self, id: int) -> TermsChunk | None:
+        at = bisect_right(self.firsts, id) - 1
+        if at >= 0 and id - self.chunks[at].first + 1 < len(self.chunks[at].offsets):
+            return self.chunks[at]
+        return None
+
+    def since(self, sn: int) -> _Recent:
+        later = _Recent()
+        for at, chunk in zip(self.sns, self.chunks, strict=True):
+            if at > sn:
+                later.add(at, chunk, None)
+        return later
+
+
+class Dictionary:
+    """Many threads read it, one at a time adds and adopts."""
+
+    def __init__(self, kv: KeyValue) -> None:
+        self.pages = Pages(kv)
+        # Replaced together: a term is in one or the other.
+        self._places: tuple[_Recent, tuple[RunColumn, ...]] = _Recent(), ()
+        self._remembered: dict[bytes, int] = {}
+        self._before: dict[bytes, int] = {}
+
+    def add(self, sn: int, chunk: TermsChunk, texts: Sequence[bytes] | None = None) -> None:
+        """`texts` are those of the chunk, if they are at hand: then hashing them costs nothing more."""
+        self._places[0].add(sn, chunk, texts)
+
+    def adopt(self, runs: Sequence[Run], start: int) -> None:
+        """The terms of the snapshots up to `start` are in pages and runs from now on."""
+        recent, _ = self._places
+        columns = tuple(run.columns[HASH_COLUMN] for run in runs if HASH_COLUMN in run.columns)
+        if recent.ids:
+            self._remember(recent.ids)
+        self._places = recent.since(start), columns
+
+    def recent_chunks(self, sn: int) -> list[TermsChunk]:
+        """Of the slabs up to `sn` that are not folded."""
+        recent, _ = self._places
+        return [chunk for at, chunk in zip(recent.sns, recent.chunks, strict=True) if at <= sn]
 
     # ---- text to id
 
     def ids(self, texts: Sequence[bytes]) -> Ids:
         """0 for a term that has none."""
-        known = self._hashed().get
-        found = [known(text, NO_TERM) for text in texts]
+        recent, columns = self._places
+        newest, remembered = recent.hashed().get, self._remembered.get
+        found = [newest(text, NO_TERM) or remembered(text, NO_TERM) for text in texts]
         if NO_TERM in found:
-            found = [id or inline_id(text) for id, text in zip(found, texts, strict=True)]
+            before = self._before.get
+            found = [id or before(text, NO_TERM) or inline_id(text) for id, text in zip(found, texts, strict=True)]
+            if columns and NO_TERM in found:
+                self._look_up(texts, found, columns)
         return np.array(found, np.uint64)
+
+    def _look_up(self, texts: Sequence[bytes], found: list[int], columns: Sequence[RunColumn]) -> None:
+        """Fills in what the runs know of the terms that are not found yet."""
+        from hbase_store.hashing import hash_texts  # numba takes a third of a second to import
+
+        missing = list(dict.fromkeys(texts[i] for i, id in enumerate(found) if not id))
+        hashes = hash_texts(missing)
+        known: dict[bytes, int] = {}
+        for column in columns:
+            ids, places = _candidates(column, hashes)
+            if len(ids):
+                distinct, inverse = np.unique(ids, return_inverse=True)
+                texts_found = self.pages.texts(distinct)
+                for id, at, place in zip(ids.tolist(), inverse.tolist(), places.tolist(), strict=True):
+                    if texts_found[at] == missing[place]:
+                        known[missing[place]] = id
+        if known:
+            self._remember(known)
+            for i, id in enumerate(found):
+                if not id:
+                    found[i] = known.get(texts[i], NO_TERM)
+
+    def _remember(self, ids: dict[bytes, int]) -> None:
+        if len(self._remembered) + len(ids) > REMEMBERED:
+            self._before, self._remembered = self._remembered, {}
+        self._remembered.update(ids)
 
     # ---- id to text
 
     def terms(self, ids: Ids) -> list[bytes]:
         if len(ids) <= _FEW:
-            return [self._term(id) for id in ids.tolist()]
+            return self._few(ids.tolist())
+        if bool((ids[1:] > ids[:-1]).all()):
+            return self._distinct_terms(ids)
         distinct, places = np.unique(ids, return_inverse=True)
-        texts = self._distinct_terms(distinct)
-        return [texts[place] for place in places.tolist()]
+        texts: list[bytes] = np.array(self._distinct_terms(distinct), object)[places].tolist()
+        return texts
 
-    def _term(self, id: int) -> bytes:
-        if id >> TAG_SHIFT != DICTIONARY:
-            return inline_text(id)
-        at = bisect_right(self._firsts, id) - 1
-        if at >= 0:
-            chunk = self._chunks[at]
-            place = id - chunk.first
-            if id != NO_TERM and place + 1 < len(chunk.offsets):
-                start, end = chunk.offsets[place : place + 2].tolist()
-                return chunk.data[start:end]
-        raise _unknown(id)
+    def _few(self, ids: list[int]) -> list[bytes]:
+        recent, _ = self._places
+        texts: list[bytes] = []
+        elsewhere: dict[int, list[int]] = {}
+        for i, id in enumerate(ids):
+            if id >> TAG_SHIFT != DICTIONARY:
+                texts.append(inline_text(id))
+                continue
+            chunk = recent.chunk_of(id) if id != NO_TERM else None
+            if chunk is None:
+                elsewhere.setdefault(id, []).append(i)
+                texts.append(b"")
+            else:
+                start, end = chunk.offsets[id - chunk.first : id - chunk.first + 2].tolist()
+                texts.append(chunk.data[start:end])
+        if elsewhere:
+            distinct = np.array(sorted(elsewhere), np.uint64)
+            for id, text in zip(distinct.tolist(), self._paged(distinct), strict=True):
+                for i in elsewhere[id]:
+                    texts[i] = text
+        return texts
 
     def _distinct_terms(self, ids: Ids) -> list[bytes]:
-        """Of ascending ids: dictionary terms come first, chunk by chunk."""
+        """Of ascending ids: dictionary terms come first, those in pages and those of each recent chunk in turn."""
+        recent, _ = self._places
+        firsts = recent.firsts
+        stop = int(np.searchsorted(ids, np.uint64(1 << TAG_SHIFT)))
         texts: list[bytes] = []
-        dictionary = int(np.searchsorted(ids, np.uint64(1 << TAG_SHIFT)))
-        firsts, chunks = self._firsts, self._chunks
         done = 0
-        while done < dictionary:
-            at = bisect_right(firsts, int(ids[done])) - 1
-            if at < 0:
-                raise _unknown(int(ids[done]))
-            stop = dictionary
-            if at + 1 < len(firsts):
-                stop = min(stop, int(np.searchsorted(ids, np.uint64(firsts[at + 1]))))
-            texts += _gather(chunks[at], ids[done:stop])
-            done = stop
-        texts += map(inline_text, ids[dictionary:].tolist())
+        while done < stop:
+            first = int(ids[done])
+            chunk = recent.chunk_of(first) if first != NO_TERM else None
+            if chunk is not None:
+                end = done + int(np.searchsorted(ids[done:stop], np.uint64(chunk.first + len(chunk.offsets) - 1)))
+                texts += _gather(chunk, ids[done:end])
+            else:
+                at = bisect_right(firsts, first)
+                end = stop if at == len(firsts) else done + int(np.searchsorted(ids[done:stop], np.uint64(firsts[at])))
+                texts += self._paged(ids[done:end])
+            done = end
+        texts += map(inline_text, ids[stop:].tolist())
         return texts
+
+    def _paged(self, ids: Ids) -> list[bytes]:
+        """Of ascending, distinct ids."""
+        if len(ids) == 0:
+            return []
+        if ids[0] == NO_TERM:
+            raise unknown(NO_TERM)
+        texts = self.pages.texts(ids)
+        if b"" in texts:
+            raise unknown(int(ids[texts.index(b"")]))
+        return texts
+
+
+def _candidates(column: RunColumn, hashes: Ids) -> tuple[Ids, Ids]:
+    """(ids, and for each which of `hashes` it has)."""
+    rows = column.reach(distinct_values(hashes)).columns
+    starts, ends = rows[0].searchsorted(hashes, "left"), rows[0].searchsorted(hashes, "right")
+    _, places = gather_ranges(starts, ends)
+    return rows[1][places], np.repeat(np.arange(len(hashes), dtype=np.uint64), ends - starts)
 
 
 def _gather(chunk: TermsChunk, ids: Ids) -> list[bytes]:
     places = (ids - np.uint64(chunk.first)).astype(np.int64)
-    if places[-1] + 1 >= len(chunk.offsets) or ids[0] == NO_TERM:
-        raise _unknown(int(ids[-1]))
     data = chunk.data
     starts, ends = chunk.offsets[places].tolist(), chunk.offsets[places + 1].tolist()
     return [data[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
-def _unknown(id: int) -> Exception:
-    if id == NO_TERM:
-        return ValueError("id 0 stands for no term and has no text; leave unbound values out")
-    return Corrupt(f"no term has the id {id} in table slab, as far as this process has read it; refresh the store")

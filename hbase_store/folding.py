@@ -8,7 +8,7 @@ each row is rewritten a logarithmic number of times."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -17,10 +17,21 @@ from hbase_store.arrays import Ids, distinct_values, sort_distinct
 from hbase_store.errors import StoreError
 from hbase_store.keyvalue import KeyValue, Put
 from hbase_store.layers import Layers
+from hbase_store.pages import Pages
 from hbase_store.rows import Sn
 from hbase_store.run import Run
-from hbase_store.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey, RunWriter, is_derived, is_edges
+from hbase_store.run_blocks import (
+    HASH_COLUMN,
+    NAMED_EDGES,
+    PLAIN,
+    PREDICATES,
+    ColumnKey,
+    RunWriter,
+    is_derived,
+    is_edges,
+)
 from hbase_store.run_list import RunEntry
+from hbase_store.slab import TermsChunk, term_ids
 from hbase_store.view import View, lay_over, nothing, settled, view_of
 
 #: The writer folds when so many slabs, or so many bytes of them, are not in runs.
@@ -67,25 +78,39 @@ class FoldWriter:
         self._writer = RunWriter(kv.allocate("run", 1), last)
         self._vertices: dict[tuple[int, bool], list[tuple[Ids, int]]] = {}
 
-    def write(self, columns: Iterator[tuple[ColumnKey, View]], first: int) -> RunEntry:
-        """Of the edges given; the columns of pseudo-predicate 0 follow from them."""
-        self._kv.put_many(self._puts(columns))
+    def write_terms(self, pages: Pages, chunks: Sequence[TermsChunk]) -> Iterator[tuple[ColumnKey, View]]:
+        """The texts go into pages at once, which changes nothing; the column of their hashes goes into the run."""
+        if not chunks:
+            return
+        from hbase_store.hashing import hash_column  # numba takes a third of a second to import
+
+        self._kv.put_many(self._paced(pages.puts(chunks, self._time)))
+        hashes = np.concatenate([hash_column(chunk.data, chunk.offsets) for chunk in chunks])
+        ids = np.concatenate([term_ids(chunk) for chunk in chunks])
+        yield HASH_COLUMN, view_of(sort_distinct((hashes, ids)), None)
+
+    def write(self, columns: Iterable[tuple[ColumnKey, View]], first: int) -> RunEntry:
+        """Of the columns given; those of pseudo-predicate 0 follow from them."""
+        self._kv.put_many(self._paced(self._puts(columns)))
         index = self._writer.index_puts()
         self._kv.put_many(index)
         writer = self._writer
         return RunEntry(writer.number, first, self._time, len(index), writer.rows, writer.nbytes)
 
-    def _puts(self, columns: Iterator[tuple[ColumnKey, View]]) -> Iterator[Put]:
+    def _paced(self, puts: Iterator[Put]) -> Iterator[Put]:
         written = 0
-        for key, view in self._with_predicates(columns):
-            for put in self._writer.add(key, view):
-                yield put
-                written += len(put.value)
-                if written >= _YIELD_BYTES:
-                    self._give_way()
-                    written = 0
+        for put in puts:
+            yield put
+            written += len(put.value)
+            if written >= _YIELD_BYTES:
+                self._give_way()
+                written = 0
 
-    def _with_predicates(self, columns: Iterator[tuple[ColumnKey, View]]) -> Iterator[tuple[ColumnKey, View]]:
+    def _puts(self, columns: Iterable[tuple[ColumnKey, View]]) -> Iterator[Put]:
+        for key, view in self._with_predicates(columns):
+            yield from self._writer.add(key, view)
+
+    def _with_predicates(self, columns: Iterable[tuple[ColumnKey, View]]) -> Iterator[tuple[ColumnKey, View]]:
         for key, view in columns:
             yield key, view
             if is_edges(key):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from hbase_store import hashing
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen
 
 
@@ -103,3 +104,4 @@ def warm() -> None:
     none = (NO_IDS, NO_IDS)
     contains(none, none)
     merge(none, None, none, None, False)
+    hashing.warm()

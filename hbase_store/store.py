@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -36,10 +37,10 @@ from hbase_store.history import History
 from hbase_store.keyvalue import KeyValue, Put
 from hbase_store.lease import Clock, Leasing
 from hbase_store.opening import Durability, WallClock, connect
-from hbase_store.row_reader import RowReader
+from hbase_store.row_reader import ROWS_AT_ONCE, RowReader
 from hbase_store.rows import Sn, SnRow, StreamPlace, StreamPosition, pack_row, sn_key
-from hbase_store.run_list import RunEntry, list_key, list_put, unpack_list
-from hbase_store.slab import TERMS, Slab, pack_slab, pack_slice
+from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_list
+from hbase_store.slab import Slab, pack_slab, pack_slice
 from hbase_store.snapshot import Rows, Snapshot
 from hbase_store.streams import RecentStreams, StreamColumns, merge
 
@@ -69,7 +70,7 @@ class Store:
         self._lease = kv.lease(clock)
         self._address = ""
         self._cell = HeadCell(kv, b"head")
-        self._dictionary = Dictionary()
+        self._dictionary = Dictionary(kv)
         self._reader = RowReader(kv, self._cell)
         self._edges = Edges(kv, self._reader.slabs)
         self._history = History(self._reader.rows)
@@ -305,10 +306,12 @@ class Store:
         epoch = self._cell.epoch
         with self._taking_in:
             layers, sn = self._edges.newest, self._sn
+            chunks = self._dictionary.recent_chunks(sn)
         if layers.start == sn:
             return False
         writer = FoldWriter(self.kv, sn, self._give_way)
-        entry = writer.write(folded_columns(layers, sn), layers.start + 1)
+        terms = writer.write_terms(self._dictionary.pages, chunks)
+        entry = writer.write(chain(terms, folded_columns(layers, sn)), layers.start + 1)
         self._install(lambda runs: (*runs, entry), epoch)
         return True
 
@@ -335,8 +338,7 @@ class Store:
             )
             self._cell.install([[list_put(runs, self._sn)]], runs.number)
             with self._taking_in:
-                self._edges.adopt(runs, self._sn, self._sn)
-                self._unfolded_bytes = 0
+                self._take_in_runs(runs, self._sn)
 
     def _raise_fold_failure(self) -> None:
         if self._folder is not None and self._folder.failure is not None:
@@ -348,7 +350,7 @@ class Store:
     def _take_in_own(self, publication: _Publication) -> None:
         sn = Sn(publication.row.sn)
         for chunk, texts in publication.batch.new_texts:
-            self._dictionary.add(chunk, texts)
+            self._dictionary.add(sn, chunk, texts)
         changes = ((change.named, change.predicate, change.columns, change.inserted) for change in publication.changes)
         self._edges.append(sn, changes)
         for columns in publication.batch.columns.values():
@@ -373,18 +375,21 @@ class Store:
         cover = runs.cover(head.last)
         covered = cover[-1].last if cover else 0
         rows: list[SnRow] = []
-        for row, slab in self._reader.slabs(range(self._sn + 1, covered + 1), (TERMS,)):
-            for chunk in slab.terms:
-                self._dictionary.add(chunk)
-            rows.append(row)
-        self._edges.adopt(runs, self._sn, head.last)
-        self._unfolded_bytes = 0
+        for start in range(self._sn + 1, covered + 1, ROWS_AT_ONCE):
+            rows += self._reader.rows(range(start, min(start + ROWS_AT_ONCE, covered + 1)))
+        self._take_in_runs(runs, head.last)
         for row in rows:
             self._advance(row)
 
+    def _take_in_runs(self, runs: RunList, head: int) -> None:
+        self._edges.adopt(runs, self._sn, head)
+        newest = self._edges.newest
+        self._dictionary.adopt(newest.runs, newest.start)
+        self._unfolded_bytes = 0
+
     def _take_in(self, row: SnRow, slab: Slab) -> None:
         for chunk in slab.terms:
-            self._dictionary.add(chunk)
+            self._dictionary.add(row.sn, chunk)
         self._edges.append(Sn(row.sn), changes_of(slab))
         for place in row.places:
             if place.slice_pieces == 0:

@@ -1,0 +1,58 @@
+"""The hash by which a term is found: 64 bits of its bytes, the same on every machine and for ever.
+
+Two terms may share one, so whoever finds an id by it compares the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from hbase_store.arrays import Ids, Offsets, frozen
+
+Bytes = npt.NDArray[np.uint8]
+
+_SEED = np.uint64(0x9E3779B97F4A7C15)
+_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
+_LAST = np.uint64(0x94D049BB133111EB)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def hash_bytes(data, start, end):  # type: ignore[no-untyped-def]
+    """Eight bytes at a time, little-endian; the length is in it too, so that padding means nothing."""
+    value = _SEED ^ np.uint64(end - start)
+    at = start
+    while at < end:
+        word = np.uint64(0)
+        for i in range(min(8, end - at)):
+            word |= np.uint64(data[at + i]) << np.uint64(8 * i)
+        value = (value ^ word) * _FACTOR
+        value ^= value >> np.uint64(32)
+        at += 8
+    value = (value ^ (value >> np.uint64(29))) * _LAST
+    return value ^ (value >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def _hash_all(data, offsets, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        out[i] = hash_bytes(data, offsets[i], offsets[i + 1])
+
+
+def hash_column(data: bytes, offsets: Offsets) -> Ids:
+    """Of the texts data[offsets[i]:offsets[i + 1]]."""
+    out = np.empty(len(offsets) - 1, np.uint64)
+    _hash_all(np.frombuffer(data, np.uint8), frozen(offsets), out)
+    return out
+
+
+def hash_texts(texts: Sequence[bytes]) -> Ids:
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
+    return hash_column(b"".join(texts), offsets)
+
+
+def warm() -> None:
+    hash_texts([b"<a>"])

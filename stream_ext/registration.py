@@ -51,7 +51,8 @@ class Registration:
         names = self.names or self._generated(view.catalog)
         existing = view.catalog.find_query(names.name) or view.catalog.find_query(names.iri)
         if existing is not None:
-            return Intent(result=lambda _: Registered(self._same(existing), False, []))
+            same = self._same(existing)  # refused here: an error of `result` would be one of the writer
+            return Intent(result=lambda _: Registered(same, False, []))
         if len(view.catalog.queries) >= self.queries_max:
             raise TooLarge(f"{self.queries_max} queries are registered, which is the limit; drop one first")
         found = _resolve(self.query.windows, view, self.base)

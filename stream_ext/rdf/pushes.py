@@ -24,11 +24,9 @@ from stream_ext.rdf.documents import (
 from stream_ext.rdf.ntriples import check_lines, statement_rows
 from stream_ext.rdf.parsed import MISSING, Parsed, Pushed, Row, number
 from stream_ext.syntax.iris import is_absolute, resolve
-from stream_ext.times import parse_time
+from stream_ext.times import checked_time, parse_time
 
 PUSH_TYPES = (*DOCUMENT_TYPES, NDJSON)
-#: Further from 1970 no sum of a time and a length is safe in 64 bits.
-_TIME_MS_MAX = 2**62
 
 
 def parse_push(data: bytes, media_type: str, timestamp: int | None, base: str) -> Pushed:
@@ -114,9 +112,7 @@ def _time(written: int | str | None, default: int | None) -> int:
     time = parse_time(written) if isinstance(written, str) else written
     if time is None:
         return MISSING if default is None else default
-    if abs(time) > _TIME_MS_MAX:
-        raise BadArgument(f"the timestamp {time} is out of range: it counts milliseconds since 1970")
-    return time
+    return checked_time(time)
 
 
 def _graph(written: str | None, base: str) -> bytes:

@@ -381,3 +381,9 @@ def test_times_are_milliseconds_since_1970(written: str, milliseconds: int) -> N
 def test_what_is_no_time_is_a_bad_argument(written: str) -> None:
     with pytest.raises(BadArgument, match="is no time"):
         parse_time(written)
+
+
+@pytest.mark.parametrize("written", ["999999999-01-01T00:00:00Z", "-999999999-01-01T00:00:00Z"])
+def test_a_time_that_no_sum_may_overflow_is_refused(written: str) -> None:
+    with pytest.raises(BadArgument, match="out of range"):
+        parse_time(written)

@@ -6,7 +6,6 @@ the event loop, so a front on plain ASGI takes every path of ours before FastAPI
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -37,30 +36,19 @@ _PREFLIGHT = [
 
 
 class RilletRouter(SparqlRouter):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
-    """The stock router with our protocol behind its path."""
+    """The stock router for what it describes and shows; it answers nothing itself."""
 
-    def __init__(self, front: Front, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__(path="/sparql", **settings)
         correct(self.service_description)
-        self.routes.clear()
-        for route in routes.ROUTES:
-            self.add_route(route.path, _Starlette(front), methods=list(route.methods))
-
-
-class _Starlette:
-    """The front as an endpoint of a router, for those who include it in an application of their own."""
-
-    def __init__(self, front: Front) -> None:
-        self._front = front
-
-    def __call__(self, scope: Message, receive: Receive, send: Send) -> Awaitable[None]:
-        return self._front(scope, receive, send)
+        self.routes.clear()  # the front answers, before anything is routed
 
 
 class Front:
     """Plain ASGI: one request in, one answer out, every error told."""
 
-    desk: Desk
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send, self.desk)
@@ -96,9 +84,8 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
 def create_app(service: Service, *, token: str | None = None, limits: HttpLimits | None = None) -> RilletEndpoint:
     """The ASGI application over a running service. It does not close the service."""
     limits = limits or HttpLimits()
-    front, url = Front(), service.base + "sparql"
+    url = service.base + "sparql"
     router = RilletRouter(
-        front,
         title=_TITLE,
         description=_DESCRIPTION,
         version=__version__,
@@ -107,5 +94,5 @@ def create_app(service: Service, *, token: str | None = None, limits: HttpLimits
         enable_update=True,
         public_url=url,
     )
-    front.desk = Desk(service, service.base, Access(token, service.base), limits, Workers(limits), Pages(router))
-    return RilletEndpoint(front, router)
+    desk = Desk(service, service.base, Access(token, service.base), limits, Workers(limits), Pages(router))
+    return RilletEndpoint(Front(desk), router)

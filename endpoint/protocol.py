@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from endpoint import negotiation, results
@@ -21,6 +22,9 @@ from stream_ext.syntax import parse
 
 if TYPE_CHECKING:
     from stream_ext.evaluate import Answer
+
+#: The same few texts come again and again, and what they mean is an immutable value.
+_parsed = lru_cache(maxsize=256)(parse)
 
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
@@ -45,7 +49,7 @@ async def sparql(exchange: Exchange) -> None:
         parameters.done(_KNOWN)
         await _explain(exchange, text)
         return
-    unit = parse(text, exchange.desk.base)
+    unit = _parsed(text, exchange.desk.base)
     if isinstance(unit, Register | Update) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     await _run(exchange, text, unit, parameters)

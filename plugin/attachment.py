@@ -31,6 +31,7 @@ class Attachment:
         self.service = service
         self.labels = Labels()
         self.namespaces: dict[str, str] = {}
+        self.blank_graphs: set[BNode] = set()  # blank nodes that a Dataset of this process names graphs by
         self._pending: dict[Quad, bool] = {}
         self._lock = threading.RLock()
 
@@ -74,6 +75,15 @@ class Attachment:
             number = self.labels.number(str(node), self._is_in_store)
             return _ABSENT if number is None else blank_id(number)
         return int(self.service.store.ids([to_bytes(node)])[0]) or _ABSENT
+
+    def is_graph(self, name: BNode) -> bool:
+        """Whether a blank node is known as the name of a graph."""
+        if name in self.blank_graphs:
+            return True
+        number = self.labels.number(str(name), self._is_in_store)
+        if number is None:
+            return False
+        return any(True for _ in match(self.service.store.at(), Pattern(None, None, None, blank_id(number))))
 
     def nodes_of(self, ids: Sequence[np.ndarray]) -> dict[int, Node]:
         """Every distinct id but 0 as rdflib's term, decoded in one call."""

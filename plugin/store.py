@@ -88,20 +88,22 @@ class RilletStore(Store):
         if quoted:
             raise BadArgument("a quoted statement cannot be kept: this store knows RDF, not N3")
         check_triple(*triple)
-        self._open.change((*triple, _graph_of(context)), True)
+        self._open.change((*triple, self._graph_of(context)), True)
         super().add(triple, context, quoted)
 
     def remove(self, triple: TriplePattern, context: Graph | None = None) -> None:
         attachment = self._open
         if context is not None and None not in triple:
-            attachment.change((*triple, _graph_of(context)), False)  # type: ignore[arg-type]  # no wildcard in it
+            attachment.change((*triple, self._graph_of(context)), False)  # type: ignore[arg-type]  # no wildcard in it
         else:
             for quad in list(self._quads(triple, context)):
                 attachment.change(quad, False)
         super().remove(triple, context)
 
     def add_graph(self, graph: Graph) -> None:
-        """A graph is there while it holds a triple."""
+        """A graph is there while it holds a triple. One of a Dataset may have a blank node for its name."""
+        if isinstance(graph.identifier, BNode):
+            self._open.blank_graphs.add(graph.identifier)
 
     def remove_graph(self, graph: Graph) -> None:
         self.remove((None, None, None), graph)
@@ -118,7 +120,7 @@ class RilletStore(Store):
     def _quads(self, triple: TriplePattern, context: Graph | None) -> Iterator[tuple[Node, Node, Node, Node | None]]:
         attachment = self._open
         snapshot = attachment.snapshot()
-        graph = None if context is None else _graph_of(context)
+        graph = None if context is None else self._graph_of(context)
         blocks = attachment.match(snapshot, triple, graph, everywhere=context is None)
         nodes: Mapping[int, Node] = attachment.nodes_of([column for block in blocks for column in _columns(block)])
         for block in blocks:
@@ -128,7 +130,8 @@ class RilletStore(Store):
     def __len__(self, context: Graph | None = None) -> int:
         snapshot = self._open.snapshot()
         if context is not None:
-            return sum(map(len, self._open.match(snapshot, (None, None, None), _graph_of(context), everywhere=False)))
+            graph = self._graph_of(context)
+            return sum(map(len, self._open.match(snapshot, (None, None, None), graph, everywhere=False)))
         return sum(1 for _ in self.triples((None, None, None)))
 
     def contexts(self, triple: Triple | None = None) -> Generator[Graph, None, None]:
@@ -138,6 +141,18 @@ class RilletStore(Store):
         nodes = self._open.nodes_of([np.array(graphs, np.uint64)])
         for graph in graphs:
             yield self._context(nodes.get(graph))
+
+    def _graph_of(self, context: Graph | None) -> Node | None:
+        """The graph's name, or None for the default graph.
+
+        A Graph that nobody named has a made-up blank node for a name: its triples are those of the default graph.
+        A blank node is a name where a Dataset gave it, or where the store has a graph that is named by it."""
+        if context is None:
+            return None
+        name: Node = context.identifier if isinstance(context, Graph) else context
+        if name == DATASET_DEFAULT_GRAPH_ID or (isinstance(name, BNode) and not self._open.is_graph(name)):
+            return None
+        return name
 
     def _context(self, graph: Node | None) -> Graph:
         identifier = DATASET_DEFAULT_GRAPH_ID if graph is None else graph
@@ -223,16 +238,6 @@ class RilletStore(Store):
 
 def _columns(block: Quads) -> tuple[np.ndarray, ...]:
     return block.s, block.p, block.o, block.g
-
-
-def _graph_of(context: Graph | None) -> Node | None:
-    """The graph's name, or None for the default graph.
-
-    A Graph that nobody named has a made-up blank node for a name: its triples are those of the default graph."""
-    if context is None:
-        return None
-    name: Node = context.identifier if isinstance(context, Graph) else context
-    return None if name == DATASET_DEFAULT_GRAPH_ID or isinstance(name, BNode) else name
 
 
 def _text_of(query: Query | Update | str, namespaces: Mapping[str, Any]) -> str:

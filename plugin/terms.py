@@ -65,7 +65,9 @@ def to_bytes(node: Node) -> bytes:
     if isinstance(node, URIRef):
         return iri(str(node))
     if isinstance(node, Literal):
-        return literal(str(node), node.language, None if node.datatype is None else str(node.datatype))
+        # A tag is the same in any case, for rdflib too; elsewhere it is read in lower case.
+        language = None if node.language is None else node.language.lower()
+        return literal(str(node), language, None if node.datatype is None else str(node.datatype))
     raise BadArgument(f"{node!r} is no RDF term: an IRI, a literal or a blank node is expected")
 
 

@@ -24,7 +24,7 @@ PREDICATES: list[Node] = [EX.p, EX.q, RDF.type]
 OBJECTS: list[Node] = [
     *SUBJECTS,
     Literal("x"),
-    Literal("x", lang="en-GB"),
+    Literal("x", lang="en-gb"),
     Literal("01", datatype=XSD.integer, normalize=False),
     Literal(1),
     Literal('line\n"two"\t\\'),
@@ -115,6 +115,26 @@ def test_a_blank_node_of_the_store_can_be_given_back(service: Service) -> None:
     graph.add((BNode("b999999"), EX.p, Literal(3)))  # only looks like one of the store's: a node of its own
     assert len(set(graph.subjects())) == 2
     assert graph.value(predicate=EX.p, object=Literal(3)) == BNode("b999999")
+
+
+def test_a_language_tag_is_the_same_in_any_case(graph: Graph) -> None:
+    graph.add((EX.s, EX.p, Literal("chat", lang="EN-gb")))
+    graph.add((EX.s, EX.p, Literal("chat", lang="en-GB")))
+    assert len(graph) == 1
+    assert (EX.s, EX.p, Literal("chat", lang="en-gb")) in graph
+    assert graph.query('ASK { ?s ?p "chat"@EN-GB }').askAnswer
+
+
+def test_a_graph_that_a_blank_node_names_is_not_the_default_graph(service: Service) -> None:
+    service.create_stream("s", {"timeless": True})
+    data = b"<http://ex/named> <http://ex/p> <http://ex/o> _:g .\n<http://ex/default> <http://ex/p> <http://ex/o> ."
+    service.push("s", data, "application/n-quads", timestamp=1)
+    dataset = Dataset(store=RilletStore(service))
+    assert {tuple(graph.subjects()) for graph in dataset.graphs()} == {(EX.named,), (EX.default,)}
+    dataset.graph(BNode("mine")).add((EX.s, EX.p, EX.o))
+    assert list(dataset.default_graph.subjects()) == [EX.default]
+    assert list(dataset.graph(BNode("mine")).subjects()) == [EX.s]
+    assert len(dataset.graph(BNode("other"))) == 0
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from rdflib import Dataset
 from rdflib_endpoint import SparqlEndpoint, SparqlRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
 from endpoint import routes
 from endpoint.access import Access
 from endpoint.body import Disconnected, Receive
 from endpoint.desk import Desk
+from endpoint.errors import describe as describe_error
+from endpoint.errors import render
 from endpoint.exchange import Exchange, Message, Send, raw_path
 from endpoint.limits import HttpLimits
 from endpoint.pages import Pages, correct, describe
@@ -63,16 +67,29 @@ class Front:
             await exchange.answer_error(error)
 
 
+async def _to_query_page(_: Request) -> Response:
+    return RedirectResponse("/sparql", status_code=307)
+
+
 class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
     def __init__(self, front: Front, router: RilletRouter) -> None:
         # Not SparqlEndpoint's own: it would make a stock router, which reads the whole store to describe it.
         FastAPI.__init__(self, title=_TITLE, description=_DESCRIPTION, version=__version__)
         self.include_router(router)
+        self.add_route("/", _to_query_page, include_in_schema=False)
+        self.add_exception_handler(404, self._nothing_there)
         self.front = front
 
     @property
     def desk(self) -> Desk:
         return self.front.desk
+
+    async def _nothing_there(self, request: Request, error: Exception) -> Response:
+        """The same 404 as everywhere, where FastAPI found nothing."""
+        problem = describe_error(routes.nothing_at(raw_path(request.scope)))
+        body, media_type = render(problem, request.headers.get("accept", ""))
+        headers = {"content-type": media_type.decode(), "rillet-snapshot": str(self.desk.head())}
+        return Response(body, problem.status, headers)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and routes.knows(raw_path(scope)):

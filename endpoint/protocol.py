@@ -103,7 +103,7 @@ def strip_explain(text: str) -> tuple[str, bool]:
 async def about(exchange: Exchange, parameters: Parameters) -> None:
     """No text: people get the query page, programs the service description."""
     parameters.ignore(SPARQLWRAPPER)
-    parameters.done(_KNOWN)
+    parameters.done("query, update (without a text no other parameter means anything)")
     if negotiation.prefers_html(exchange.accept):
         await exchange.answer(200, exchange.desk.pages.html, b"text/html; charset=utf-8")
         return

@@ -85,9 +85,9 @@ async def dispatch(exchange: Exchange) -> None:
             node = node[b"{}"]
             names.append(segment)
         else:
-            raise _nothing_at(exchange.path)
+            raise nothing_at(exchange.path)
     if _LEAF not in node:
-        raise _nothing_at(exchange.path)
+        raise nothing_at(exchange.path)
     path, methods = node[_LEAF]
     if isinstance(methods, str):
         raise NotFound(f"{path}: {methods} is not built yet in this version")
@@ -98,7 +98,7 @@ async def dispatch(exchange: Exchange) -> None:
     await handler(exchange, *(path_name(name, kind) for name in names))
 
 
-def _nothing_at(path: bytes) -> NotFound:
+def nothing_at(path: bytes) -> NotFound:
     return NotFound(
         f"there is nothing at {path.decode('latin-1')}; an IRI in a path is percent-encoded (http%3A%2F%2Fex%2Fs)"
     )

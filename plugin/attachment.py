@@ -4,6 +4,7 @@ Changes gather until someone reads or commits, and become one snapshot then. The
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,9 +51,14 @@ class Attachment:
         """All that was gathered, as one snapshot."""
         with self._lock:
             pending, self._pending = self._pending, {}
-            if pending:
-                inserted = [quad for quad, there in pending.items() if there]
+            if not pending:
+                return
+            inserted = [quad for quad, there in pending.items() if there]
+            try:
                 self.service.change(_Change(self, inserted, [quad for quad in pending if not pending[quad]]))
+            except BaseException:
+                self._pending = pending  # nothing was written: nothing is forgotten
+                raise
 
     # ---- reading
 
@@ -183,7 +189,7 @@ shared = _Shared()
 
 def store_url(configuration: str) -> str:
     """A path means the embedded store there; one store has one address, however it is written."""
-    if configuration.startswith("hbase:"):
-        return configuration
     path = configuration.removeprefix("lmdb:")
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path):
+        return configuration  # hbase://..., or something that the store refuses by name
     return f"lmdb:{Path(path).expanduser().resolve()}"

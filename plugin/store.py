@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from rdflib.term import Identifier, Node
 from plugin.attachment import Attachment, shared, store_url
 from plugin.match import Quads
 from plugin.terms import check_triple, to_node
-from stream_ext.errors import BadArgument, Unsupported
+from stream_ext.errors import BadArgument, TextError, Unsupported
 from stream_ext.service import Service
 
 Triple = tuple[Node, Node, Node]
@@ -194,11 +195,12 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> Result:
-        text = _text_of(query, initNs)
+        head, text = _head_and_text(query, initNs)
         _check(text, initBindings, queryGraph, kwargs)
         attachment = self._open
         attachment.write()
-        answer = attachment.service.query(text)
+        with _places_as_written(head, text):
+            answer = attachment.service.query(head + text)
         if answer.boolean is not None:
             result = Result("ASK")
             result.askAnswer = answer.boolean
@@ -230,18 +232,19 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> None:
-        text = _text_of(update, initNs)
+        head, text = _head_and_text(update, initNs)
         _check(text, initBindings, queryGraph, kwargs)
         self._open.write()
-        self._open.service.update(text)
+        with _places_as_written(head, text):
+            self._open.service.update(head + text)
 
 
 def _columns(block: Quads) -> tuple[np.ndarray, ...]:
     return block.s, block.p, block.o, block.g
 
 
-def _text_of(query: Query | Update | str, namespaces: Mapping[str, Any]) -> str:
-    """The text, with the graph's prefixes that it uses and does not declare itself."""
+def _head_and_text(query: Query | Update | str, namespaces: Mapping[str, Any]) -> tuple[str, str]:
+    """The graph's prefixes that the text uses and does not declare itself; and the text."""
     base = None
     if not isinstance(query, str):
         text, given, base = query._original_args
@@ -251,7 +254,17 @@ def _text_of(query: Query | Update | str, namespaces: Mapping[str, Any]) -> str:
     used = {prefix for prefix in namespaces if re.search(rf"(?<![\w.-]){re.escape(prefix)}:", text)}
     declared = set(re.findall(r"\bPREFIX\s+([\w.-]*):", text, re.IGNORECASE))
     head = f"BASE <{base}> " if base else ""
-    return head + "".join(f"PREFIX {name}: <{namespaces[name]}> " for name in sorted(used - declared)) + text
+    return head + "".join(f"PREFIX {name}: <{namespaces[name]}> " for name in sorted(used - declared)), text
+
+
+@contextmanager
+def _places_as_written(head: str, text: str) -> Iterator[None]:
+    """An error names the place in the text that the user wrote, not in what stands before it on the first line."""
+    try:
+        yield
+    except TextError as error:
+        column = error.column - (len(head) if error.line == 1 else 0)
+        raise type(error)(error.message, text, error.line, max(1, column)) from None
 
 
 def _check(text: str, bindings: Mapping[str, Identifier], graph: str, others: Mapping[str, Any]) -> None:

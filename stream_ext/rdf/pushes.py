@@ -37,11 +37,12 @@ def parse_push(data: bytes, media_type: str, timestamp: int | None, base: str) -
     parsed = numbered(data, media_type, rows_of(data, media_type, base))
     if media_type in (N_QUADS, TRIG):
         return _graph_an_element(parsed, timestamp)
+    if not len(parsed.s):
+        raise BadData("the body has no triple, so it is no element; to say that time has passed, send a heartbeat")
     graphs = np.unique(parsed.g)
     if len(graphs) > 1:
         raise BadData("the body is one element, and an element has one graph; send graphs as application/trig")
-    graph = graphs if len(graphs) else np.array([-1])
-    return Pushed(parsed, np.zeros(len(parsed.s), np.int32), _times(1, timestamp), graph.astype(np.int32))
+    return Pushed(parsed, np.zeros(len(parsed.s), np.int32), _times(1, timestamp), graphs.astype(np.int32))
 
 
 def _times(count: int, timestamp: int | None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

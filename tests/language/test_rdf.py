@@ -267,7 +267,8 @@ def test_a_body_of_triples_is_one_element() -> None:
     data = b"<a:s> <a:p> 1 . <a:s> <a:p> 2 ."
     ((time, graph, rows),) = elements(parse_push(data, TTL, 7, BASE))
     assert (time, graph, len(rows)) == (7, b"", 2)
-    assert elements(parse_push(b"", NT, None, BASE)) == [(MISSING, b"", [])]
+    with pytest.raises(BadData, match="send a heartbeat"):
+        parse_push(b"# nothing\n", NT, None, BASE)
 
 
 def test_each_graph_is_an_element_in_order_of_first_appearance() -> None:

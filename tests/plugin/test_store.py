@@ -13,6 +13,7 @@ from rdflib.compare import isomorphic
 from rdflib.plugins.sparql import prepareQuery, prepareUpdate
 from rdflib.term import Node
 
+from hbase_store.errors import BadStoreUrl
 from plugin.store import RilletStore
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, QuerySyntaxError, Unsupported
@@ -211,3 +212,21 @@ def test_no_foreign_engine_answers_what_ours_does_not(service: Service, graph: G
     with pytest.raises(Unsupported):
         graph.update("DELETE WHERE { ?s ?p ?o }")
     assert len(graph) == 1
+
+
+def test_an_error_names_the_place_in_the_text_that_was_written(tmp_path: Path) -> None:
+    graph = Graph(store="rillet")
+    graph.open(str(tmp_path / "placed"))
+    graph.bind("ex", "http://ex/a-long-namespace#")
+    text = "SELECT ?zone { ?zone ex:partOf ex:city } ORDER BY ?zone"
+    with pytest.raises(Unsupported) as caught:
+        graph.query(text)
+    assert (caught.value.line, caught.value.column, caught.value.text) == (1, text.index("ORDER") + 1, text)
+    graph.close()
+
+
+def test_an_address_that_names_no_store_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadStoreUrl, match="memory:"):
+        Graph(store="rillet").open("memory:")
+    assert not list(tmp_path.iterdir())

@@ -211,7 +211,7 @@ def test_the_latest_answer_is_cut_as_the_emissions_were(service: Service) -> Non
     service.register(registration(r2s="ISTREAM", select="SELECT ?x") + " LIMIT 1")
     push(service, "s", 100, triple("second", "b"))
     push(service, "s", 1100, triple("first", "b"))
-    push(service, "s", 2100)
+    service.heartbeat("s", 2100, "evaluated")
     assert [values(emission) for emission in said(service)] == [[("second",)], []]
     assert service.decode(service.latest("q")) == [(f"<{EX}second>".encode(),)]
 

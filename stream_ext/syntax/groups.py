@@ -104,6 +104,7 @@ class _Group:
         cursor = self._cursor
         if self._inside == "WINDOW":
             cursor.refuse("GRAPH inside WINDOW")
+        start = cursor.offset
         cursor.advance()
         name: Variable | Constant
         if cursor.kind == "var":
@@ -116,7 +117,10 @@ class _Group:
             cursor.refuse("GRAPH with a bare name")
         else:
             cursor.expected("an IRI, a prefixed name or a variable after GRAPH")
-        return Graph(name, group(cursor, "GRAPH"))
+        inner = group(cursor, "GRAPH")
+        if not _asks(inner):
+            cursor.refuse("GRAPH around a group that has no triple of its own", start)  # true once for every graph
+        return Graph(name, inner)
 
     def _window(self) -> Pattern:
         cursor = self._cursor
@@ -141,6 +145,20 @@ class _Group:
         for condition in filters:
             pattern = Filter(condition, pattern)
         return pattern
+
+
+def _asks(pattern: Pattern) -> bool:
+    """Whether a triple is looked for in the graph around this group, not only in those inside of it."""
+    waiting = [pattern]
+    while waiting:
+        match waiting.pop():
+            case Bgp(patterns) if patterns:
+                return True
+            case Join(left, right):
+                waiting += [left, right]
+            case Filter(_, inner):
+                waiting.append(inner)
+    return False
 
 
 def _hidden(label: str) -> Variable:

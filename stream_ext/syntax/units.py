@@ -67,6 +67,7 @@ def _query(cursor: Cursor) -> Query:
     cursor.advance()
     r2s = _r2s(cursor)
     distinct = form is Form.SELECT and _distinct(cursor)
+    projected = cursor.offset
     written = _projection(cursor) if form is Form.SELECT else ()
     while cursor.word() == "FROM":
         _dataset_clause(cursor)
@@ -77,6 +78,8 @@ def _query(cursor: Cursor) -> Query:
         cursor.fail(f"the pattern that begins here is nested too deep: more than {DEPTH_MAX} operators", start)
     offset, limit = _modifiers(cursor)
     variables = tuple(cursor.visible) if written is None else written
+    if form is Form.SELECT and not variables:
+        cursor.refuse("SELECT * over a pattern without variables (ASK says whether it holds)", projected)
     return Query(form, pattern, variables, distinct, offset, limit, tuple(cursor.windows.values()), r2s)
 
 

@@ -1,7 +1,7 @@
-"""From files to snapshots: read, parse, encode and write, with the terms of a file encoded as they come.
+"""From files to snapshots: each file is read into one loading, and published at once or not at all.
 
-N-Triples and N-Quads are taken in pieces of some megabytes, so that a large file needs memory for its numbers
-only; Turtle and TriG are parsed whole."""
+N-Triples and N-Quads are taken in pieces of some megabytes, so that a large file needs memory for its terms and
+numbers only; Turtle and TriG are parsed whole. A file that the store has loaded already is not loaded again."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TextIO, cast
 
-import numpy as np
+import msgspec
 
 import hbase_store
-from hbase_store import Batch, Store
+from hbase_store import Loading, Store
 from hbase_store.errors import WriterElsewhere
 from hbase_store.terms import iri
 from stream_ext.errors import BadData, RilletError
-from stream_ext.rdf import Parsed, parse_rdf
+from stream_ext.rdf import careful_rows, parse_rdf
 
 _PIECE_BYTES = 8 << 20
 _LINES = ("application/n-triples", "application/n-quads")
@@ -41,29 +42,72 @@ class Source:
 def load_all(
     url: str, sources: Sequence[Source], graph: str | None, base: str, progress: TextIO
 ) -> Iterator[tuple[Source, int, int, float]]:
-    """(source, triples, snapshot, seconds) of each source, when it is written."""
+    """(source, statements, snapshot, seconds) of each source, when it is written; one that is there already is not
+    written again, and comes with 0 seconds."""
     with closing(hbase_store.open(url)) as store:
         try:
             store.take_lease("")
         except WriterElsewhere as error:
             raise RilletError(f"{error}. To load, stop it, load, and start it again") from None
+        loaded = _loaded(store)
         for source in sources:
             started = time.monotonic()
-            triples, sn = _load(store, source, graph, base, progress)
-            yield source, triples, sn, time.monotonic() - started
+            known = None if source.name == "-" else loaded.get(_identity(source, graph))
+            if known is not None:
+                yield source, known.statements, known.sn, 0.0
+                continue
+            statements, sn = _load(store, source, graph, base, progress)
+            yield source, statements, sn, time.monotonic() - started
+
+
+class _Loaded(msgspec.Struct):
+    """What the store keeps of a file that was loaded: enough to know it again."""
+
+    path: str
+    size: int
+    modified_ns: int
+    graph: str | None
+    statements: int
+    sn: int = 0  # the snapshot says it
+
+
+_Identity = tuple[str, int, int, str | None]
+
+
+def _identity(source: Source, graph: str | None) -> _Identity:
+    path = Path(source.name).resolve()
+    status = path.stat()
+    return str(path), status.st_size, status.st_mtime_ns, graph
+
+
+def _loaded(store: Store) -> dict[_Identity, _Loaded]:
+    found: dict[_Identity, _Loaded] = {}
+    for (kind, sn), body in store.catalog(store.head()).items():
+        if kind == "load":
+            known = msgspec.msgpack.decode(body, type=_Loaded)
+            known.sn = sn
+            found[known.path, known.size, known.modified_ns, known.graph] = known
+    return found
 
 
 def _load(store: Store, source: Source, graph: str | None, base: str, progress: TextIO) -> tuple[int, int]:
-    with _reading(source) as (stream, position, size):
+    quads = source.media_type == _LINES[1]
+    loading = Loading(partial(careful_rows, quads=quads), quads)
+    with _reading(source) as (stream, position, size), _named(source):
+        identity = None if source.name == "-" else _identity(source, graph)
         shown = _Progress(source.name, size, progress)
-        batch = store.begin()
-        batch.time = time.time_ns() // 1_000_000
-        writer = _Writer(batch, graph)
-        for parsed in _parsed(source, stream, base):
-            writer.write(parsed)
-            shown.show(position(), writer.triples)
+        if source.media_type in _LINES:
+            while piece := stream.read(_PIECE_BYTES):
+                loading.read(piece)
+                shown.show(position(), loading.statements)
+            loading.end()
+        else:
+            parsed = parse_rdf(stream.read(), source.media_type, base)
+            loading.add(parsed.terms, (parsed.s, parsed.p, parsed.o, parsed.g))
         shown.end()
-        return writer.triples, int(store.commit(batch))
+    name = b"" if identity is None else msgspec.msgpack.encode(_Loaded(*identity, loading.statements))
+    sn = store.load(loading, graph=None if graph is None else iri(graph), name=name)
+    return loading.statements, int(sn)
 
 
 # ---- reading
@@ -91,31 +135,13 @@ def _reading(source: Source) -> Iterator[tuple[IO[bytes], _Position, int]]:
             raw.close()
 
 
-def _parsed(source: Source, stream: IO[bytes], base: str) -> Iterator[Parsed]:
-    if source.media_type not in _LINES:
-        with _named(source):
-            yield parse_rdf(stream.read(), source.media_type, base)
-        return
-    lines_before, rest = 0, b""
-    while piece := stream.read(_PIECE_BYTES):
-        whole, newline, rest = (rest + piece).rpartition(b"\n")
-        if newline:
-            with _named(source, lines_before):
-                yield parse_rdf(whole + newline, source.media_type, base)
-            lines_before += whole.count(b"\n") + 1
-    if rest:
-        with _named(source, lines_before):
-            yield parse_rdf(rest, source.media_type, base)
-
-
 @contextmanager
-def _named(source: Source, lines_before: int = 0) -> Iterator[None]:
-    """An error in a piece, as one of the file."""
+def _named(source: Source) -> Iterator[None]:
+    """An error names the file."""
     try:
         yield
     except BadData as error:
-        line = error.line + lines_before if error.line else 0
-        raise BadData(f"{source.name}: {error.message}", line, error.column) from None
+        raise BadData(f"{source.name}: {error.message}", error.line, error.column) from None
 
 
 class _Counted(io.RawIOBase):
@@ -132,39 +158,6 @@ class _Counted(io.RawIOBase):
         buffer[: len(piece)] = piece
         self.position += len(piece)
         return len(piece)
-
-
-# ---- writing
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Into one batch. A blank node's label means one node throughout the file."""
-
-    batch: Batch
-    graph: str | None
-    triples: int = 0
-    _blanks: dict[bytes, int] = field(default_factory=dict)
-
-    def write(self, parsed: Parsed) -> None:
-        if not len(parsed.s):
-            return
-        ids = self._ids(parsed.terms)
-        default = 0 if self.graph is None else int(self.batch.encode([iri(self.graph)])[0])
-        graphs = np.where(parsed.g >= 0, ids[parsed.g], np.uint64(default))
-        self.batch.insert(ids[parsed.s], ids[parsed.p], ids[parsed.o], graphs)
-        self.triples += len(parsed.s)
-
-    def _ids(self, terms: list[bytes]) -> np.ndarray:
-        blank = np.fromiter((term.startswith(b"_:") for term in terms), np.bool_, len(terms))
-        ids = np.zeros(len(terms), np.uint64)
-        ids[~blank] = self.batch.encode([term for term in terms if not term.startswith(b"_:")])
-        labels = [terms[place] for place in np.flatnonzero(blank).tolist()]
-        fresh = [label for label in labels if label not in self._blanks]
-        if fresh:
-            self._blanks.update(zip(fresh, self.batch.blanks(len(fresh)).tolist(), strict=True))
-        ids[blank] = np.array([self._blanks[label] for label in labels], np.uint64)
-        return ids
 
 
 class _Progress:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hbase_store.batch import Batch
     from hbase_store.emissions import EmissionLog, EmissionRow
+    from hbase_store.loading import Loading
     from hbase_store.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
     from hbase_store.snapshot import NAMED, Rows, Snapshot
     from hbase_store.store import Store
@@ -27,6 +28,7 @@ _PLACES = {
     "CatalogChange": "rows",
     "EmissionLog": "emissions",
     "EmissionRow": "emissions",
+    "Loading": "loading",
     "NAMED": "snapshot",
     "PushMark": "rows",
     "Rows": "snapshot",
@@ -46,6 +48,7 @@ __all__ = [
     "CatalogChange",
     "EmissionLog",
     "EmissionRow",
+    "Loading",
     "PushMark",
     "Rows",
     "Sn",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -121,21 +121,32 @@ class Dictionary:
         from hbase_store.hashing import hash_texts  # numba takes a third of a second to import
 
         missing = list(dict.fromkeys(texts[i] for i, id in enumerate(found) if not id))
-        hashes = hash_texts(missing)
-        known: dict[bytes, int] = {}
-        for column in columns:
-            ids, places = _candidates(column, hashes)
-            if len(ids):
-                distinct, inverse = np.unique(ids, return_inverse=True)
-                texts_found = self.pages.texts(distinct)
-                for id, at, place in zip(ids.tolist(), inverse.tolist(), places.tolist(), strict=True):
-                    if texts_found[at] == missing[place]:
-                        known[missing[place]] = id
+        known = {missing[place]: id for place, id in self._matches(hash_texts(missing), columns, missing.__getitem__)}
         if known:
             self._remember(known)
             for i, id in enumerate(found):
                 if not id:
                     found[i] = known.get(texts[i], NO_TERM)
+
+    def known(self, hashes: Ids, text_of: Callable[[int], bytes]) -> list[tuple[int, int]]:
+        """(place, id) of the terms that are in runs, of which the hashes are given; each term once."""
+        return list(self._matches(hashes, self._places[1], text_of))
+
+    def _matches(
+        self, hashes: Ids, columns: Sequence[RunColumn], text_of: Callable[[int], bytes]
+    ) -> Iterator[tuple[int, int]]:
+        for column in columns:
+            ids, places = _candidates(column, hashes)
+            if len(ids):
+                distinct, inverse = np.unique(ids, return_inverse=True)
+                texts = self.pages.texts(distinct)
+                for id, at, place in zip(ids.tolist(), inverse.tolist(), places.tolist(), strict=True):
+                    if texts[at] == text_of(place):
+                        yield place, id
+
+    def recent_ids(self) -> dict[bytes, int]:
+        """The terms of slabs that are not folded."""
+        return self._places[0].hashed()
 
     def _remember(self, ids: dict[bytes, int]) -> None:
         if len(self._remembered) + len(ids) > REMEMBERED:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from hbase_store.arrays import Ids, distinct_values, sort_distinct
-from hbase_store.errors import StoreError
+from hbase_store.errors import StoreError, StoreUnavailable
 from hbase_store.keyvalue import KeyValue, Put
 from hbase_store.layers import Layers
 from hbase_store.pages import Pages
@@ -65,8 +65,11 @@ class Gate:
             self._changed.wait_for(lambda: self._publishing == 0)
 
 
-class Abandoned(Exception):
+class Abandoned(StoreUnavailable):
     """The store closes: what was written of this run is garbage."""
+
+    def __init__(self) -> None:
+        super().__init__("the store is being closed; open it again")
 
 
 class FoldWriter:
@@ -78,16 +81,9 @@ class FoldWriter:
         self._writer = RunWriter(kv.allocate("run", 1), last)
         self._vertices: dict[tuple[int, bool], list[tuple[Ids, int]]] = {}
 
-    def write_terms(self, pages: Pages, chunks: Sequence[TermsChunk]) -> Iterator[tuple[ColumnKey, View]]:
-        """The texts go into pages at once, which changes nothing; the column of their hashes goes into the run."""
-        if not chunks:
-            return
-        from hbase_store.hashing import hash_column  # numba takes a third of a second to import
-
+    def write_pages(self, pages: Pages, chunks: Iterable[TermsChunk]) -> None:
+        """The texts, which nobody looks for before the run counts."""
         self._kv.put_many(self._paced(pages.puts(chunks, self._time)))
-        hashes = np.concatenate([hash_column(chunk.data, chunk.offsets) for chunk in chunks])
-        ids = np.concatenate([term_ids(chunk) for chunk in chunks])
-        yield HASH_COLUMN, view_of(sort_distinct((hashes, ids)), None)
 
     def write(self, columns: Iterable[tuple[ColumnKey, View]], first: int) -> RunEntry:
         """Of the columns given; those of pseudo-predicate 0 follow from them."""
@@ -123,6 +119,16 @@ class FoldWriter:
             )
             rows = sort_distinct((vertices, predicates))
             yield ColumnKey(kind, PREDICATES, inverse), view_of(rows, None)
+
+
+def hash_rows(chunks: Sequence[TermsChunk]) -> Iterator[tuple[ColumnKey, View]]:
+    """The column by which the terms are found."""
+    if chunks:
+        from hbase_store.hashing import hash_column  # numba takes a third of a second to import
+
+        hashes = np.concatenate([hash_column(chunk.data, chunk.offsets) for chunk in chunks])
+        ids = np.concatenate([term_ids(chunk) for chunk in chunks])
+        yield HASH_COLUMN, view_of(sort_distinct((hashes, ids)), None)
 
 
 def folded_columns(layers: Layers, sn: Sn) -> Iterator[tuple[ColumnKey, View]]:

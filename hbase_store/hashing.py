@@ -23,14 +23,29 @@ _LAST = np.uint64(0x94D049BB133111EB)
 def hash_bytes(data, start, end):  # type: ignore[no-untyped-def]
     """Eight bytes at a time, little-endian; the length is in it too, so that padding means nothing."""
     value = _SEED ^ np.uint64(end - start)
-    at = start
-    while at < end:
-        word = np.uint64(0)
-        for i in range(min(8, end - at)):
-            word |= np.uint64(data[at + i]) << np.uint64(8 * i)
+    # Unsigned, so that no index is asked whether it counts from the end; then eight loads become one.
+    at, stop = np.uint64(start), np.uint64(end)
+    while at + np.uint64(8) <= stop:
+        word = np.uint64(data[at])
+        word |= np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
+        word |= np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
+        word |= np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
+        word |= np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
+        word |= np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
+        word |= np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
+        word |= np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
         value = (value ^ word) * _FACTOR
         value ^= value >> np.uint64(32)
-        at += 8
+        at += np.uint64(8)
+    if at < stop:
+        word = np.uint64(0)
+        shift = np.uint64(0)
+        while at < stop:
+            word |= np.uint64(data[at]) << shift
+            shift += np.uint64(8)
+            at += np.uint64(1)
+        value = (value ^ word) * _FACTOR
+        value ^= value >> np.uint64(32)
     value = (value ^ (value >> np.uint64(29))) * _LAST
     return value ^ (value >> np.uint64(32))
 

@@ -105,3 +105,6 @@ def warm() -> None:
     contains(none, none)
     merge(none, None, none, None, False)
     hashing.warm()
+    from hbase_store.loading import warm as warm_loading  # which needs the kernels of this module itself
+
+    warm_loading()

@@ -71,8 +71,8 @@ class StreamPlace(msgspec.Struct, array_like=True, frozen=True):
 class SnRow(msgspec.Struct, array_like=True):
     """What one snapshot says beside its slab. `epoch` is the writer epoch.
 
-    A bulk load has a run (`load_run`) in place of a slab's changes, and says what was loaded (`loaded`). Every so
-    often a row comes with all that the rows up to it add up to, in pieces of its own (`whole_pieces`)."""
+    A bulk load has a run (`load_run`) in place of a slab's changes. Every so often a row comes with all that the rows
+    up to it add up to, in pieces of its own (`whole_pieces`)."""
 
     sn: int
     epoch: int
@@ -83,7 +83,6 @@ class SnRow(msgspec.Struct, array_like=True):
     slab_bytes: int
     places: list[StreamPlace]
     load_run: int = 0
-    loaded: str = ""
     whole_pieces: int = 0
 
     def slab_keys(self) -> list[Key]:

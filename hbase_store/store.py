@@ -29,6 +29,7 @@ from hbase_store.folding import (
     FoldWriter,
     Gate,
     folded_columns,
+    hash_rows,
     merged_columns,
     runs_to_merge,
 )
@@ -36,9 +37,11 @@ from hbase_store.head import Head, HeadCell
 from hbase_store.history import History
 from hbase_store.keyvalue import KeyValue, Put
 from hbase_store.lease import Clock, Leasing
+from hbase_store.load_writer import LoadWriter
+from hbase_store.loading import Loading
 from hbase_store.opening import Durability, WallClock, connect
 from hbase_store.row_reader import ROWS_AT_ONCE, RowReader
-from hbase_store.rows import Sn, SnRow, StreamPlace, StreamPosition, pack_row, sn_key
+from hbase_store.rows import CatalogChange, Sn, SnRow, StreamPlace, StreamPosition, pack_row, sn_key
 from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_list
 from hbase_store.slab import Slab, pack_slab, pack_slice
 from hbase_store.snapshot import Rows, Snapshot
@@ -49,13 +52,14 @@ RECENT_STREAM_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Publication:
-    """A batch as it is written: the same bytes each time, however often it takes."""
+    """A batch or a load as it is written: the same bytes each time, however often it takes."""
 
-    batch: Batch
+    batch: Batch | None  # None: a bulk load
     row: SnRow
     changes: list[Change]
     stages: list[list[Put]]
     head: Head
+    runs: RunList | None = None  # the list that the load brings
 
 
 class Store:
@@ -207,10 +211,8 @@ class Store:
         """A new batch. One begun earlier and not committed is dropped."""
         with self._writing:
             self._raise_fold_failure()
-            if self._cell.epoch == 0 or not self._lease.held:
-                self.take_lease(self._address)
-            if self._undecided is not None:
-                self._publish(self._undecided)
+            self._hold_lease()
+            self._settle()
             self._open_batch = Batch(self._dictionary, self._terms, self._blanks, self._clock.now_ms())
             return self._open_batch
 
@@ -269,15 +271,54 @@ class Store:
     def _forget_batch(self) -> None:
         self._undecided = self._open_batch = None
 
+    # ---- loading
+
+    def load(self, loading: Loading, *, graph: bytes | None = None, name: bytes = b"") -> Sn:
+        """Publishes what was loaded as one snapshot; `graph` is for statements that name none.
+
+        `name` says what it was: the catalog keeps it under ("load", SN). Before that, nothing of it is to be seen."""
+        columns = loading.columns(graph)
+        with self._one_fold:
+            self._hold_lease()
+            self._fold_slabs()
+            load = LoadWriter(self.kv, self._dictionary, loading.terms, self._give_way)
+            while True:
+                entry = load.write(columns, self._sn + 1)
+                with self._gate.first(), self._writing:
+                    self._settle()
+                    if load.agrees_with(self._dictionary.recent_ids()):
+                        self._fold_slabs(paced=False)
+                        self._undecided = self._load_publication(entry, name)
+                        return self._publish(self._undecided)
+
+    def _load_publication(self, entry: RunEntry, name: bytes) -> _Publication:
+        number = self.kv.allocate("run", 1)
+        head = self._cell.head.advanced(number)
+        entry = msgspec.structs.replace(entry, first=head.last, last=head.last)
+        known = self._edges.list
+        runs = msgspec.structs.replace(known, number=number, epoch=head.epoch, runs=(*known.runs, entry))
+        changes = [CatalogChange("load", head.last, name)] if name else []
+        row = SnRow(head.last, head.epoch, self._clock.now_ms(), [], changes, 0, 0, [], entry.number)
+        stages = [[list_put(runs, row.sn), Put("sn", sn_key(row.epoch, row.sn), pack_row(row), row.sn)]]
+        return _Publication(None, row, [], stages, head, runs)
+
+    def _hold_lease(self) -> None:
+        with self._writing:
+            if self._cell.epoch == 0 or not self._lease.held:
+                self.take_lease(self._address)
+
+    def _settle(self) -> None:
+        """Of an earlier batch whose outcome is unknown, decides it."""
+        if self._undecided is not None:
+            self._publish(self._undecided)
+
     # ---- folding
 
     def fold(self) -> bool:
         """Folds all that is not in runs yet, and merges runs that have become many; whether there was anything.
 
         The writer does it by itself when there is enough. It changes no answer."""
-        with self._writing:
-            if self._cell.epoch == 0 or not self._lease.held:
-                self.take_lease(self._address)
+        self._hold_lease()
         with self._one_fold:
             folded = self._fold_slabs()
             while self._merge_runs():
@@ -302,16 +343,17 @@ class Store:
             raise Abandoned
         self._gate.give_way()
 
-    def _fold_slabs(self) -> bool:
+    def _fold_slabs(self, paced: bool = True) -> bool:
+        """Unless it is `paced`, whoever wants to publish waits."""
         epoch = self._cell.epoch
         with self._taking_in:
             layers, sn = self._edges.newest, self._sn
             chunks = self._dictionary.recent_chunks(sn)
         if layers.start == sn:
             return False
-        writer = FoldWriter(self.kv, sn, self._give_way)
-        terms = writer.write_terms(self._dictionary.pages, chunks)
-        entry = writer.write(chain(terms, folded_columns(layers, sn)), layers.start + 1)
+        writer = FoldWriter(self.kv, sn, self._give_way if paced else _at_once)
+        writer.write_pages(self._dictionary.pages, chunks)
+        entry = writer.write(chain(hash_rows(chunks), folded_columns(layers, sn)), layers.start + 1)
         self._install(lambda runs: (*runs, entry), epoch)
         return True
 
@@ -328,8 +370,7 @@ class Store:
 
     def _install(self, change: Callable[[tuple[RunEntry, ...]], tuple[RunEntry, ...]], epoch: int) -> None:
         with self._writing:
-            if self._undecided is not None:
-                self._publish(self._undecided)
+            self._settle()
             if self._cell.epoch != epoch:
                 raise Fenced(f"the fold of epoch {epoch} is too late: this process writes under {self._cell.epoch}")
             known = self._edges.list
@@ -349,13 +390,20 @@ class Store:
 
     def _take_in_own(self, publication: _Publication) -> None:
         sn = Sn(publication.row.sn)
-        for chunk, texts in publication.batch.new_texts:
+        if publication.runs is not None:
+            self._take_in_runs(publication.runs, sn)
+        if publication.batch is not None:
+            self._take_in_batch(publication, publication.batch)
+        self._advance(publication.row)
+
+    def _take_in_batch(self, publication: _Publication, batch: Batch) -> None:
+        sn = Sn(publication.row.sn)
+        for chunk, texts in batch.new_texts:
             self._dictionary.add(sn, chunk, texts)
         changes = ((change.named, change.predicate, change.columns, change.inserted) for change in publication.changes)
         self._edges.append(sn, changes)
-        for columns in publication.batch.columns.values():
+        for columns in batch.columns.values():
             self._recent.put(sn, columns)
-        self._advance(publication.row)
 
     def _catch_up(self) -> None:
         head = self._cell.head
@@ -400,6 +448,10 @@ class Store:
         self._history.take_in(row)
         self._unfolded_bytes += row.slab_bytes
         self._sn = Sn(row.sn)  # last: from here on readers may ask for it
+
+
+def _at_once() -> None:
+    """Gives way to nobody."""
 
 
 def _quads(predicate: int, columns: Columns, inserted: Mask, changed: Mask) -> tuple[Ids, Ids, Ids, Ids, Mask]:

@@ -38,8 +38,8 @@ def load(arguments: argparse.Namespace) -> None:
     from endpoint.load import load_all
 
     for source, triples, sn, took_s in load_all(arguments.store, sources, arguments.graph, arguments.base, sys.stderr):
-        rate = f"{triples / took_s:,.0f} a second" if took_s else "at once"
-        print(f"{source.name}: {triples:,} triples in {took_s:.2f} s ({rate}), snapshot {sn}", flush=True)
+        took = f"in {took_s:.2f} s ({triples / took_s:,.0f} a second)" if took_s else "were loaded before"
+        print(f"{source.name}: {triples:,} triples {took}, snapshot {sn}", flush=True)
 
 
 def source_of(name: str, format: str | None) -> Source:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from stream_ext.errors import BadData
-from stream_ext.rdf.canonical import BadEscape, unescape
+from stream_ext.rdf.canonical import BadEscape, canonical, unescape
 from stream_ext.rdf.parsed import Row
 
 _IRI = rb"<[A-Za-z][A-Za-z0-9+.\-]*+:[^\x00-\x20<>\"{}|^`\\]*+>"
@@ -75,6 +75,17 @@ def check_lines(data: bytes, quads: bool, one_a_line: bool = True) -> None:
     for number, line in enumerate(re.split("\r\n|\n|\r", data.decode()), start=1):
         for _ in _Line(line, number, quads, one_a_line).rows():
             pass
+
+
+def careful_rows(line: bytes, number: int, quads: bool) -> list[Row]:
+    """The statement of one line in canonical terms, or what is wrong with it, and where."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        message = f"the byte {line[error.start]:#04x} is no UTF-8 here"
+        raise BadData(message, number, len(line[: error.start].decode()) + 1) from None
+    rows = _Line(text, number, quads, one_a_line=True).rows()
+    return [tuple(canonical(term) if term else term for term in row) for row in rows]  # type: ignore[misc]  # four each
 
 
 def _check_utf8(data: bytes) -> None:

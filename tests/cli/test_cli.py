@@ -83,6 +83,17 @@ def test_a_file_with_a_fault_adds_nothing(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.split() == ["?_askResult", "false"]
 
 
+def test_a_file_that_was_loaded_is_not_loaded_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.ttl").write_text(TURTLE)
+    command = ("load", tmp_path / "a.ttl", "--store", f"lmdb:{tmp_path / 'store'}")
+    for expected in ("3 triples in .* snapshot 1", "3 triples were loaded before, snapshot 1"):
+        assert rillet(*command) == 0
+        assert re.search(expected, capsys.readouterr().out)
+    (tmp_path / "a.ttl").write_text(TURTLE + "# changed\n")
+    assert rillet(*command) == 0
+    assert "snapshot 2" in capsys.readouterr().out
+
+
 def test_load_beside_a_server_says_how_to_go_on(near: Live, tmp_path: Path) -> None:
     (tmp_path / "a.ttl").write_text(TURTLE)
 

@@ -206,14 +206,13 @@ def test_the_layout_of_the_small_rows_does_not_change() -> None:
         slab_bytes=99,
         places=[StreamPlace(6, True, 0)],
         load_run=5,
-        loaded="f",
         whole_pieces=2,
     )
     layout = (
-        "524e0100 9b 03 02 cd03e8"
+        "524e0100 9a 03 02 cd03e8"
         "91 97 06 01 05 c0 04 91 92 00 05 81 a161 07"
         "92 93 a57175657279 01 c40178 93 a673747265616d 06 c0"
-        "01 63 91 93 06 c3 00 05 a166 02"
+        "01 63 91 93 06 c3 00 05 02"
     )
     content = bytes.fromhex(layout)
     assert pack_row(row) == content + zlib.crc32(content).to_bytes(4, "little")

@@ -110,6 +110,10 @@ class Edges:
                 layers.overlay.append(Sn(row.sn), named, predicate, columns, inserted)
         return _Span(layers, last)
 
+    def forget_spans(self) -> None:
+        with self._lock:
+            self._spans.clear()
+
     def check_retained(self, sn: int) -> None:
         if sn < self.list.floor:
             raise SnapshotGone(f"snapshot {sn} is not retained any more; the oldest one is {self.list.floor}")

@@ -1,92 +1,144 @@
 """History: where each stream had come to at each snapshot, and what the catalog said.
 
-Both are sums of what the sn rows say. Streams are few and move often, so the positions of every 256th snapshot
-are remembered, and the rows after it are added again. The catalog may be long and changes seldom, so of each entry
-it is remembered since when it says what."""
+Both are sums of what the sn rows say. Every 256th row comes with the sums up to it, so whoever opens the store, or asks
+about an older snapshot, reads that and the few rows after it."""
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from hbase_store.rows import Sn, SnRow, StreamPosition, moved
+import msgspec
+
+from hbase_store.rows import CatalogChange, Sn, SnRow, StreamPosition, moved
 
 WHOLE_EVERY = 256
 ROWS_KEPT = 1024
+WHOLES_KEPT = 8
 
 Vector = dict[int, StreamPosition]
 CatalogKey = tuple[str, int]
 
 
-class History:
-    """`read_rows` reads the rows of a list of snapshots from the store. Many threads ask, one at a time takes in."""
+class Whole(msgspec.Struct, array_like=True):
+    """The sums up to one row."""
 
-    def __init__(self, read_rows: Callable[[Sequence[int]], list[SnRow]]) -> None:
-        self._read_rows = read_rows
-        self._sn = Sn(0)
-        self._vector: Vector = {}
-        self._whole: list[Vector] = [{}]
-        self._catalog: dict[CatalogKey, bytes] = {}
-        self._entries: dict[CatalogKey, tuple[list[int], list[bytes | None]]] = {}
+    vector: list[StreamPosition]
+    catalog: list[CatalogChange]
+
+
+class _Sums:
+    def __init__(self, whole: Whole) -> None:
+        self.vector: Vector = {position.stream: position for position in whole.vector}
+        self.catalog: dict[CatalogKey, bytes] = {}
+        self._change_catalog(whole.catalog)
+
+    def add(self, row: SnRow) -> None:
+        _move(self.vector, row)
+        self._change_catalog(row.catalog)
+
+    def _change_catalog(self, changes: Sequence[CatalogChange]) -> None:
+        for change in changes:
+            if change.body is None:
+                self.catalog.pop((change.kind, change.number), None)
+            else:
+                self.catalog[change.kind, change.number] = change.body
+
+    def whole(self) -> Whole:
+        catalog = [CatalogChange(kind, number, body) for (kind, number), body in self.catalog.items()]
+        return Whole(list(self.vector.values()), catalog)
+
+
+class History:
+    """Many threads ask, one at a time takes in. `read_rows` reads the rows of some snapshots, `read_whole` the sums
+    that came with the row of one."""
+
+    def __init__(self, read_rows: Callable[[Sequence[int]], list[SnRow]], read_whole: Callable[[SnRow], Whole]) -> None:
+        self._read_rows, self._read_whole = read_rows, read_whole
+        self.sn = Sn(0)
+        self._sums = _Sums(Whole([], []))
         self._rows: OrderedDict[int, SnRow] = OrderedDict()
+        self._wholes: OrderedDict[int, Whole] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take_in(self, row: SnRow) -> None:
-        """The rows come in order, without gap."""
-        with self._lock:
-            assert row.sn == self._sn + 1
-            _move(self._vector, row)
-            if row.sn % WHOLE_EVERY == 0:
-                self._whole.append(dict(self._vector))
-            self._change_catalog(row)
-            self._rows[row.sn] = row
-            if len(self._rows) > ROWS_KEPT:
-                self._rows.popitem(last=False)
-            self._sn = Sn(row.sn)
+    def skip_to(self, head: int) -> None:
+        """Takes in the rows up to the last whole one below `head` by taking in that one."""
+        whole = head - head % WHOLE_EVERY
+        if whole > self.sn:
+            sums = _Sums(self._whole(whole))
+            with self._lock:
+                self._sums, self.sn = sums, Sn(whole)
 
-    def _change_catalog(self, row: SnRow) -> None:
-        for change in row.catalog:
-            key = (change.kind, change.number)
-            sns, bodies = self._entries.setdefault(key, ([], []))
-            sns.append(row.sn)
-            bodies.append(change.body)
-            if change.body is None:
-                self._catalog.pop(key, None)
-            else:
-                self._catalog[key] = change.body
+    def take_in(self, row: SnRow) -> None:
+        """The rows come in order, without gap; those that were skipped may come again."""
+        with self._lock:
+            if row.sn <= self.sn:
+                return
+            assert row.sn == self.sn + 1
+            self._sums.add(row)
+            self._remember(row)
+            self.sn = Sn(row.sn)
+
+    def whole_after(self, row: SnRow) -> Whole | None:
+        """What must be written with a row that is the next; None: nothing."""
+        if row.sn % WHOLE_EVERY:
+            return None
+        with self._lock:
+            sums = _Sums(self._sums.whole())
+        sums.add(row)
+        return sums.whole()
 
     def row(self, sn: int) -> SnRow:
         return self._range(sn, sn)[0]
 
     def vector(self, sn: int) -> Vector:
         with self._lock:
-            if sn == self._sn:
-                return dict(self._vector)
-            vector = dict(self._whole[sn // WHOLE_EVERY])
-        for row in self._range(sn - sn % WHOLE_EVERY + 1, sn):
-            _move(vector, row)
-        return vector
+            if sn == self.sn:
+                return dict(self._sums.vector)
+        return self._summed(sn).vector
 
     def catalog(self, sn: int) -> dict[CatalogKey, bytes]:
         with self._lock:
-            if sn == self._sn:
-                return dict(self._catalog)
-            then: dict[CatalogKey, bytes] = {}
-            for key, (sns, bodies) in self._entries.items():
-                at = bisect_right(sns, sn)
-                body = bodies[at - 1] if at else None
-                if body is not None:
-                    then[key] = body
-            return then
+            if sn == self.sn:
+                return dict(self._sums.catalog)
+        return self._summed(sn).catalog
+
+    def _summed(self, sn: int) -> _Sums:
+        start = sn - sn % WHOLE_EVERY
+        sums = _Sums(self._whole(start))
+        for row in self._range(start + 1, sn):
+            sums.add(row)
+        return sums
+
+    def _whole(self, sn: int) -> Whole:
+        if sn == 0:
+            return Whole([], [])
+        with self._lock:
+            whole = self._wholes.get(sn)
+        if whole is None:
+            whole = self._read_whole(self._read_rows([sn])[0])
+            with self._lock:
+                self._wholes[sn] = whole
+                if len(self._wholes) > WHOLES_KEPT:
+                    self._wholes.popitem(last=False)
+        return whole
 
     def _range(self, first: int, last: int) -> list[SnRow]:
         with self._lock:
             known = [self._rows.get(sn) for sn in range(first, last + 1)]
         missing = [sn for sn, row in enumerate(known, first) if row is None]
-        read = iter(self._read_rows(missing) if missing else ())
+        found = self._read_rows(missing) if missing else []
+        with self._lock:
+            for row in found:
+                self._remember(row)
+        read = iter(found)
         return [row or next(read) for row in known]
+
+    def _remember(self, row: SnRow) -> None:
+        self._rows[row.sn] = row
+        if len(self._rows) > ROWS_KEPT:
+            self._rows.popitem(last=False)
 
 
 def _move(vector: Vector, row: SnRow) -> None:

@@ -4,11 +4,16 @@ Several writers may have written rows of one number; whose counts, the head says
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
+from hbase_store.errors import SnapshotGone
 from hbase_store.head import HeadCell
-from hbase_store.keyvalue import KeyValue
-from hbase_store.rows import SnRow, StreamPlace, sn_key, unpack_row
+from hbase_store.history import Whole
+from hbase_store.keyvalue import KeyValue, Put
+from hbase_store.rows import SnRow, StreamPlace, pack_row, sn_key, unpack_row, whole_key
+from hbase_store.sealed import corrupt, cut, seal, unseal
 from hbase_store.slab import STREAM, Slab, unpack_slab
 from hbase_store.streams import StreamColumns, merge
 
@@ -17,14 +22,43 @@ ROWS_AT_ONCE = 256
 BYTES_AT_ONCE = 8 << 20
 
 
+_WHOLE_MAGIC = b"RW"
+
+
+def row_puts(row: SnRow, whole: Whole | None) -> list[Put]:
+    """The row, with the sums up to it if it is to have them."""
+    pieces = [] if whole is None else cut(msgspec.msgpack.encode(whole))
+    row.whole_pieces = len(pieces)
+    puts = [
+        Put("sn", whole_key(row.epoch, row.sn, i), seal(_WHOLE_MAGIC, piece), row.sn) for i, piece in enumerate(pieces)
+    ]
+    return [*puts, Put("sn", sn_key(row.epoch, row.sn), pack_row(row), row.sn)]
+
+
 class RowReader:
-    def __init__(self, kv: KeyValue, cell: HeadCell) -> None:
-        self._kv, self._cell = kv, cell
+    """`retained_from` tells below which snapshot rows may be gone."""
+
+    def __init__(self, kv: KeyValue, cell: HeadCell, retained_from: Callable[[], int]) -> None:
+        self._kv, self._cell, self.retained_from = kv, cell, retained_from
 
     def rows(self, sns: Sequence[int]) -> list[SnRow]:
         head = self._cell.head
         keys = [sn_key(head.epoch_of(sn), sn) for sn in sns]
-        return [unpack_row(value, key) for key, value in zip(keys, self._kv.get_many("sn", keys), strict=True)]
+        found = list(zip(keys, self._kv.get_many("sn", keys), strict=True))
+        for sn, (_, value) in zip(sns, found, strict=True):
+            if value is None and sn <= self.retained_from():
+                raise SnapshotGone(f"the row of snapshot {sn} is not retained any more")
+        return [unpack_row(value, key) for key, value in found]
+
+    def whole(self, row: SnRow) -> Whole:
+        """The sums that came with a row."""
+        keys = [whole_key(row.epoch, row.sn, piece) for piece in range(row.whole_pieces)]
+        values = self._kv.get_many("sn", keys)
+        body = b"".join(bytes(unseal(_WHOLE_MAGIC, value, "sn", key)) for key, value in zip(keys, values, strict=True))
+        try:
+            return msgspec.msgpack.decode(body, type=Whole)
+        except msgspec.DecodeError as error:
+            raise corrupt("sn", sn_key(row.epoch, row.sn), str(error)) from error
 
     def slabs(self, sns: range, kinds: Sequence[int] = ()) -> Iterator[tuple[SnRow, Slab]]:
         """The rows with their slabs; of these only the records of `kinds`, if any are named."""

@@ -25,6 +25,11 @@ def sn_key(epoch: int, sn: int) -> Key:
     return _SN_KEY.pack(epoch, sn)
 
 
+def whole_key(epoch: int, sn: int, piece: int) -> Key:
+    """Of the sums that come with a row: behind it, so that both go together."""
+    return _SLAB_KEY.pack(epoch, sn, piece)
+
+
 def slab_key(epoch: int, sn: int, piece: int) -> Key:
     return _SLAB_KEY.pack(epoch, sn, piece)
 

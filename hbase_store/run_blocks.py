@@ -79,6 +79,11 @@ def run_range(run: int) -> tuple[Key, Key]:
     return struct.pack(">Q", run), struct.pack(">Q", run + 1)
 
 
+def run_number(key: Key) -> int:
+    number: int = _KEY.unpack(key)[0]
+    return number
+
+
 def index_key(run: int, piece: int) -> Key:
     return _INDEX_KEY.pack(run, piece)
 

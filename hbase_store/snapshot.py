@@ -6,7 +6,9 @@ are asked for by `graph`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,10 +24,13 @@ from hbase_store.arrays import (
     group_rows,
     sort_distinct,
 )
+from hbase_store.errors import SnapshotGone
 from hbase_store.layers import Layers
 from hbase_store.rows import Sn
 from hbase_store.terms import NO_TERM
 from hbase_store.view import View, contains
+
+Answer = TypeVar("Answer")
 
 #: As a graph: all named graphs together.
 NAMED = -1
@@ -52,17 +57,27 @@ class Rows:
 class Snapshot:
     """Immutable: what is written later is in no view of it."""
 
-    def __init__(self, layers: Layers, sn: Sn) -> None:
+    def __init__(self, layers: Layers, sn: Sn, renewed: Callable[[Sn], Layers]) -> None:
+        """`renewed` finds the layers by which the snapshot is read now, when blocks of those before are gone."""
         self.sn = sn
         self.layers = layers
+        self._renewed = renewed
         self._scalar: dict[tuple[int, bool], Columns] = {}
 
     def view(self, named: bool, predicate: int, inverse: bool) -> View:
         """All edges of a predicate, of the default graph or of the named ones, in order of one direction."""
-        return self.layers.view(named, predicate, inverse, self.sn)
+        return self._read(lambda layers: layers.view(named, predicate, inverse, self.sn))
 
     def _reach(self, named: bool, predicate: int, inverse: bool, keys: Ids) -> View:
-        return self.layers.reach(named, predicate, inverse, keys, self.sn)
+        return self._read(lambda layers: layers.reach(named, predicate, inverse, keys, self.sn))
+
+    def _read(self, read: Callable[[Layers], Answer]) -> Answer:
+        try:
+            return read(self.layers)
+        except SnapshotGone:
+            # Runs were merged, and these are collected; the snapshot may well be retained.
+            self.layers = self._renewed(self.sn)
+            return read(self.layers)
 
     def values(self, p: int, key: int, inverse: bool = False) -> Ids:
         """The objects of one subject in the default graph, or the subjects of one object: one id, quickly."""
@@ -154,7 +169,9 @@ class Snapshot:
         """(offsets, predicates): those of the edges that begin at each key (`inverse`: that end there), ascending."""
         keys = as_ids(keys)
         distinct = distinct_values(keys)
-        vertices, predicates = sort_distinct(self.layers.predicates_of(graph != DEFAULT, inverse, distinct, self.sn))
+        vertices, predicates = sort_distinct(
+            self._read(lambda layers: layers.predicates_of(graph != DEFAULT, inverse, distinct, self.sn))
+        )
         there = np.zeros(len(vertices), bool)
         for predicate, rows in group_rows(predicates):
             # What is listed may have been deleted since, or stand in another graph.
@@ -173,7 +190,7 @@ class Snapshot:
     def count(self, p: int, graph: int = DEFAULT) -> int:
         """How many edges the predicate has."""
         if graph in (DEFAULT, NAMED):
-            return self.layers.count(graph == NAMED, p, self.sn)
+            return self._read(lambda layers: layers.count(graph == NAMED, p, self.sn))
         return int(np.count_nonzero(self.view(True, p, False).columns[2] == np.uint64(graph)))
 
     def count_all(self, graph: int = DEFAULT) -> int:

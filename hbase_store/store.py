@@ -7,9 +7,8 @@ snapshot from its own memory. Nothing that was committed is ever changed."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -20,32 +19,21 @@ from hbase_store.batch import Batch, Change, Numbers
 from hbase_store.dictionary import Dictionary
 from hbase_store.edges import Edges, changes_of
 from hbase_store.emissions import EmissionLog
-from hbase_store.errors import Fenced, SnapshotGone, StoreError, StoreUnavailable
-from hbase_store.folding import (
-    FOLD_BYTES,
-    FOLD_SLABS,
-    Abandoned,
-    Folder,
-    FoldWriter,
-    Gate,
-    folded_columns,
-    hash_rows,
-    merged_columns,
-    runs_to_merge,
-)
+from hbase_store.errors import SnapshotGone, StoreError, StoreUnavailable
 from hbase_store.head import Head, HeadCell
 from hbase_store.history import History
 from hbase_store.keyvalue import KeyValue, Put
+from hbase_store.layers import Layers
 from hbase_store.lease import Clock, Leasing
-from hbase_store.load_writer import LoadWriter
 from hbase_store.loading import Loading
 from hbase_store.opening import Durability, WallClock, connect
-from hbase_store.row_reader import ROWS_AT_ONCE, RowReader
-from hbase_store.rows import CatalogChange, Sn, SnRow, StreamPlace, StreamPosition, pack_row, sn_key
+from hbase_store.row_reader import ROWS_AT_ONCE, RowReader, row_puts
+from hbase_store.rows import CatalogChange, Sn, SnRow, StreamPlace, StreamPosition
 from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_list
 from hbase_store.slab import Slab, pack_slab, pack_slice
 from hbase_store.snapshot import Rows, Snapshot
 from hbase_store.streams import RecentStreams, StreamColumns, merge
+from hbase_store.upkeep import Host, Upkeep
 
 RECENT_STREAM_BYTES = 64 << 20
 
@@ -75,30 +63,35 @@ class Store:
         self._address = ""
         self._cell = HeadCell(kv, b"head")
         self._dictionary = Dictionary(kv)
-        self._reader = RowReader(kv, self._cell)
+        self._reader = RowReader(kv, self._cell, lambda: self._edges.list.floor)
         self._edges = Edges(kv, self._reader.slabs)
-        self._history = History(self._reader.rows)
+        self._history = History(self._reader.rows, self._reader.whole)
         self._recent = RecentStreams(RECENT_STREAM_BYTES)
         self._snapshots: WeakValueDictionary[int, Snapshot] = WeakValueDictionary()
         self._snapshots_lock = threading.Lock()
-        self._newest = Snapshot(self._edges.newest, Sn(0))
+        self._newest = Snapshot(self._edges.newest, Sn(0), self._renewed)
         self._terms, self._blanks = Numbers(kv.allocate, "term"), Numbers(kv.allocate, "blank")
         self._open_batch: Batch | None = None
         self._undecided: _Publication | None = None
         # Taken in this order: who writes, and who adds to what readers see.
         self._writing = threading.RLock()
         self._taking_in = threading.Lock()
-        # One fold at a time; it holds this lock longer than the others, and takes it before them.
-        self._one_fold = threading.Lock()
-        self._gate = Gate()
-        self._folder = Folder(self._fold_all) if folding else None
         self._unfolded_bytes = 0
         self._sn = Sn(0)
+        host = Host(
+            self._writing,
+            self._taking_in,
+            self.head,
+            lambda: list(self._history.vector(self._sn)),
+            self._hold_lease,
+            self._settle,
+            self._take_in_runs,
+        )
+        self._upkeep = Upkeep(kv, clock, self._cell, self._edges, self._dictionary, host, folding)
         self.refresh()
 
     def close(self) -> None:
-        if self._folder is not None:
-            self._folder.close()
+        self._upkeep.close()
         self._lease.release()
         self.kv.close()
 
@@ -121,6 +114,7 @@ class Store:
     def at(self, sn: int | None = None) -> Snapshot:
         """The store at a snapshot; None: at the head, after a refresh."""
         number = self.refresh() if sn is None else self._taken_in(sn, first=0)
+        self._edges.check_retained(number)
         if self._newest.sn == number and self._newest.layers is self._edges.newest:
             return self._newest
         with self._snapshots_lock:
@@ -128,10 +122,16 @@ class Store:
             newest = self._edges.newest
             # After a fold, the head is read by way of the new run.
             if snapshot is None or (number >= newest.start and snapshot.layers is not newest):
-                snapshot = self._snapshots[number] = Snapshot(self._edges.at(number), number)
+                snapshot = self._snapshots[number] = Snapshot(self._edges.at(number), number, self._renewed)
             if number >= self._newest.sn:
                 self._newest = snapshot
             return snapshot
+
+    def _renewed(self, sn: Sn) -> Layers:
+        self.refresh()
+        self._edges.check_retained(sn)
+        self._edges.forget_spans()
+        return self._edges.at(sn)
 
     def row(self, sn: int) -> SnRow:
         """What the snapshot says beside its edges and streams."""
@@ -148,6 +148,8 @@ class Store:
     def stream(self, sn: int, stream: int) -> StreamColumns | None:
         """What came in a stream in this snapshot, in document order; None: nothing."""
         row = self.row(sn)
+        if sn < self._edges.list.horizons.get(stream, 0):
+            raise SnapshotGone(f"what came in stream {stream} in snapshot {sn} is not retained any more")
         place = next((place for place in row.places if place.stream == stream), None)
         if place is None:
             return None
@@ -210,7 +212,7 @@ class Store:
     def begin(self) -> Batch:
         """A new batch. One begun earlier and not committed is dropped."""
         with self._writing:
-            self._raise_fold_failure()
+            self._upkeep.raise_failure()
             self._hold_lease()
             self._settle()
             self._open_batch = Batch(self._dictionary, self._terms, self._blanks, self._clock.now_ms())
@@ -220,7 +222,7 @@ class Store:
         """Publishes the batch as the next snapshot.
 
         After StoreUnavailable the outcome is not known: commit the same batch again."""
-        with self._gate.first(), self._writing:
+        with self._upkeep.gate.first(), self._writing:
             if self._undecided is not None and self._undecided.batch is batch:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:
@@ -248,8 +250,10 @@ class Store:
         for place in places:
             keyed = zip(row.slice_keys(place), slices.get(place.stream, ()), strict=True)
             puts.extend(Put("slice", key, piece, row.sn) for key, piece in keyed)
-        sn_put = Put("sn", sn_key(row.epoch, row.sn), pack_row(row), row.sn)
-        return _Publication(batch, row, changes, [puts, [sn_put]], head)
+        return _Publication(batch, row, changes, [puts, self._row_puts(row)], head)
+
+    def _row_puts(self, row: SnRow) -> list[Put]:
+        return row_puts(row, self._history.whole_after(row))
 
     def _publish(self, publication: _Publication) -> Sn:
         with self._taking_in:
@@ -264,42 +268,49 @@ class Store:
             if self._sn < sn:
                 self._take_in_own(publication)
             self._forget_batch()
-        if self._folder is not None and self._has_much_to_fold():
-            self._folder.wake()
+        self._upkeep.published(self._unfolded_bytes)
         return sn
 
     def _forget_batch(self) -> None:
         self._undecided = self._open_batch = None
 
-    # ---- loading
+    # ---- loading, folding, collecting
 
     def load(self, loading: Loading, *, graph: bytes | None = None, name: bytes = b"") -> Sn:
         """Publishes what was loaded as one snapshot; `graph` is for statements that name none.
 
         `name` says what it was: the catalog keeps it under ("load", SN). Before that, nothing of it is to be seen."""
-        columns = loading.columns(graph)
-        with self._one_fold:
-            self._hold_lease()
-            self._fold_slabs()
-            load = LoadWriter(self.kv, self._dictionary, loading.terms, self._give_way)
-            while True:
-                entry = load.write(columns, self._sn + 1)
-                with self._gate.first(), self._writing:
-                    self._settle()
-                    if load.agrees_with(self._dictionary.recent_ids()):
-                        self._fold_slabs(paced=False)
-                        self._undecided = self._load_publication(entry, name)
-                        return self._publish(self._undecided)
 
-    def _load_publication(self, entry: RunEntry, name: bytes) -> _Publication:
+        def publish(entry: RunEntry, runs: RunList) -> Sn:
+            self._undecided = self._load_publication(entry, runs, name)
+            return self._publish(self._undecided)
+
+        return self._upkeep.load(loading, graph, publish)
+
+    def fold(self) -> bool:
+        """Folds all that is not in runs yet, and merges runs that have become many; whether there was anything.
+
+        The writer does it by itself when there is enough. It changes no answer."""
+        return self._upkeep.fold()
+
+    def floor(self, sn: int, horizons: Mapping[int, int] | None = None) -> None:
+        """From now on nobody asks for a snapshot below `sn`, or for a stream's columns below its horizon.
+
+        Until somebody says so, everything is retained; and of a stream without a horizon, all its columns are."""
+        self._upkeep.want(sn, horizons or {})
+
+    def collect(self) -> None:
+        """Deletes what is below floor and horizons; the writer does it by itself when it folds."""
+        self._upkeep.collect()
+
+    def _load_publication(self, entry: RunEntry, known: RunList, name: bytes) -> _Publication:
         number = self.kv.allocate("run", 1)
         head = self._cell.head.advanced(number)
         entry = msgspec.structs.replace(entry, first=head.last, last=head.last)
-        known = self._edges.list
         runs = msgspec.structs.replace(known, number=number, epoch=head.epoch, runs=(*known.runs, entry))
         changes = [CatalogChange("load", head.last, name)] if name else []
         row = SnRow(head.last, head.epoch, self._clock.now_ms(), [], changes, 0, 0, [], entry.number)
-        stages = [[list_put(runs, row.sn), Put("sn", sn_key(row.epoch, row.sn), pack_row(row), row.sn)]]
+        stages = [[list_put(runs, row.sn)], self._row_puts(row)]
         return _Publication(None, row, [], stages, head, runs)
 
     def _hold_lease(self) -> None:
@@ -311,80 +322,6 @@ class Store:
         """Of an earlier batch whose outcome is unknown, decides it."""
         if self._undecided is not None:
             self._publish(self._undecided)
-
-    # ---- folding
-
-    def fold(self) -> bool:
-        """Folds all that is not in runs yet, and merges runs that have become many; whether there was anything.
-
-        The writer does it by itself when there is enough. It changes no answer."""
-        self._hold_lease()
-        with self._one_fold:
-            folded = self._fold_slabs()
-            while self._merge_runs():
-                folded = True
-            return folded
-
-    def _fold_all(self) -> None:
-        """In the folder's thread."""
-        with self._one_fold:
-            try:
-                self._fold_slabs()
-                while self._merge_runs():
-                    pass
-            except Fenced:
-                return  # another writer folds now, and whoever writes here is told so
-
-    def _has_much_to_fold(self) -> bool:
-        return self._sn - self._edges.newest.start >= FOLD_SLABS or self._unfolded_bytes >= FOLD_BYTES
-
-    def _give_way(self) -> None:
-        if self._folder is not None and self._folder.closing:
-            raise Abandoned
-        self._gate.give_way()
-
-    def _fold_slabs(self, paced: bool = True) -> bool:
-        """Unless it is `paced`, whoever wants to publish waits."""
-        epoch = self._cell.epoch
-        with self._taking_in:
-            layers, sn = self._edges.newest, self._sn
-            chunks = self._dictionary.recent_chunks(sn)
-        if layers.start == sn:
-            return False
-        writer = FoldWriter(self.kv, sn, self._give_way if paced else _at_once)
-        writer.write_pages(self._dictionary.pages, chunks)
-        entry = writer.write(chain(hash_rows(chunks), folded_columns(layers, sn)), layers.start + 1)
-        self._install(lambda runs: (*runs, entry), epoch)
-        return True
-
-    def _merge_runs(self) -> bool:
-        epoch = self._cell.epoch
-        entries = runs_to_merge(self._edges.list.cover(self._sn))
-        if not entries:
-            return False
-        first = entries[0].first
-        columns = merged_columns(self._edges.runs.open(entries), keep=first > 1)
-        entry = FoldWriter(self.kv, entries[-1].last, self._give_way).write(columns, first)
-        self._install(lambda runs: (*runs, entry), epoch)
-        return True
-
-    def _install(self, change: Callable[[tuple[RunEntry, ...]], tuple[RunEntry, ...]], epoch: int) -> None:
-        with self._writing:
-            self._settle()
-            if self._cell.epoch != epoch:
-                raise Fenced(f"the fold of epoch {epoch} is too late: this process writes under {self._cell.epoch}")
-            known = self._edges.list
-            runs = msgspec.structs.replace(
-                known, number=self.kv.allocate("run", 1), epoch=epoch, runs=change(known.runs)
-            )
-            self._cell.install([[list_put(runs, self._sn)]], runs.number)
-            with self._taking_in:
-                self._take_in_runs(runs, self._sn)
-
-    def _raise_fold_failure(self) -> None:
-        if self._folder is not None and self._folder.failure is not None:
-            failure, self._folder.failure = self._folder.failure, None
-            raise failure
 
     # ---- taking in
 
@@ -423,11 +360,13 @@ class Store:
         cover = runs.cover(head.last)
         covered = cover[-1].last if cover else 0
         rows: list[SnRow] = []
-        for start in range(self._sn + 1, covered + 1, ROWS_AT_ONCE):
+        self._history.skip_to(covered)
+        for start in range(max(self._history.sn, self._sn) + 1, covered + 1, ROWS_AT_ONCE):
             rows += self._reader.rows(range(start, min(start + ROWS_AT_ONCE, covered + 1)))
         self._take_in_runs(runs, head.last)
         for row in rows:
-            self._advance(row)
+            self._history.take_in(row)
+        self._sn = Sn(max(self._sn, covered))
 
     def _take_in_runs(self, runs: RunList, head: int) -> None:
         self._edges.adopt(runs, self._sn, head)
@@ -448,10 +387,6 @@ class Store:
         self._history.take_in(row)
         self._unfolded_bytes += row.slab_bytes
         self._sn = Sn(row.sn)  # last: from here on readers may ask for it
-
-
-def _at_once() -> None:
-    """Gives way to nobody."""
 
 
 def _quads(predicate: int, columns: Columns, inserted: Mask, changed: Mask) -> tuple[Ids, Ids, Ids, Ids, Mask]:

@@ -197,7 +197,7 @@ def test_who_reads_behind_the_head_steps_through_every_snapshot(tmp_path: Path) 
 
 
 def test_the_writer_folds_by_itself_and_readers_notice_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hbase_store.store.FOLD_SLABS", 5)
+    monkeypatch.setattr("hbase_store.upkeep.FOLD_SLABS", 5)
     store = hbase_store.open(f"lmdb:{tmp_path}/store")
     failures: list[BaseException] = []
     done = threading.Event()
@@ -319,7 +319,7 @@ print(store.head(), len(store._edges.list.runs) > 0, flush=True)
 
 
 def test_two_processes_read_while_one_writes_and_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hbase_store.store.FOLD_SLABS", 20)
+    monkeypatch.setattr("hbase_store.upkeep.FOLD_SLABS", 20)
     url = f"lmdb:{tmp_path}/store"
     store = hbase_store.open(url)
     add(store, (S, P, literal("1"), None))
@@ -339,8 +339,8 @@ def test_two_processes_read_while_one_writes_and_folds(tmp_path: Path, monkeypat
 def test_a_failed_fold_is_told_to_who_writes_next(tmp_path: Path) -> None:
     store = hbase_store.open(f"lmdb:{tmp_path}/store")
     add(store, (S, P, O, None))
-    assert store._folder is not None
-    store._folder.failure = StoreUnavailable("no space left")
+    assert store._upkeep.folder is not None
+    store._upkeep.folder.failure = StoreUnavailable("no space left")
     with pytest.raises(StoreError, match="no space left"):
         store.begin()
     add(store, (S, P, S, None))

@@ -525,3 +525,30 @@ def test_importing_the_package_is_light() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="nothing_like_it"):
         hbase_store.nothing_like_it  # noqa: B018
+
+
+def test_whoever_opens_a_long_log_reads_few_rows_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"lmdb:{tmp_path}/store"
+    store = hbase_store.open(url, folding=False)
+    for sn in range(1, 601):
+        batch = store.begin()
+        batch.stream(StreamMove(sn % 3, sn, sn))
+        batch.catalog("query", sn % 5, b"%d" % sn)
+        store.commit(batch)
+    store.fold()
+    store.close()
+    read: list[int] = []
+    rows = hbase_store.row_reader.RowReader.rows
+
+    def counted(self: hbase_store.row_reader.RowReader, sns: list[int]) -> object:
+        read.extend(sns)
+        return rows(self, sns)
+
+    monkeypatch.setattr(hbase_store.row_reader.RowReader, "rows", counted)
+    store = hbase_store.open(url, read_only=True)
+    assert len(read) < 100
+    assert store.vts(600) == {s: StreamPosition(s, sn, sn) for s, sn in ((0, 600), (1, 598), (2, 599))}
+    assert store.catalog(600) == {("query", sn % 5): b"%d" % sn for sn in range(596, 601)}
+    assert store.vts(300)[0].batch == 300
+    assert store.catalog(300)["query", 1] == b"296"
+    store.close()

@@ -1,0 +1,207 @@
+"""Upkeep: what the writer does beside publishing: fold, merge, load, collect. Each ends in one change of the head."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import msgspec
+
+from hbase_store.collection import Collector, retained
+from hbase_store.dictionary import Dictionary
+from hbase_store.edges import Edges
+from hbase_store.errors import Fenced
+from hbase_store.folding import (
+    FOLD_BYTES,
+    FOLD_SLABS,
+    Abandoned,
+    Folder,
+    FoldWriter,
+    Gate,
+    folded_columns,
+    hash_rows,
+    merged_columns,
+    runs_to_merge,
+)
+from hbase_store.head import HeadCell
+from hbase_store.keyvalue import KeyValue
+from hbase_store.lease import Clock
+from hbase_store.load_writer import LoadWriter
+from hbase_store.loading import Loading
+from hbase_store.rows import Sn
+from hbase_store.run_list import RunEntry, RunList, list_put
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What upkeep needs of the store: its locks, in the order in which they are taken, and some of its verbs."""
+
+    writing: threading.RLock
+    taking_in: threading.Lock
+    head: Callable[[], Sn]
+    streams: Callable[[], list[int]]
+    hold_lease: Callable[[], None]
+    settle: Callable[[], None]
+    take_in_runs: Callable[[RunList, int], None]
+
+
+class Upkeep:
+    def __init__(
+        self,
+        kv: KeyValue,
+        clock: Clock,
+        cell: HeadCell,
+        edges: Edges,
+        dictionary: Dictionary,
+        host: Host,
+        in_background: bool,
+    ) -> None:
+        self._kv, self._clock, self._cell = kv, clock, cell
+        self._edges, self._dictionary, self._host = edges, dictionary, host
+        # One at a time; it is held longer than the locks of the host, and taken before them.
+        self._one = threading.Lock()
+        self.gate = Gate()
+        self.folder = Folder(self._work) if in_background else None
+        self._collector: tuple[int, Collector] | None = None
+        self._floor, self._horizons = 0, dict[int, int]()
+
+    def close(self) -> None:
+        if self.folder is not None:
+            self.folder.close()
+
+    def published(self, unfolded_bytes: int) -> None:
+        slabs = self._host.head() - self._edges.newest.start
+        if self.folder is not None and (slabs >= FOLD_SLABS or unfolded_bytes >= FOLD_BYTES):
+            self.folder.wake()
+
+    def raise_failure(self) -> None:
+        if self.folder is not None and self.folder.failure is not None:
+            failure, self.folder.failure = self.folder.failure, None
+            raise failure
+
+    def _work(self) -> None:
+        """In the folder's thread."""
+        with self._one:
+            try:
+                self._fold_slabs()
+                while self._merge_runs():
+                    pass
+                self._collect()
+            except Fenced:
+                return  # another writer folds now, and whoever writes here is told so
+
+    def _give_way(self) -> None:
+        if self.folder is not None and self.folder.closing:
+            raise Abandoned
+        self.gate.give_way()
+
+    # ---- folding
+
+    def fold(self) -> bool:
+        self._host.hold_lease()
+        with self._one:
+            folded = self._fold_slabs()
+            while self._merge_runs():
+                folded = True
+            return folded
+
+    def _fold_slabs(self, paced: bool = True) -> bool:
+        """Unless it is `paced`, whoever wants to publish waits."""
+        epoch = self._cell.epoch
+        with self._host.taking_in:
+            layers, sn = self._edges.newest, self._host.head()
+            chunks = self._dictionary.recent_chunks(sn)
+        if layers.start == sn:
+            return False
+        writer = FoldWriter(self._kv, sn, self._give_way if paced else _at_once)
+        writer.write_pages(self._dictionary.pages, chunks)
+        entry = writer.write(chain(hash_rows(chunks), folded_columns(layers, sn)), layers.start + 1)
+        self._install(lambda runs: _with_run(runs, entry), epoch)
+        return True
+
+    def _merge_runs(self) -> bool:
+        epoch = self._cell.epoch
+        entries = runs_to_merge(self._edges.list.cover(self._host.head()))
+        if not entries:
+            return False
+        first = entries[0].first
+        columns = merged_columns(self._edges.runs.open(entries), keep=first > 1)
+        entry = FoldWriter(self._kv, entries[-1].last, self._give_way).write(columns, first)
+        self._install(lambda runs: _with_run(runs, entry), epoch)
+        return True
+
+    def _install(self, change: Callable[[RunList], RunList], epoch: int) -> None:
+        with self._host.writing:
+            self._host.settle()
+            if self._cell.epoch != epoch:
+                raise Fenced(f"the fold of epoch {epoch} is too late: this process writes under {self._cell.epoch}")
+            sn = self._host.head()
+            number = self._kv.allocate("run", 1)
+            runs = msgspec.structs.replace(change(self._edges.list), number=number, epoch=epoch)
+            self._cell.install([[list_put(runs, sn)]], number)
+            with self._host.taking_in:
+                self._host.take_in_runs(runs, sn)
+
+    # ---- loading
+
+    def load(self, loading: Loading, graph: bytes | None, publish: Callable[[RunEntry, RunList], Sn]) -> Sn:
+        """`publish` makes the snapshot of a run, with a list that it is still to be entered in."""
+        columns = loading.columns(graph)
+        self._host.hold_lease()
+        with self._one:
+            self._fold_slabs()
+            load = LoadWriter(self._kv, self._dictionary, loading.terms, self._give_way)
+            while True:
+                entry = load.write(columns, self._host.head() + 1)
+                with self.gate.first(), self._host.writing:
+                    self._host.settle()
+                    if load.agrees_with(self._dictionary.recent_ids()):
+                        self._fold_slabs(paced=False)
+                        return publish(entry, self._edges.list)
+
+    # ---- collecting
+
+    def want(self, floor: int, horizons: Mapping[int, int]) -> None:
+        self._floor = max(self._floor, floor)
+        self._horizons = {**self._horizons, **horizons}
+        if self.folder is not None and self._cell.epoch:
+            self.folder.wake()
+
+    def collect(self) -> None:
+        self._host.hold_lease()
+        with self._one:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Publishes what is retained, then deletes the rest."""
+        epoch = self._cell.epoch
+        collector = self._collector_of(epoch)
+        before = self._edges.list
+        if before.number == 0:
+            return
+        wanted = retained(before, self._host.head(), self._floor, self._horizons)
+        wanted = msgspec.structs.replace(wanted, collected=epoch - 1)
+        if wanted != before:
+            self._install(lambda _: wanted, epoch)
+            after = {run.number for run in wanted.runs}
+            collector.leave(self._clock.now_ms(), [run for run in before.runs if run.number not in after])
+        head, streams = self._cell.head, self._host.streams()
+        if before.collected < epoch - 1:
+            collector.collect_orphans(before, head, streams)
+        collector.collect(self._edges.list, head, streams, self._clock.now_ms())
+
+    def _collector_of(self, epoch: int) -> Collector:
+        if self._collector is None or self._collector[0] != epoch:
+            # No fold of ours runs now, so every run that counts is listed, and later ones have later numbers.
+            self._collector = epoch, Collector(self._kv, self._kv.allocate("run", 1))
+        return self._collector[1]
+
+
+def _with_run(runs: RunList, entry: RunEntry) -> RunList:
+    return msgspec.structs.replace(runs, runs=(*runs.runs, entry))
+
+
+def _at_once() -> None:
+    """Gives way to nobody."""

@@ -19,13 +19,14 @@ from hbase_store.batch import Batch, Change, Numbers
 from hbase_store.dictionary import Dictionary
 from hbase_store.edges import Edges, changes_of
 from hbase_store.emissions import EmissionLog
-from hbase_store.errors import SnapshotGone, StoreError, StoreUnavailable
+from hbase_store.errors import SnapshotGone, StoreError, StoreUnavailable, Unwritable
 from hbase_store.head import Head, HeadCell
 from hbase_store.history import History
 from hbase_store.keyvalue import KeyValue, Put
 from hbase_store.layers import Layers
 from hbase_store.lease import Clock, Leasing
 from hbase_store.loading import Loading
+from hbase_store.meta_cells import check_put
 from hbase_store.opening import Durability, WallClock, connect
 from hbase_store.row_reader import ROWS_AT_ONCE, RowReader, row_puts
 from hbase_store.rows import CatalogChange, Sn, SnRow, StreamPlace, StreamPosition
@@ -221,13 +222,18 @@ class Store:
     def commit(self, batch: Batch) -> Sn:
         """Publishes the batch as the next snapshot.
 
-        After StoreUnavailable the outcome is not known: commit the same batch again."""
+        After StoreUnavailable the outcome is not known: commit the same batch again. After Unwritable nothing was
+        written, and another batch may be begun."""
         with self._upkeep.gate.first(), self._writing:
             if self._undecided is not None and self._undecided.batch is batch:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:
                 raise StoreError("this batch was committed, or another was begun after it; begin a new one")
-            self._undecided = self._publication(batch)
+            try:
+                self._undecided = self._publication(batch)
+            except Exception as error:
+                self._forget_batch()
+                raise Unwritable(f"this batch cannot be written, and nothing of it was: {error}") from error
             return self._publish(self._undecided)
 
     def _publication(self, batch: Batch) -> _Publication:
@@ -250,7 +256,10 @@ class Store:
         for place in places:
             keyed = zip(row.slice_keys(place), slices.get(place.stream, ()), strict=True)
             puts.extend(Put("slice", key, piece, row.sn) for key, piece in keyed)
-        return _Publication(batch, row, changes, [puts, self._row_puts(row)], head)
+        row_of = self._row_puts(row)
+        for put in (*puts, *row_of):
+            check_put(put)  # while nothing is written yet
+        return _Publication(batch, row, changes, [puts, row_of], head)
 
     def _row_puts(self, row: SnRow) -> list[Put]:
         return row_puts(row, self._history.whole_after(row))

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from hbase_store import hashing
-from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen
+from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, Offsets, frozen
 
 
 @njit(cache=True, nogil=True)
@@ -69,6 +69,43 @@ def _merge(a, b, c, wide, kept, x, y, z, inserted, keep, out_a, out_b, out_c, ou
     return made
 
 
+@njit(cache=True, nogil=True)
+def _ranges(column, keys, starts, ends):  # type: ignore[no-untyped-def]
+    """Both ascend, so each search goes on from the one before, in steps that double."""
+    at = 0
+    for i in range(len(keys)):
+        key = keys[i]
+        step = 1
+        while at + step < len(column) and column[at + step] < key:
+            at += step
+            step *= 2
+        low, high = at, min(at + step, len(column))
+        while low < high:
+            middle = (low + high) >> 1
+            if column[middle] < key:
+                low = middle + 1
+            else:
+                high = middle
+        starts[i] = low
+        at = low
+        while low < len(column) and column[low] == key:
+            low += 1
+        ends[i] = low
+
+
+def ranges(column: Ids, keys: Ids) -> tuple[Offsets, Offsets]:
+    """For each key, in any order, where its rows begin and end in an ascending column."""
+    starts, ends = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    if bool((keys[1:] >= keys[:-1]).all()):
+        _ranges(frozen(column), frozen(keys), starts, ends)
+        return starts, ends
+    order = np.argsort(keys)
+    _ranges(frozen(column), frozen(keys[order]), starts, ends)
+    places = np.empty(len(keys), np.int64)
+    places[order] = np.arange(len(keys))
+    return starts[places], ends[places]
+
+
 def contains(rows: Columns, sought: Columns) -> Mask:
     """Which of the rows sought are among `rows`."""
     found = np.empty(len(sought[0]), np.bool_)
@@ -103,6 +140,7 @@ def warm() -> None:
     """Compiles what is not compiled yet, so that no reader waits for it."""
     none = (NO_IDS, NO_IDS)
     contains(none, none)
+    ranges(NO_IDS, NO_IDS)
     merge(none, None, none, None, False)
     hashing.warm()
     from hbase_store.loading import warm as warm_loading  # which needs the kernels of this module itself

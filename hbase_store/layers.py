@@ -19,6 +19,10 @@ from hbase_store.view import View, contains, lay_over, nothing, rows_of, settled
 
 _serial = count()
 
+# Rows of one in so many keys of a column asked for: from then on it is read as one.
+_ASKED_PART = 8
+_ASKED_KEPT = 256
+
 
 class Layers:
     """`start` is the last snapshot that the runs cover; older ones are not to be asked for here."""
@@ -29,6 +33,7 @@ class Layers:
         self.overlay = Overlay(self.start, self._below) if overlay is None else overlay.since(self.start, self._below)
         self._cache = cache
         self._serial = next(_serial)
+        self._asked: dict[tuple[bool, int, bool, int], int] = {}
         self._counts: dict[tuple[bool, int, int], int] = {}
 
     def _below(self, named: bool, predicate: int) -> bool:
@@ -61,25 +66,41 @@ class Layers:
             return changes
         if len(keys) == 0:
             return nothing(named)
+        known = self._known(columns, changes, named, predicate, inverse, sn)
+        if known is not None:
+            return known
+        if self._is_asked_often(columns, named, predicate, inverse, len(keys), sn):
+            return self.view(named, predicate, inverse, sn)
         keys = keys if bool((keys[1:] > keys[:-1]).all()) else distinct_values(keys)
         if len(changes):
             changes = rows_of(changes, keys)
         if len(columns) == 1 and len(changes) == 0:
             return settled(columns[0].reach(keys))
-        whole = self._cache.get((self._serial, named, predicate, inverse, self._end(named, predicate, sn)))
-        if whole is not None:
-            return whole
         return _flattened([*(rows_of(column.reach(keys), keys) for column in columns), changes])
+
+    def _is_asked_often(
+        self, columns: list[RunColumn], named: bool, predicate: int, inverse: bool, keys: int, sn: Sn
+    ) -> bool:
+        """Whether layers that differ were asked for so many keys that laying them together once is cheaper."""
+        name = (named, predicate, inverse, self._end(named, predicate, sn))
+        asked = self._asked.get(name, 0) + keys
+        if len(self._asked) > _ASKED_KEPT:
+            self._asked.clear()
+        self._asked[name] = asked
+        return asked * _ASKED_PART > sum(column.total for column in columns)
 
     def known(self, named: bool, predicate: int, inverse: bool, sn: Sn) -> View | None:
         """All rows, if they are at hand."""
         columns = self._columns(named, predicate, inverse)
-        end = self._end(named, predicate, sn)
-        if not columns:
-            return self.overlay.view(named, predicate, inverse, sn)
-        if len(columns) == 1 and end == 0 and columns[0].index.deletions == 0:
+        changes = self.overlay.view(named, predicate, inverse, sn)
+        return self._known(columns, changes, named, predicate, inverse, sn) if columns else changes
+
+    def _known(
+        self, columns: list[RunColumn], changes: View, named: bool, predicate: int, inverse: bool, sn: Sn
+    ) -> View | None:
+        if len(columns) == 1 and len(changes) == 0 and columns[0].index.deletions == 0:
             return columns[0].known()
-        return self._cache.get((self._serial, named, predicate, inverse, end))
+        return self._cache.get((self._serial, named, predicate, inverse, self._end(named, predicate, sn)))
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int:
         """How many rows there are, without reading more of them than have changed above the lowest layer."""

@@ -38,6 +38,8 @@ DEFAULT = NO_TERM
 
 # Below this many rows, looking each up in Python beats calling a kernel.
 _FEW = 4
+# From this many keys on, sorting them and calling a kernel beats looking each up.
+_MANY = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,12 @@ class Snapshot:
         `inverse` asks for the subjects of objects. The graphs come only with `graph` = NAMED."""
         keys = as_ids(keys)
         columns = self._reach(graph != DEFAULT, p, inverse, keys).columns
-        starts = columns[0].searchsorted(keys, "left")
-        ends = columns[0].searchsorted(keys, "right")
+        if len(keys) < _MANY:
+            starts, ends = columns[0].searchsorted(keys, "left"), columns[0].searchsorted(keys, "right")
+        else:
+            from hbase_store.kernels import ranges  # numba takes a third of a second to import
+
+            starts, ends = ranges(columns[0], keys)
         if len(keys) == 1:
             start, end = int(starts[0]), int(ends[0])
             offsets = np.array((0, end - start), np.int64)

@@ -38,4 +38,5 @@ class Bench:
 
 BENCHES = {
     "line": Bench("endpoint.bench.line", "load, publish, join, push to subscriber, start-up, memory: end to end"),
+    "store": Bench("endpoint.bench.store", "bulk load, reads, publishing and readers, beside pyoxigraph"),
 }

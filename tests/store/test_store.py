@@ -185,6 +185,14 @@ def test_neighbours_of_many_keys_in_one_graph_or_all(store: Store) -> None:
     assert [column.tolist() for column in at.pairs(p, graph=h)] == [[s, s], [o, one]]
 
 
+@given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 31)))
+def test_many_keys_are_found_as_each_by_itself(column: list[int], keys: list[int]) -> None:
+    rows, sought = as_ids(sorted(column)), as_ids(keys)
+    starts, ends = kernels.ranges(rows, sought)
+    assert starts.tolist() == rows.searchsorted(sought, "left").tolist()
+    assert ends.tolist() == rows.searchsorted(sought, "right").tolist()
+
+
 def test_old_snapshots_stay_readable_in_any_order(store: Store) -> None:
     """More of them than the views that are kept."""
     n = 40

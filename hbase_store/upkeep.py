@@ -159,7 +159,11 @@ class Upkeep:
                     self._host.settle()
                     if load.agrees_with(self._dictionary.recent_ids()):
                         self._fold_slabs(paced=False)
-                        return publish(entry, self._edges.list)
+                        sn = publish(entry, self._edges.list)
+                        break
+        if self.folder is not None and runs_to_merge(self._edges.list.cover(sn)):
+            self.folder.wake()
+        return sn
 
     # ---- collecting
 

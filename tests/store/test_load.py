@@ -7,18 +7,21 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hbase_store
 from hbase_store import NAMED, Loading, Store
+from hbase_store.arrays import as_ids
 from hbase_store.errors import BadRow, StoreUnavailable
 from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.opening import WallClock
 from hbase_store.terms import BLANK, iri, literal, tag_of
 from stream_ext.errors import BadData
 from stream_ext.rdf import careful_rows, parse_rdf
+from tests.language import w3c
 from tests.store.faulty import Shared
 from tests.store.test_folding import Dying
 from tests.store.test_store import G, H, O, P, S, add, quads
@@ -253,3 +256,62 @@ def test_a_load_that_dies_at_any_step_leaves_nothing(tmp_path: Path) -> None:
     assert (quads(survivor, 1), quads(survivor, 2)) == (before, after)
     assert writes > 8
     inner.close()
+
+
+def test_a_hundred_thousand_graphs_of_five_triples_share_blocks(store: Store) -> None:
+    """As when every event is a graph of its own."""
+    lines = (
+        b"<http://ex/s%d> <http://ex/p%d> <http://ex/o%d> <http://ex/g%d> .\n" % (i % 50, n, n, i)
+        for i in range(100_000)
+        for n in range(5)
+    )
+    loading = Loading(partial(careful_rows, quads=True), quads=True)
+    loading.read(b"".join(lines))
+    store.load(loading)
+    snapshot = store.at()
+    assert (snapshot.count_all(NAMED), len(snapshot.graphs()), snapshot.count_all()) == (500_000, 100_000, 0)
+    assert len(list(store.kv.scan("run", b"", None))) < 2 * 500_000 / 1024
+    for i in (0, 7, 50_001, 99_999):
+        g, s, p, o = store.ids(
+            [b"<http://ex/%s%d>" % (c, n) for c, n in ((b"g", i), (b"s", i % 50), (b"p", 3), (b"o", 3))]
+        )
+        assert snapshot.count_all(int(g)) == 5
+        assert [column.tolist() for column in snapshot.pairs(int(p), graph=int(g))] == [[s], [o]]
+        assert snapshot.neighbours(int(p), as_ids([s]), graph=NAMED)[0].tolist() == [0, 2000]
+
+
+def test_every_term_of_the_w3c_comes_back_byte_for_byte(store: Store) -> None:
+    """Blank nodes up to their labels; each file is one load, and the store is folded at the end."""
+    expected: set[tuple[bytes, ...]] = set()
+    files = 0
+    for path in sorted(w3c.folder().rglob("*.ttl")):
+        try:
+            found = parse_rdf(path.read_bytes(), "text/turtle", path.as_uri())
+        except BadData:
+            continue  # it is there to be refused
+        loading = Loading(partial(careful_rows, quads=False))
+        loading.add(found.terms, (found.s, found.p, found.o, found.g))
+        store.load(loading)
+        files += 1
+        if files % 20 == 0:
+            store.fold()
+        texts = [b"_:" if text.startswith(b"_:") else text for text in found.terms]
+        rows = zip(found.s.tolist(), found.p.tolist(), found.o.tolist(), strict=True)
+        if not any(text == b"_:" for text in texts):
+            expected.update(tuple(texts[number] for number in row) for row in rows)
+        expected.update((text,) for text in texts)
+    store.fold()
+    assert files > 400
+    terms = {text for row in expected for text in row if text != b"_:"}
+    ordered = sorted(terms)
+    assert store.terms(store.ids(ordered)) == ordered
+    fresh_url = store.url
+    store.close()
+    fresh = hbase_store.open(fresh_url, read_only=True)
+    snapshot = fresh.at()
+    known: set[tuple[bytes, ...]] = set()
+    for p in snapshot.predicates().tolist():
+        s, o = snapshot.pairs(p)
+        known.update(zip(fresh.terms(s), fresh.terms(np.full(len(s), p, np.uint64)), fresh.terms(o), strict=True))
+    assert {row for row in expected if len(row) == 3} <= known
+    fresh.close()

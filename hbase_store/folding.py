@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from hbase_store.arrays import Ids, distinct_values, sort_distinct
+from hbase_store.arrays import Ids, sort_distinct
 from hbase_store.errors import StoreError, StoreUnavailable
 from hbase_store.keyvalue import KeyValue, Put
 from hbase_store.layers import Layers
@@ -110,7 +110,8 @@ class FoldWriter:
         for key, view in columns:
             yield key, view
             if is_edges(key):
-                keys = distinct_values(settled(view).columns[0])
+                keys = settled(view).columns[0]
+                keys = keys[np.concatenate((keys[:1] == keys[:1], keys[1:] != keys[:-1]))]  # they ascend
                 self._vertices.setdefault((key.kind, key.inverse), []).append((keys, key.predicate))
         for (kind, inverse), parts in self._vertices.items():
             vertices = np.concatenate([keys for keys, _ in parts])

@@ -84,7 +84,8 @@ def _sources(folder: Path, sizes: list[int]) -> Iterator[tuple[str, Path, int]]:
         print(f"{shared} is missing: only our own generator is measured", file=sys.stderr)
     for lines in sizes:
         file = folder / "own.nt"
-        file.write_text("\n".join(dict.fromkeys(social_lines(lines))) + "\n")
+        with file.open("w") as out:  # line by line: a child's memory begins with that of its parent
+            out.writelines(f"{line}\n" for line in social_lines(lines))
         yield "own", file, lines
         if shared.exists():
             file = folder / "gen_social.nt"

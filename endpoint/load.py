@@ -46,7 +46,8 @@ def load_all(
         try:
             store.take_lease("")
         except WriterElsewhere as error:
-            raise RilletError(f"{error}. To load, stop it, load, and start it again") from None
+            advice = ". To load, stop it, load, start it again" if error.address else ""
+            raise RilletError(f"{error}{advice}") from None
         for source in sources:
             started = time.monotonic()
             triples, sn = _load(store, source, graph, base, progress)
@@ -114,8 +115,8 @@ def _named(source: Source, lines_before: int = 0) -> Iterator[None]:
     try:
         yield
     except BadData as error:
-        line = error.line + lines_before if error.line else 0
-        raise BadData(f"{source.name}: {error.message}", line, error.column) from None
+        where = f":{error.line + lines_before}:{error.column}" if error.line else ""
+        raise BadData(f"{source.name}{where}: {error.message}") from None
 
 
 class _Counted(io.RawIOBase):

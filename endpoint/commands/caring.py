@@ -55,7 +55,8 @@ def doctor(arguments: argparse.Namespace) -> int:
         print(f"{mark}  {check.what}: {check.found}")
         if not check.good:
             failed += 1
-            print(f"     {check.advice}")
+            if check.advice:
+                print(f"     {check.advice}")
     print("everything is there" if not failed else f"{failed} to put right")
     return 1 if failed else 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -99,26 +99,42 @@ class Client:
 
     # ---- listening
 
-    def subscribe(self, query: str, since: int = 0, *, patience_s: float = 60.0) -> Iterator[dict[str, Any]]:
+    def subscribe(
+        self,
+        query: str,
+        since: int = 0,
+        *,
+        patience_s: float = 60.0,
+        on_change: Callable[[str], None] = lambda line: None,
+    ) -> Iterator[dict[str, Any]]:
         """The emissions after `since`, for ever, each once and in order.
 
         A lost connection is made again for `patience_s`, and goes on after the last emission that came; then the
-        error is raised. A query that is dropped raises `Refused`."""
+        error is raised. A query that is dropped raises `Refused`. `on_change` is told, in words, when the connection
+        is lost and when it is back."""
         lost_at: float | None = None
         while True:
             try:
                 for number, data in self._listen(query, since):
-                    since, lost_at = number, None
+                    if lost_at is not None:
+                        on_change("the connection is back")
+                        lost_at = None
+                    if data is None:
+                        continue
+                    since = number
                     yield json.loads(data)
                 error: httpx.TransportError = httpx.RemoteProtocolError("the server ended the stream")
             except httpx.TransportError as lost:
                 error = lost
-            lost_at = time.monotonic() if lost_at is None else lost_at
+            if lost_at is None:
+                lost_at = time.monotonic()
+                on_change(f"the connection is lost ({error}); trying again for {patience_s:g} s")
             if time.monotonic() - lost_at >= patience_s:
                 raise error
             time.sleep(min(_RETRY_S, patience_s))
 
-    def _listen(self, query: str, since: int) -> Iterator[tuple[int, str]]:
+    def _listen(self, query: str, since: int) -> Iterator[tuple[int, str | None]]:
+        """Emissions; but first no data, once the server has answered."""
         headers = {"accept": "text/event-stream", "last-event-id": str(since)}
         timeout = httpx.Timeout(10.0, read=_SILENCE_S)
         with self._http.stream("GET", _path("queries", query, "results"), headers=headers, timeout=timeout) as answer:
@@ -126,6 +142,7 @@ class Client:
                 answer.read()
                 raise _refused(answer)
             number = since
+            yield number, None
             for line in answer.iter_lines():
                 if line.startswith("id: "):
                     number = int(line[4:])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
 import socket
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,10 +15,20 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+import msgspec
+
+import hbase_store
+from hbase_store import Store
+from hbase_store.errors import BadStoreUrl, StoreError
+from hbase_store.lease import CellHolder, FileHolder, is_dead
+from hbase_store.meta_cells import LEASE_KEY
+from stream_ext.clock import SystemClock
+
 _PYTHON_MIN = (3, 11)
 _SPARK_ADVICE = "pip install 'pyspark>=4.1,<5', or without it: rillet serve --engine inline"
 _SHM = Path("/dev/shm")
 _SHM_FREE_BYTES_MIN = 64 << 20
+_FLOCK = "hhqqi4x"  # struct flock of Linux: type, whence, start, length, process
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +71,53 @@ def _spark() -> Check:
 
 
 def _store(url: str) -> Check:
-    import hbase_store
-    from hbase_store.errors import StoreError
-
     path = Path(url.removeprefix("lmdb:"))
     if url.startswith("lmdb:") and not path.exists():
-        folder = next(parent for parent in path.resolve().parents if parent.exists())
-        writable = os.access(folder, os.W_OK)
-        return Check("store", writable, f"{url} is not there yet, and can be made", f"{folder} cannot be written to")
+        return _place(url, next(parent for parent in path.resolve().parents if parent.exists()))
     try:
         with closing(hbase_store.open(url, read_only=True)) as store:
-            return Check("store", True, f"{url} is at snapshot {int(store.refresh())}")
+            return Check("store", True, f"{url} is at snapshot {int(store.refresh())}{_writer(path, store)}")
+    except BadStoreUrl as error:
+        return Check("store", False, str(error))  # it says what to write
     except StoreError as error:
         return Check("store", False, str(error), "another store: --store lmdb:PATH or hbase://HOST:9090/NAMESPACE")
+
+
+def _place(url: str, folder: Path) -> Check:
+    if os.access(folder, os.W_OK):
+        return Check("store", True, f"{url} is not there yet, and can be made")
+    advice = f"{folder} cannot be written to; another place: --store lmdb:PATH"
+    return Check("store", False, f"{url} is not there yet, and cannot be made", advice)
+
+
+def _writer(path: Path, store: Store) -> str:
+    holder = _holder_of_file(path / "writer.lock") if store.url.startswith("lmdb:") else _holder_of_cell(store)
+    if holder is None:
+        return ", and nobody writes to it"
+    return f"; process {holder.pid} writes to it" + (f" (the server at {holder.address})" if holder.address else "")
+
+
+def _holder_of_file(file: Path) -> FileHolder | None:
+    """Asks the kernel who has the lock and takes none, for a server that is just starting must find it free."""
+    try:
+        with file.open("rb") as lock:
+            request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, *_, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, request))
+            content = lock.read()
+    except FileNotFoundError:
+        return None  # nobody has ever written here
+    if kind == fcntl.F_UNLCK:
+        return None
+    try:
+        return msgspec.json.decode(content, type=FileHolder)
+    except msgspec.DecodeError:
+        return FileHolder(pid=pid)  # it has yet to write its name
+
+
+def _holder_of_cell(store: Store) -> CellHolder | None:
+    (cell,) = store.kv.get_many("meta", [LEASE_KEY])
+    holder = None if cell is None else msgspec.json.decode(cell, type=CellHolder)
+    return holder if holder and holder.until_ms > SystemClock().now_ms() and not is_dead(holder) else None
 
 
 def _port(port: int) -> Check:

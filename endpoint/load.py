@@ -48,7 +48,8 @@ def load_all(
         try:
             store.take_lease("")
         except WriterElsewhere as error:
-            raise RilletError(f"{error}. To load, stop it, load, and start it again") from None
+            advice = ". To load, stop it, load, start it again" if error.address else ""
+            raise RilletError(f"{error}{advice}") from None
         loaded = _loaded(store)
         for source in sources:
             started = time.monotonic()
@@ -141,7 +142,8 @@ def _named(source: Source) -> Iterator[None]:
     try:
         yield
     except BadData as error:
-        raise BadData(f"{source.name}: {error.message}", error.line, error.column) from None
+        where = f":{error.line}:{error.column}" if error.line else ""
+        raise BadData(f"{source.name}{where}: {error.message}") from None
 
 
 class _Counted(io.RawIOBase):

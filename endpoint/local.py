@@ -9,9 +9,16 @@ import hbase_store
 from stream_ext.answers import answer_once, rows_of
 from stream_ext.errors import Gone
 from stream_ext.evaluate import Answer
+from stream_ext.plan.algebra import Register, Update
+from stream_ext.syntax import parse
 from stream_ext.times import parse_time
 
 _BASE = "http://127.0.0.1:8000/"
+
+
+def changes(text: str) -> bool:
+    """Whether it is more than a question."""
+    return isinstance(parse(text, _BASE), Update | Register)
 
 
 @contextmanager

@@ -70,13 +70,14 @@ async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters
 async def read_request(exchange: Exchange) -> tuple[str | None, Parameters]:
     """The text, from wherever the protocol lets it stand (None: there is none), and the other parameters."""
     parameters = exchange.parameters()
-    direct = None
+    direct, form = None, b""
     if exchange.method == "POST":
         media_type = exchange.media_type
         if media_type in (QUERY_TYPE, UPDATE_TYPE):
             direct = await exchange.text_body("text")
         elif media_type == FORM:
-            parameters.add(parse_pairs(await exchange.body(exchange.desk.limits.text_bytes * 4)))
+            form = await exchange.body(exchange.desk.limits.text_bytes * 4)
+            parameters.add(parse_pairs(form))
         else:
             raise UnsupportedMedia(
                 f"Content-Type {media_type or '(none)'}: a text comes as {QUERY_TYPE}, {UPDATE_TYPE} or {FORM}"
@@ -85,8 +86,19 @@ async def read_request(exchange: Exchange) -> tuple[str | None, Parameters]:
     if len(texts) > 1:
         raise BadArgument("one text a request: query=, update= or the body, not several of them")
     if not texts and exchange.method == "POST":
-        raise BadArgument("there is no text: send query= or update=, or the text itself as the body")
+        raise BadArgument(_without_text(exchange, form))
     return (texts[0] if texts else None), parameters
+
+
+def _without_text(exchange: Exchange, form: bytes) -> str:
+    if form:
+        wanted = UPDATE_TYPE if exchange.path.startswith(b"/update") else QUERY_TYPE
+        return (
+            f"the body came as a form ({FORM}, which is what curl says if it is told nothing else) and has neither "
+            f"query= nor update=; a text that is the body itself wants Content-Type: {wanted} "
+            f"(curl: -H 'Content-Type: {wanted}')"
+        )
+    return "there is no text: send query= or update=, or the text itself as the body"
 
 
 def strip_explain(text: str) -> tuple[str, bool]:

@@ -99,6 +99,7 @@ async def dispatch(exchange: Exchange) -> None:
 
 
 def nothing_at(path: bytes) -> NotFound:
-    return NotFound(
-        f"there is nothing at {path.decode('latin-1')}; an IRI in a path is percent-encoded (http%3A%2F%2Fex%2Fs)"
-    )
+    hint = ""
+    if path.startswith((b"/streams/", b"/queries/")):
+        hint = "; an IRI in a path is percent-encoded (http%3A%2F%2Fex%2Fs)"
+    return NotFound(f"there is nothing at {path.decode('latin-1')}{hint}")

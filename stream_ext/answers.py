@@ -9,7 +9,7 @@ import numpy as np
 from hbase_store import Store
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.emission import EmissionBody, columns_of
-from stream_ext.errors import BadArgument
+from stream_ext.errors import BadArgument, NotFound
 from stream_ext.evaluate import Answer, Instant, evaluate
 from stream_ext.plan.algebra import Form, Query, Register
 from stream_ext.schedule import QueryState
@@ -25,14 +25,24 @@ def answer_once(store: Store, text: str, base: str, sn: int, at: int | None) -> 
         raise BadArgument("this is an update: send it as one (POST /update, or update= of the SPARQL Protocol)")
     if unit.windows and at is None:
         raise BadArgument(
-            "a query with windows is evaluated at a time: register it (POST /queries) to have it evaluated at every "
-            "close of its windows, or give the time (at=T) to have it evaluated once"
+            "a query with windows is evaluated at a time: register it (`rillet register`, POST /queries) to have it "
+            "evaluated at every close of its windows, or give the time (--at T, at=T) to have it evaluated once"
         )
     if at is None or not unit.windows:
         return evaluate(store, unit, sn)  # without windows every time has the same answer
     # The streams that had these names then: a name may be another stream's by now.
-    windows = windows_of(unit, Catalog.read(store, sn))
+    windows = windows_of(unit, _catalog_then(store, unit, sn))
     return evaluate(store, unit, sn, windows, Instant(at))
+
+
+def _catalog_then(store: Store, query: Query, sn: int) -> Catalog:
+    """The catalog at `sn`; a stream that came later is said to be one that came later."""
+    then = Catalog.read(store, sn)
+    for window in query.windows:
+        key = window.stream.iri or window.stream.name or ""
+        if then.find_stream(key) is None and Catalog.read(store, store.head()).find_stream(key) is not None:
+            raise NotFound(f"at snapshot {sn} there was no stream {key!r} yet")
+    return then
 
 
 def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryDefinition, state: QueryState) -> Answer:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from stream_ext.catalog import CatalogStep, StreamDefinition, names_of
 from stream_ext.errors import NameInUse
 from stream_ext.injector import Change, Intent, View
@@ -36,10 +38,20 @@ def _check_same(existing: StreamDefinition, options: StreamOptions, own_iri: str
             f"stream {existing.name!r} is there with the IRI <{existing.iri}>; drop it first, or use another name"
         )
     if options != existing.options:
+        asked, there = options.as_json(), existing.options.as_json()
+        differing = [
+            f'"{name}": {_json(asked[name])} asked, {_json(there[name])} there'
+            for name in asked
+            if asked[name] != there[name]
+        ]
         raise NameInUse(
-            f"stream {existing.name!r} is there with other options ({existing.options.as_json()}); "
+            f"stream {existing.name!r} is there with other options ({'; '.join(differing)}): "
             "drop it first, or use another name"
         )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def drop_stream(key: str) -> Change:

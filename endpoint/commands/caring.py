@@ -55,7 +55,8 @@ def doctor(arguments: argparse.Namespace) -> int:
         print(f"{mark}  {check.what}: {check.found}")
         if not check.good:
             failed += 1
-            print(f"     {check.advice}")
+            if check.advice:
+                print(f"     {check.advice}")
     print("everything is there" if not failed else f"{failed} to put right")
     return 1 if failed else 0
 
@@ -77,8 +78,7 @@ def bench(arguments: argparse.Namespace) -> None:
 
 
 def completion(arguments: argparse.Namespace) -> None:
-    import shtab
-
     from endpoint.cli import build_parser
+    from endpoint.completion import script
 
-    sys.stdout.write(shtab.complete(build_parser(), arguments.shell) + "\n")
+    sys.stdout.write(script(build_parser(), arguments.shell) + "\n")

@@ -157,6 +157,8 @@ def _query_store(arguments: argparse.Namespace, text: str, format: str) -> None:
 
     if arguments.timeout or arguments.explain:
         raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
+    if local.changes(text):
+        raise UsageError("a store opened with --store is read only; send it to a server (--server)")
     with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, rows):
         pieces = results.write("json" if format == "table" else format, answer.variables, rows, answer.boolean)
         body = b"".join(pieces).decode()
@@ -238,7 +240,7 @@ def watch(arguments: argparse.Namespace) -> None:
             since = max(0, int(client.query_status(arguments.query)["emissions"]) - 1)
         if live:
             print(f"{arguments.query}: nothing yet")
-        for count, emission in enumerate(client.subscribe(arguments.query, since), start=1):
+        for count, emission in enumerate(client.subscribe(arguments.query, since, on_change=_say), start=1):
             if arguments.json:
                 print(json.dumps(emission, ensure_ascii=False), flush=True)
             elif live:
@@ -247,6 +249,10 @@ def watch(arguments: argparse.Namespace) -> None:
                 _print_lines(emission)
             if count == arguments.limit:
                 return
+
+
+def _say(line: str) -> None:
+    print(f"rillet: {line}", file=sys.stderr, flush=True)
 
 
 def _draw(emission: dict[str, Any]) -> None:
@@ -258,7 +264,8 @@ def _draw(emission: dict[str, Any]) -> None:
     head = f"{emission['query']}  {emission['r2s']}  emission {emission['emission']}  time {emission['time']}"
     lines = terminal.table(columns, rows)
     cut = [*lines[: height - 4], f"... {len(lines) - height + 4} more"] if len(lines) > height - 3 else lines
-    sys.stdout.write("\x1b[H\x1b[2J" + "\n".join([head, f"{len(rows)} rows", *cut]) + "\n")
+    count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+    sys.stdout.write("\x1b[H\x1b[2J" + "\n".join([head, count, *cut]) + "\n")
     sys.stdout.flush()
 
 

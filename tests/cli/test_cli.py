@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,8 @@ import pytest
 
 from endpoint.bench import BENCHES
 from endpoint.cli import build_parser, main
+from endpoint.commands import talking
+from endpoint.completion import script
 from tests.endpoint.live import NEAR, Live, live
 
 TURTLE = "@prefix ex: <http://ex/> . ex:z1 ex:partOf ex:c1 . ex:a ex:knows [ ex:name 'é' ] ."
@@ -78,7 +79,7 @@ def test_a_file_with_a_fault_adds_nothing(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "bad.nt").write_text(good * 3 + "<http://ex/a> oops .\n")
     store = f"lmdb:{tmp_path / 'store'}"
     assert rillet("load", tmp_path / "bad.nt", "--store", store) == 1
-    assert re.search(r"line 4, column \d+: .*bad\.nt", capsys.readouterr().err)
+    assert re.search(rf"^rillet: {tmp_path}/bad\.nt:4:15: \w", capsys.readouterr().err)
     assert rillet("query", "ASK { ?s ?p ?o }", "--store", store) == 0
     assert capsys.readouterr().out.split() == ["?_askResult", "false"]
 
@@ -102,10 +103,39 @@ def test_load_beside_a_server_says_how_to_go_on(near: Live, tmp_path: Path) -> N
         return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
 
     other = beside("load", tmp_path / "a.ttl")
-    assert other.returncode == 1
+    assert (other.returncode, "it is no server" in other.stderr) == (1, True)
     assert f"process {os.getpid()} is the writer" in other.stderr
-    assert "To load, stop it" in other.stderr
+    assert "start it again" not in other.stderr
+    assert f"; process {os.getpid()} writes to it\n" in beside("doctor").stdout
+    near.service.store.take_lease("http://there:1/")  # as rillet serve does
+    other = beside("load", tmp_path / "a.ttl")
+    assert "stop that process. To load, stop it, load, start it again" in other.stderr
+    assert "writes to it (the server at http://there:1/)\n" in beside("doctor").stdout
     assert "<http://ex/c1>" in beside("query", ALL).stdout  # reading beside it is fine
+
+
+def test_a_store_that_is_opened_without_a_server_is_only_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("INSERT DATA { <http://ex/a> <http://ex/p> 1 }", NEAR):
+        assert rillet("query", text, "--store", f"lmdb:{tmp_path / 'store'}") == 2
+        said = capsys.readouterr().err
+        assert "a store opened with --store is read only; send it to a server (--server)" in said
+
+
+def test_a_query_with_windows_that_is_asked_once_is_told_of_both_ways(
+    near: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = NEAR.replace("REGISTER RSTREAM near AS", "")
+    assert rillet("query", once, "--server", near.url) == 1
+    said = capsys.readouterr().err
+    assert "`rillet register`" in said
+    assert "--at" in said
+    created_at = int(near.http.get("/queries/near").json()["registered"])
+    assert rillet("query", once, "--at", 5, "--snapshot", created_at - 1, "--server", near.url) == 1
+    assert f"at snapshot {created_at - 1} there was no stream 'taxis' yet" in capsys.readouterr().err
+    assert rillet("query", once.replace("STREAM taxis", "STREAM nowhere"), "--at", 5, "--server", near.url) == 1
+    assert "there is no stream 'nowhere'" in capsys.readouterr().err
 
 
 # ---- with a server
@@ -118,10 +148,9 @@ def test_a_query_is_registered_pushed_to_and_watched(
     (tmp_path / "far.rq").write_text(NEAR.replace("near", "far"))
     assert rillet("register", "-f", tmp_path / "far.rq", *server) == 0
     assert capsys.readouterr().out.startswith("far is registered")
-    for time in (1000, 1200):
-        (tmp_path / "t.nt").write_text("<http://ex/t1> <http://ex/in> <http://ex/z1> .")
-        push = ("push", "taxis", tmp_path / "t.nt", "--timestamp", time, "--wait", "evaluated")
-        assert rillet(*push, *server) == 0
+    (tmp_path / "t.nt").write_text("<http://ex/t1> <http://ex/in> <http://ex/z1> .")
+    assert rillet("push", "taxis", tmp_path / "t.nt", "--timestamp", 1000, "--wait", "evaluated", *server) == 0
+    assert rillet("push", "taxis", "--timestamp", 1200, "--wait", "evaluated", *server, tmp_path / "t.nt") == 0
     assert capsys.readouterr().out.startswith("1 element accepted, snapshot ")
     assert rillet("watch", "far", "--since", 0, "--limit", 2, *server) == 0
     row = "<http://ex/t1>\t<http://ex/z1>\t<http://ex/c1>"
@@ -130,6 +159,38 @@ def test_a_query_is_registered_pushed_to_and_watched(
     assert json.loads(capsys.readouterr().out)["emission"] == 2
     assert rillet("status", *server) == 0
     assert re.search(r"^far +running +inline +2 +0 +0$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_watcher_is_told_of_the_connection_and_leaves_the_terminal_in_order(tmp_path: Path) -> None:
+    with live(tmp_path / "served") as first:
+        first.register().raise_for_status()
+        first.push(1000)
+        first.push(1150)
+        port = int(first.url.rpartition(":")[2])
+        watching = subprocess.Popen(
+            [sys.executable, "-m", "endpoint", "watch", "near", "--since", "0", "--server", first.url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert watching.stdout is not None and watching.stderr is not None
+        assert watching.stdout.readline().startswith("1\t1100")
+    assert watching.stderr.readline().startswith("rillet: the connection is lost (")
+    with live(tmp_path / "served", port=port):
+        assert watching.stderr.readline() == "rillet: the connection is back\n"
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(20) == 130
+        assert watching.stderr.read() == "\n"
+    watching.stdout.close()
+    watching.stderr.close()
+
+
+def test_a_table_counts_its_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"s": {"type": "literal", "value": "x"}}
+    emission = {"query": "q", "r2s": "RSTREAM", "emission": 1, "time": 5, "head": {"vars": ["s"]}}
+    for rows, says in ((0, "0 rows"), (1, "1 row"), (2, "2 rows")):
+        talking._draw({**emission, "results": {"bindings": [row] * rows}})
+        assert capsys.readouterr().out.splitlines()[1] == says
 
 
 def test_a_server_is_asked_in_every_format_and_updated(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +239,18 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
     ("code", "says", "argv"),
     [
         (2, "invalid choice: 'frob'", ["frob"]),
-        (2, "COMMAND", []),
+        (2, "did you mean serve?", ["serv"]),
+        (2, "did you mean --store?", ["serve", "--stor", "lmdb:x"]),
+        (2, "(try: rillet push --help)", ["push", "s", "--timestmp", "5"]),
+        (2, "(try: rillet serve --help)", ["serve", "now"]),
+        (2, "an absolute IRI that begins with http://, https:// or urn:", ["serve", "--base", "foo"]),
+        (2, "an absolute IRI", ["load", "a.nt", "--base", "http:x"]),
+        (2, "'foo' is no absolute IRI", ["load", "a.nt", "--graph", "foo"]),
+        (2, "local[N]", ["serve", "--spark-master", "foo"]),
+        (2, "local[N]", ["serve", "--spark-master", "foo", "--engine", "inline"]),
+        (2, "give the address without a path: http://h:80", ["status", "--server", "http://h:80/sparql"]),
+        (2, "no address of a server", ["status", "--server", "ftp://h"]),
+        (1, "no server answers at http://127.0.0.1:1;", ["status", "--server", "127.0.0.1:1"]),
         (2, "auto is not built yet", ["serve", "--engine", "auto"]),
         (2, "spark or inline", ["serve", "--engine", "flink"]),
         (2, "--max-lag is not built yet", ["serve", "--max-lag", "5s"]),
@@ -206,6 +278,17 @@ def test_a_mistake_is_one_clear_line(
     assert says in said
     assert "Traceback" not in said
     assert said.startswith("rillet: ")
+    assert not list(tmp_path.iterdir()), "nothing is made by a mistake"
+
+
+def test_a_setting_of_the_environment_is_checked_as_a_flag_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, says in (("ENGINE", "did you mean inline?"), ("BASE", "absolute IRI"), ("SPARK_MASTER", "local[N]")):
+        with monkeypatch.context() as here:
+            here.setenv("RILLET_" + name, "inlin")
+            assert rillet("serve") == 2
+        assert says in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_said_at_once(near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,24 +337,85 @@ def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]
     assert rillet("--version") == 0
 
 
-def test_completions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert rillet("completion", "bash") == 0
-    script = capsys.readouterr().out
-    assert "--spark-master" in script
-    bash = shutil.which("bash")
-    assert bash is not None
-    subprocess.run([bash, "-n"], input=script, text=True, check=True, timeout=30)
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["rillet"])
+    assert main() == 2
+    assert "examples:" in capsys.readouterr().err
+    assert rillet("help") == 0
+    assert "examples:" in capsys.readouterr().out
+    assert rillet("help", "push") == 0
+    assert "--timestamp" in capsys.readouterr().out
+    assert rillet("help", "pus") == 2
+    assert "did you mean push?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["load", ""], {"near.rq", "folder"}),
+        (["query", "-f", "ne"], {"near.rq"}),
+        (["query", "--format", ""], {"table", "json", "xml", "csv", "tsv"}),
+        (["push", "taxis", ""], {"near.rq", "folder"}),
+        (["push", "taxis", "--format", "nd"], {"ndjson"}),
+        (["serve", "--engine", ""], {"spark", "inline"}),
+        (["serve", "--durability", ""], {"process", "power"}),
+        (["serve", "--store", ""], {"lmdb:folder", "lmdb:", "hbase://"}),
+        (["serve", "--spark-m"], {"--spark-master"}),
+        (["bench", "--json", ""], {"near.rq", "folder"}),
+        (["wat"], {"watch"}),
+    ],
+)
+def test_a_shell_completes(typed: list[str], offered: set[str], completions: Path, tmp_path: Path) -> None:
+    (tmp_path / "near.rq").touch()
+    (tmp_path / "folder").mkdir()
+    words = " ".join(f"'{word}'" for word in ["rillet", *typed])
+    asked = (
+        f"source {completions}; cd {tmp_path}; COMP_WORDS=({words}); COMP_CWORD={len(typed)}; "
+        '_shtab_rillet; printf "%s\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=30, check=True)
+    assert set(done.stdout.split()) == offered
+
+
+@pytest.fixture(scope="module")
+def completions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("shell") / "rillet.bash"
+    path.write_text(script(build_parser(), "bash"))
+    return path
+
+
+def test_completions_are_printed_for_every_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell in ("bash", "zsh", "tcsh"):
+        assert rillet("completion", shell) == 0
+        assert "rillet" in capsys.readouterr().out
 
 
 def test_the_doctor_says_what_is_wrong_and_what_to_do(
-    near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", near.url.rpartition(":")[2])
     said = capsys.readouterr().out
     assert "a Rillet server answers there" in said
     assert "can be made" in said
     assert rillet("doctor", "--store", "postgres:x", "--port", 0) == 1
-    assert re.search(r"BAD +store: .*\n +another store: --store lmdb:PATH", capsys.readouterr().out)
+    said = capsys.readouterr().out
+    assert re.search(r"BAD +store: 'postgres:x' is no store; write lmdb:PATH .*\n", said)
+    assert said.count("NAMESPACE") == 1, "what to write is said once"
+    with monkeypatch.context() as here:
+        here.setattr(os, "access", lambda path, mode: path != tmp_path)  # who runs this may be allowed everything
+        assert rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", 0) == 1
+    said = capsys.readouterr().out
+    assert "new is not there yet, and cannot be made" in said
+    assert f"{tmp_path} cannot be written to" in said
+
+
+def test_the_doctor_names_no_writer_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.ttl").write_text(TURTLE)
+    store = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("load", tmp_path / "a.ttl", "--store", store) == 0
+    (tmp_path / "store" / "writer.lock").write_text('{"address":"http://there:1/","pid":1}')  # as kill -9 leaves it
+    rillet("doctor", "--store", store, "--port", 0)
+    assert "is at snapshot 1, and nobody writes to it" in capsys.readouterr().out
 
 
 def test_benchmarks_are_listed_and_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -239,6 +239,21 @@ QUESTION = "ASK { ?s ?p ?o }"
             {"method": "POST", "params": {"query": QUESTION}, "content": QUESTION, "headers": DIRECT},
         ),
         (400, "there is no text", {"method": "POST", "content": "", "headers": FORM}),
+        (
+            400,
+            "the body came as a form",
+            {"url": "/queries", "method": "POST", "content": "SELECT ?s { ?s ?p 'a=b' }", "headers": FORM},
+        ),
+        (
+            400,
+            "-H 'Content-Type: application/sparql-query'",
+            {"method": "POST", "content": "SELECT ?s { ?s ?p ?o }", "headers": FORM},
+        ),
+        (
+            400,
+            "-H 'Content-Type: application/sparql-update'",
+            {"url": "/update", "method": "POST", "content": "INSERT DATA {}", "headers": FORM},
+        ),
         (400, "UTF-8", {"method": "POST", "content": QUESTION.encode("utf-16"), "headers": DIRECT}),
         (400, "UTF-8", {"method": "GET", "url": "/sparql?query=%FF%FE"}),
         (415, "Content-Type", {"method": "POST", "content": QUESTION}),

@@ -136,7 +136,8 @@ def test_a_compressed_push_is_unpacked_within_bounds(server: Live, pack: Callabl
         (404, "not built yet", "GET", "/data?default", {}),
         (404, "not built yet", "GET", "/$/metrics", {}),
         (404, "nothing at", "GET", "/streams/bad/other", {}),
-        (404, "nothing at", "GET", "/nope", {}),
+        (404, "there is nothing at /nope\n", "GET", "/nope", {}),
+        (404, "there is nothing at /$/nope\n", "GET", "/$/nope", {}),
         (400, "heartbeat", "POST", "/streams/bad?timestamp=1", {"content": "", "headers": NT}),
         (400, "without a text", "GET", "/sparql?at=1", {}),
         (405, "PUT", "PATCH", "/streams/bad", {}),
@@ -152,6 +153,7 @@ def test_a_bad_request_changes_nothing(
     assert answer.status_code == status, answer.text
     assert says in answer.text
     assert "Traceback" not in answer.text
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert server.service.head() == head
     assert answer.headers["rillet-snapshot"] == str(head)
 

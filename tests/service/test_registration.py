@@ -42,8 +42,10 @@ def test_the_same_stream_again_is_no_error_and_other_options_are(service: Servic
     assert service.create_stream(made.iri, {"lateness": "PT5S"}) == (made, False)
     with pytest.raises(NameInUse, match="other options"):
         service.create_stream("s", {})
-    with pytest.raises(NameInUse, match="other options"):
+    with pytest.raises(NameInUse, match=r'other options \("timeless": true asked, false there\): drop it'):
         service.create_stream("s", {"lateness": "5s", "timeless": True})
+    with pytest.raises(NameInUse, match=r'"graph": "http://ex/g" asked, null there; "lateness": 0 asked, 5000 there'):
+        service.create_stream("s", {"graph": "http://ex/g"})
     with pytest.raises(NameInUse, match="the IRI"):
         service.create_stream("s", {"lateness": "5s", "iri": EX + "s"})
     with pytest.raises(NameInUse, match="would answer to a name of stream 's'"):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NoReturn
 
 from hbase_store import terms
 from stream_ext.errors import QuerySyntaxError, Unsupported
-from stream_ext.plan.algebra import Constant, Position, WindowClause
+from stream_ext.plan.terms import Constant, Position
+from stream_ext.plan.windows import GraphClause, WindowClause
 from stream_ext.syntax.iris import is_absolute, resolve
 from stream_ext.syntax.tokens import Source, Token, unescape
 from stream_ext.syntax.words import WELL_KNOWN_PREFIXES
@@ -28,8 +27,11 @@ class Cursor:
         "_depth",
         "_index",
         "_tokens",
+        "aggregates",
         "base",
         "fresh",
+        "graphs",
+        "home",
         "kind",
         "labels",
         "offset",
@@ -43,10 +45,12 @@ class Cursor:
 
     def __init__(self, text: str, base: str) -> None:
         self.source = Source(text)
-        self.base = base
+        self.home = self.base = base
         self.prefixes: dict[str, str] = {}
         self.windows: dict[str, WindowClause] = {}
-        self.visible: dict[str, None] = {}  # variables of patterns in order of first appearance
+        self.graphs: list[GraphClause] = []
+        self.visible: dict[str, None] = {}  # variables of the group so far, in order of first appearance
+        self.aggregates: list[str] | None = None  # those of the query so far; None where none may stand
         self.labels: dict[str, int] = {}  # the scope (basic graph pattern, operation) of each blank node label
         self.scope = 0
         self.fresh = 0  # how many blank nodes without a label there were
@@ -62,6 +66,11 @@ class Cursor:
     def advance(self) -> None:
         self._index += 1
         self.kind, self.raw, self.offset = self._tokens[self._index]
+
+    @property
+    def index(self) -> int:
+        """How many tokens stand before this one."""
+        return self._index
 
     def peek(self, ahead: int = 1) -> Token:
         return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
@@ -99,6 +108,14 @@ class Cursor:
         while self.offset < offset:
             self.advance()
 
+    def split_lang(self) -> None:
+        """Reads `@ex` and `:time`, which stand at one another, as the prefixed name `ex:time`."""
+        prefix, offset = self.raw[1:], self.offset
+        self.advance()
+        if self.offset != offset + 1 + len(prefix) or not self.raw.startswith(":"):
+            self.expected(f"a prefixed name after '@', as in @{prefix}:time")
+        self.raw, self.offset = prefix + self.raw, offset + 1
+
     def bare_name(self) -> str:
         """The bare name here; its dots and hyphens are other tokens elsewhere."""
         match = _BARE_NAME.match(self.source.text, self.offset)
@@ -106,12 +123,17 @@ class Cursor:
         self.skip_to(match.end())
         return match[0]
 
-    @contextmanager
-    def nested(self) -> Iterator[None]:
+    def nested(self) -> Cursor:
+        """For `with`: what is inside is one bracket or group deeper."""
         if self._depth == NESTING_MAX:
             self.fail(f"brackets and groups are nested more than {NESTING_MAX} deep here")
         self._depth += 1
-        yield
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
 
     # ---- complaining
@@ -120,16 +142,17 @@ class Cursor:
         return self.source.position(self.offset if offset is None else offset)
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
-        at = self.position(offset)
-        raise QuerySyntaxError(message, self.source.text, at.line, at.column)
+        self.source.fail(message, self.offset if offset is None else offset)
+
+    def fail_at(self, message: str, position: Position) -> NoReturn:
+        raise QuerySyntaxError(message, self.source.written, position.line, position.column)
 
     def refuse(self, name: str, offset: int | None = None) -> NoReturn:
+        """What has no place in the algebra yet; all else that is not run is refused by `plan/refuse.py`."""
         at = self.position(offset)
-        raise Unsupported(f"{name} is not built yet", self.source.text, at.line, at.column)
+        raise Unsupported(f"{name} is not built yet", self.source.written, at.line, at.column)
 
     def expected(self, what: str) -> NoReturn:
-        if self.kind == "bad" and self.raw == "\\" and self.peek()[1][:1] in ("u", "U"):
-            self.refuse("a \\u escape outside of strings and IRIs")
         self.fail(f"expected {what}, found {self._found()}")
 
     def _found(self) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from typing import NoReturn
 
 from stream_ext.errors import QuerySyntaxError
-from stream_ext.plan.algebra import Position
+from stream_ext.plan.terms import Position
 
 _BASE = (
     "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f"
@@ -43,6 +44,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _LINE_END = re.compile("\r\n|\n|\r")
+_CODE_POINT = re.compile(r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}")
 
 Token = tuple[str, str, int]  # kind, raw text, offset
 
@@ -50,22 +52,53 @@ Token = tuple[str, str, int]  # kind, raw text, offset
 class Source:
     """A text, its tokens, and where in it things stand."""
 
-    __slots__ = ("_line_starts", "text", "tokens")
+    __slots__ = ("_line_starts", "_shifts", "text", "tokens", "written")
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.written = text
+        self.text = text  # `written` with the escapes outside of strings and IRIs resolved; offsets are of this one
         self._line_starts: list[int] | None = None
-        self.tokens: list[Token] = [
-            (m.lastgroup, m[m.lastindex], m.start(m.lastindex))  # type: ignore[index, arg-type, misc]  # one group always matches
-            for m in _TOKEN.finditer(text)
-        ]
-        # An empty text gives one end, others may give two: `finditer` looks once more at the end.
+        self._shifts: list[tuple[int, int]] = []  # from this offset on, so many characters are missing
+        self.tokens = _tokens(text)
+        if "\\u" in text or "\\U" in text:
+            self._resolve_escapes()
 
     def position(self, offset: int) -> Position:
+        if self._shifts:
+            offset += sum(missing for start, missing in self._shifts if start <= offset)
         if self._line_starts is None:
-            self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(self.text))]
+            self._line_starts = [0, *(m.end() for m in _LINE_END.finditer(self.written))]
         line = bisect_right(self._line_starts, offset)
         return Position(line, offset - self._line_starts[line - 1] + 1)
+
+    def fail(self, message: str, offset: int) -> NoReturn:
+        at = self.position(offset)
+        raise QuerySyntaxError(message, self.written, at.line, at.column)
+
+    def _resolve_escapes(self) -> None:
+        """Outside of strings and IRIs an escape stands for a character of the grammar itself."""
+        places = [at for kind, raw, at in self.tokens if kind == "bad" and raw == "\\"]
+        escapes = [m for at in places if (m := _CODE_POINT.match(self.text, at))]
+        if not escapes:
+            return
+        parts, end, length = [], 0, 0
+        shifts: list[tuple[int, int]] = []
+        for escape in escapes:
+            parts += [self.text[end : escape.start()], unescape(self, escape[0], escape.start())]
+            length += escape.start() - end + 1
+            shifts.append((length, len(escape[0]) - 1))
+            end = escape.end()
+        self.text = "".join([*parts, self.text[end:]])
+        self._shifts = shifts
+        self.tokens = _tokens(self.text)
+
+
+def _tokens(text: str) -> list[Token]:
+    # An empty text gives one end, others may give two: `finditer` looks once more at the end.
+    return [
+        (m.lastgroup, m[m.lastindex], m.start(m.lastindex))  # type: ignore[index, arg-type, misc]  # one group always matches
+        for m in _TOKEN.finditer(text)
+    ]
 
 
 _SIMPLE = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
@@ -83,10 +116,9 @@ def unescape(source: Source, raw: str, offset: int) -> str:
                 return chr(value)
         elif match[3]:
             return _SIMPLE[match[3]]
-        position = source.position(offset + match.start())
         shown = raw[match.start() : match.start() + (len(match[0]) if code else 2)]
         why = "is no character of Unicode" if code else r"is no escape; those there are: \t \b \n \r \f \" \' \\ \u \U"
-        raise QuerySyntaxError(f"{shown} {why}", source.text, position.line, position.column)
+        return source.fail(f"{shown} {why}", offset + match.start())
 
     return _ESCAPE.sub(character, raw)
 

@@ -17,7 +17,7 @@ from stream_ext.schedule import QueryState
 from stream_ext.shard import query_of, windows_of
 
 
-def answer_once(store: Store, catalog: Catalog, text: str, base: str, sn: int, at: int | None) -> Answer:
+def answer_once(store: Store, text: str, base: str, sn: int, at: int | None) -> Answer:
     unit = parse_runnable(text, base)
     if isinstance(unit, Register):
         raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
@@ -28,10 +28,11 @@ def answer_once(store: Store, catalog: Catalog, text: str, base: str, sn: int, a
             "a query with windows is evaluated at a time: register it (POST /queries) to have it evaluated at every "
             "close of its windows, or give the time (at=T) to have it evaluated once"
         )
-    if at is not None and not unit.windows:
-        at = None  # without windows every time has the same answer
-    windows = windows_of(unit, catalog)
-    return evaluate(store, unit, sn, windows, None if at is None else Instant(at))
+    if at is None or not unit.windows:
+        return evaluate(store, unit, sn)  # without windows every time has the same answer
+    # The streams that had these names then: a name may be another stream's by now.
+    windows = windows_of(unit, Catalog.read(store, sn))
+    return evaluate(store, unit, sn, windows, Instant(at))
 
 
 def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryDefinition, state: QueryState) -> Answer:
@@ -39,7 +40,7 @@ def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryD
     last = state.evaluated
     assert last is not None
     query = query_of(definition.text, definition.base)
-    return evaluate(store, query, last.sn, windows_of(query, catalog), Instant(last.time, last.push))
+    return evaluate(store, query, last.sn, windows_of(query, catalog), Instant(last.time, last.push), state.ranked)
 
 
 def answer_of(body: EmissionBody, store: Store) -> Answer:

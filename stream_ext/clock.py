@@ -33,7 +33,7 @@ class SystemClock:
             return
         left_s = until_ms / 1000 - time.time()
         if left_s > 0:
-            condition.wait(left_s)
+            condition.wait(min(left_s, threading.TIMEOUT_MAX))  # it raises above
 
 
 class ManualClock:

@@ -38,9 +38,16 @@ class Instant:
 
 
 def evaluate(
-    store: Store, query: Query, sn: int, windows: Sequence[ScheduledWindow] = (), at: Instant | None = None
+    store: Store,
+    query: Query,
+    sn: int,
+    windows: Sequence[ScheduledWindow] = (),
+    at: Instant | None = None,
+    ranked: bytes | None = None,
 ) -> Answer:
-    """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in."""
+    """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in.
+
+    `ranked` is the order of first appearance that LIMIT cuts, where the query has been evaluated before."""
     snapshot = store.at(sn)
     by_name = {window.name: window for window in windows}
 
@@ -51,6 +58,9 @@ def evaluate(
     if at is not None:
         _fill(network, store, sn, windows, at)
     rows, weights = network.step(Moment(at.time if at else 0, snapshot, None, last=True))
+    if ranked is not None and network.answer.ranking is not None:
+        network.answer.ranking.restore(ranked)
+        rows, weights = network.answer.whole()
     if query.form is Form.ASK:
         return Answer((), [], bool(len(rows)), sn)
     rows = np.repeat(rows, weights, axis=0)

@@ -166,13 +166,13 @@ def warm() -> None:
     hbase_store.kernels.warm()
     rows = np.ones((1, 1), np.uint64)
     columns = np.zeros(1, np.int64)
-    heads, nexts = np.full(8, END, np.int64), np.full(8, END, np.int64)
+    heads, nexts = np.full(8, END, np.int32), np.full(8, END, np.int32)
     untils, weights, out = np.ones(8, np.int64), np.ones(8, np.int64), np.zeros(8, np.int64)
     table = np.zeros((8, 1), np.uint64)
     index_insert(table, 0, 1, columns, heads, nexts)
     index_probe(rows, columns, table, columns, heads, nexts, untils, 0, out, out.copy())
     heads[:] = END
-    first, shown, marks = (np.full(8, END, np.int64) for _ in range(3))
+    first, shown, marks = np.full(8, END, np.int32), np.full(8, NEVER, np.int64), np.zeros(8, np.uint8)
     distinct_add(
         rows, weights[:1], untils[:1], columns, table, heads, nexts, first,
         untils, weights, nexts.copy(), shown, 0, 0, marks,

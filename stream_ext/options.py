@@ -14,6 +14,8 @@ import msgspec
 from stream_ext.errors import BadArgument
 
 RETENTION_MS = 60_000
+#: Some 285,000 years: any sum of a time and a length stays far inside 64 bits.
+DURATION_MS_MAX = 2**53
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SHORT = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)?", re.IGNORECASE)
@@ -51,6 +53,13 @@ def is_iri(text: str) -> bool:
 
 def parse_duration(value: object, option: str) -> int:
     """Milliseconds: 5000, "5s", "100 ms", "PT5S"."""
+    milliseconds = _milliseconds(value, option)
+    if milliseconds > DURATION_MS_MAX:
+        raise BadArgument(f"stream option {option!r}: {value!r} is longer than {DURATION_MS_MAX} ms")
+    return milliseconds
+
+
+def _milliseconds(value: object, option: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if isinstance(value, str):

@@ -51,7 +51,8 @@ class Registration:
         names = self.names or self._generated(view.catalog)
         existing = view.catalog.find_query(names.name) or view.catalog.find_query(names.iri)
         if existing is not None:
-            return Intent(result=lambda _: Registered(self._same(existing), False, []))
+            same = self._same(existing)  # refused here: an error of `result` would be one of the writer
+            return Intent(result=lambda _: Registered(same, False, []))
         if len(view.catalog.queries) >= self.queries_max:
             raise TooLarge(f"{self.queries_max} queries are registered, which is the limit; drop one first")
         found = _resolve(self.query.windows, view, self.base)
@@ -80,7 +81,7 @@ class Registration:
         return names_of(name, folder)
 
     def _same(self, existing: QueryDefinition) -> QueryDefinition:
-        if (existing.text, existing.base) == (self.text, self.base):
+        if existing.text == self.text:  # sent to a server at another address it is still the same query
             return existing
         raise NameInUse(
             f"{existing.name!r} is a registered query with another text; drop it first, or use another name"

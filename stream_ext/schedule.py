@@ -21,6 +21,9 @@ import numpy.typing as npt
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+#: Before every evaluation.
+NEVER = np.iinfo(np.int64).min
+
 
 class StreamTime(Protocol):
     """Where a stream has come to (the store's `StreamPosition` is one)."""
@@ -79,9 +82,10 @@ class ScheduledWindow:
     def valid_until(self, times: Times) -> Times:
         """The last evaluation time at which an element of each time is still in the window's instance.
 
-        In at t iff time < t and close_of(t) - RANGE <= time: for t up to the last close at or before time + RANGE."""
+        In at t iff time < t and close_of(t) - RANGE <= time: for t up to the last close at or before time + RANGE.
+        T0 and what would lie before it are no closes: an element that reaches none later is in no instance."""
         closes = (times + (self.range_ms - self.t0_ms)) // self.step_ms
-        return self.t0_ms + closes * self.step_ms
+        return np.where(closes >= 1, self.t0_ms + closes * self.step_ms, NEVER)
 
 
 class Schedule:

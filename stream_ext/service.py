@@ -196,7 +196,7 @@ class Service:
         if not 0 <= sn <= head:
             raise Gone(f"there is no snapshot {sn}; the latest is {head}")
         started_ms = self.clock.now_ms()
-        answer = answer_once(self.store, self._injector.catalog, text, self.base, sn, at)
+        answer = answer_once(self.store, text, self.base, sn, at)
         if deadline_s is not None and self.clock.now_ms() - started_ms > deadline_s * 1000:
             raise DeadlineExceeded(f"the query took longer than the {deadline_s:g} s that it was given")
         return answer

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from hbase_store import Store
 from hbase_store import open as open_store
+from hbase_store.errors import StoreUnavailable
 from stream_ext.arrivals import arrivals
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.part import Part
@@ -53,7 +54,9 @@ def windows_of(query: Query, catalog: Catalog) -> list[ScheduledWindow]:
 
 
 class Shard:
-    """All queries' runs at snapshot `sn`. A query whose step raises is reported in `faults` and stepped no more."""
+    """All queries' runs at snapshot `sn`. A query whose step raises is reported in `faults` and stepped no more.
+
+    A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new shard."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -77,6 +80,8 @@ class Shard:
         for number, run in list(self._runs.items()):
             try:
                 parts += run.step(sn, pushes)
+            except StoreUnavailable:
+                raise
             except Exception as error:  # noqa: BLE001  a query's fault must not stop the others; it is reported
                 self._fault(number, error)
         self.sn = sn
@@ -109,6 +114,8 @@ class Shard:
             run = QueryRun(definition.number, query, windows, [s.name or s.iri for s in streams], self._store)
             run.resume(state or definition.state, self.sn)
             self._runs[definition.number] = run
+        except StoreUnavailable:
+            raise
         except Exception as error:  # noqa: BLE001  as in step
             self._fault(definition.number, error)
 

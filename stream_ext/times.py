@@ -17,6 +17,8 @@ _CLOCK = r"(?P<hour>[01][0-9]|2[0-4]):(?P<minute>[0-5][0-9]):(?P<second>[0-5][0-
 _DATETIME = re.compile(_DATE + "T" + _CLOCK + _ZONE)
 _DATE_ONLY = re.compile(_DATE + _ZONE)
 _MILLISECONDS = re.compile(r"[+-]?[0-9]{1,18}")
+#: Further from 1970 no sum of a time and some lengths is safe in 64 bits.
+TIME_MS_MAX = 10**18
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -57,7 +59,15 @@ def parse_time(text: str) -> int:
             f"{text[:80]!r} is no time: write milliseconds since the epoch (1700000000000) "
             "or an xsd:dateTime (2024-01-31T12:00:00Z)"
         )
-    return int(moment.seconds * 1000 // 1)
+    return checked_time(int(moment.seconds * 1000 // 1))
+
+
+def checked_time(time_ms: int) -> int:
+    if abs(time_ms) > TIME_MS_MAX:
+        raise BadArgument(
+            f"the time {time_ms} is out of range: it counts milliseconds since 1970, at most {TIME_MS_MAX}"
+        )
+    return time_ms
 
 
 def _days(match: re.Match[str] | None) -> int | None:

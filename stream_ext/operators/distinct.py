@@ -9,6 +9,7 @@ import numpy as np
 
 from stream_ext import kernels
 from stream_ext.operators.moment import Moment
+from stream_ext.operators.row_index import buckets
 from stream_ext.zset import ZSet, empty
 
 _LEAST_CAPACITY = 1024
@@ -22,14 +23,14 @@ class Distinct:
 
     def _allocate(self, capacity: int) -> None:
         self.rows = np.zeros((capacity, len(self.variables)), np.uint64)
-        self._heads = np.full(capacity * 2, kernels.END, np.int64)
-        self._nexts = np.full(capacity, kernels.END, np.int64)
-        self.first = np.full(capacity, kernels.END, np.int64)
+        self._heads = np.full(buckets(capacity), kernels.END, np.int32)
+        self._nexts = np.full(capacity, kernels.END, np.int32)
+        self.first = np.full(capacity, kernels.END, np.int32)
         self.shown = np.full(capacity, kernels.NEVER, np.int64)
-        self._marks = np.zeros(capacity, np.int64)
+        self._marks = np.zeros(capacity, np.uint8)
         self.entry_until = np.zeros(capacity, np.int64)
         self.entry_weight = np.zeros(capacity, np.int64)
-        self.entry_next = np.full(capacity, kernels.END, np.int64)
+        self.entry_next = np.full(capacity, kernels.END, np.int32)
         self._used = 0
         self._entries = 0
 
@@ -69,10 +70,7 @@ class Distinct:
         held = ZSet(self.rows[owner[alive]], self.entry_weight[entry[alive]], self.entry_until[entry[alive]])
         was_shown = self.shown[: self._used] >= time
         shown_rows, shown_until = self.rows[: self._used][was_shown], self.shown[: self._used][was_shown]
-        room = _LEAST_CAPACITY
-        while room < 2 * (len(held) + coming + len(shown_rows)):
-            room *= 2
-        self._allocate(room)
+        self._allocate(max(_LEAST_CAPACITY, (len(held) + coming + len(shown_rows)) * 3 // 2))
         # Shown rows come first (with weight 0), so that their slots are known and stay shown as they were.
         self._add(ZSet(shown_rows, np.zeros(len(shown_rows), np.int64), shown_until))
         self.shown[: self._used] = shown_until

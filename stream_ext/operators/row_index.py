@@ -16,6 +16,11 @@ Slots = npt.NDArray[np.int64]
 _LEAST_CAPACITY = 1024
 
 
+def buckets(capacity: int) -> int:
+    """The least power of two that is not below `capacity`."""
+    return 1 << (capacity - 1).bit_length()
+
+
 class RowIndex:
     def __init__(self, width: int, key: tuple[int, ...]) -> None:
         self._key = np.array(key, dtype=np.int64)
@@ -26,8 +31,8 @@ class RowIndex:
         self.rows = np.zeros((capacity, width), np.uint64)
         self.weights = np.zeros(capacity, np.int64)
         self.untils = np.zeros(capacity, np.int64)
-        self._nexts = np.full(capacity, kernels.END, np.int64)
-        self._heads = np.full(capacity * 2, kernels.END, np.int64)
+        self._nexts = np.full(capacity, kernels.END, np.int32)
+        self._heads = np.full(buckets(capacity), kernels.END, np.int32)
         self._used = 0
 
     def __len__(self) -> int:
@@ -54,9 +59,7 @@ class RowIndex:
         alive = held.take(held.untils >= time)
         if (alive.weights < 0).any():
             alive = consolidate(alive)
-        room = _LEAST_CAPACITY
-        while room < 2 * (len(alive) + coming):
-            room *= 2
+        room = max(_LEAST_CAPACITY, (len(alive) + coming) * 3 // 2)
         self._allocate(self.rows.shape[1], room)
         self._clean_at = room
         if len(alive):

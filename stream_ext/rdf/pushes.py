@@ -24,11 +24,9 @@ from stream_ext.rdf.documents import (
 from stream_ext.rdf.ntriples import check_lines, statement_rows
 from stream_ext.rdf.parsed import MISSING, Parsed, Pushed, Row, number
 from stream_ext.syntax.iris import is_absolute, resolve
-from stream_ext.times import parse_time
+from stream_ext.times import checked_time, parse_time
 
 PUSH_TYPES = (*DOCUMENT_TYPES, NDJSON)
-#: Further from 1970 no sum of a time and a length is safe in 64 bits.
-_TIME_MS_MAX = 2**62
 
 
 def parse_push(data: bytes, media_type: str, timestamp: int | None, base: str) -> Pushed:
@@ -39,11 +37,12 @@ def parse_push(data: bytes, media_type: str, timestamp: int | None, base: str) -
     parsed = numbered(data, media_type, rows_of(data, media_type, base))
     if media_type in (N_QUADS, TRIG):
         return _graph_an_element(parsed, timestamp)
+    if not len(parsed.s):
+        raise BadData("the body has no triple, so it is no element; to say that time has passed, send a heartbeat")
     graphs = np.unique(parsed.g)
     if len(graphs) > 1:
         raise BadData("the body is one element, and an element has one graph; send graphs as application/trig")
-    graph = graphs if len(graphs) else np.array([-1])
-    return Pushed(parsed, np.zeros(len(parsed.s), np.int32), _times(1, timestamp), graph.astype(np.int32))
+    return Pushed(parsed, np.zeros(len(parsed.s), np.int32), _times(1, timestamp), graphs.astype(np.int32))
 
 
 def _times(count: int, timestamp: int | None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -114,9 +113,7 @@ def _time(written: int | str | None, default: int | None) -> int:
     time = parse_time(written) if isinstance(written, str) else written
     if time is None:
         return MISSING if default is None else default
-    if abs(time) > _TIME_MS_MAX:
-        raise BadArgument(f"the timestamp {time} is out of range: it counts milliseconds since 1970")
-    return time
+    return checked_time(time)
 
 
 def _graph(written: str | None, base: str) -> bytes:

@@ -9,9 +9,12 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from hbase_store.errors import StoreUnavailable
 from stream_ext.part import Part
 from stream_ext.runner.merge import Merge
 from stream_ext.schedule import QueryState
+
+_PAUSE_S = 0.25
 
 
 class Shard(Protocol):
@@ -60,7 +63,7 @@ class InlineRunner:
     def _run(self) -> None:
         try:
             while self._becomes_owner():
-                self._own()
+                self._own_if_the_store_answers()
         except BaseException as error:  # noqa: BLE001 -- whoever waits for an evaluation must hear of it
             self._fault = error
             self._merge.fail(error)
@@ -69,6 +72,16 @@ class InlineRunner:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._merge.owner == "inline")
             return not self._closed
+
+    def _own_if_the_store_answers(self) -> None:
+        """If it does not: again a little later, from what is merged. Only a merge that has failed ends it."""
+        try:
+            self._own()
+        except StoreUnavailable:
+            if self._merge.fault is not None:
+                raise
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, _PAUSE_S)
 
     def _own(self) -> None:
         """Steps until somebody else is the owner."""

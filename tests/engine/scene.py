@@ -33,6 +33,7 @@ class Window:
     stream: int
     range_ms: int
     step_ms: int
+    t0_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Scene:
     @property
     def text(self) -> str:
         froms = " ".join(
-            f"FROM NAMED WINDOW :{w.name} ON STREAM :s{w.stream} [RANGE {w.range_ms}ms STEP {w.step_ms}ms]"
+            f"FROM NAMED WINDOW :{w.name} ON STREAM :s{w.stream} [RANGE {w.range_ms}ms STEP {w.step_ms}ms T0 {w.t0_ms}]"
             for w in self.windows
         )
         return f"PREFIX : <{EX}> REGISTER {self.r2s} :q AS {self.select} {froms} WHERE {{ {self.pattern} }}"
@@ -108,6 +109,7 @@ def random_scene(seed: int) -> Scene:
             chance.choice([1, 2]) if i == 2 else 1,
             chance.choice([5, 10, 20, 30]),
             chance.choice([5, 7, 10, 25]),
+            chance.choice([0, 0, 3, 40]),
         )
         for i in range(1, count + 1)
     ]
@@ -304,7 +306,8 @@ class Oracle:
 
     def _closes(self, window: Window, time: int) -> bool:
         firsts = [t for t, _ in self.arrived[window.stream]]
-        return time > 0 and time % window.step_ms == 0 and bool(firsts) and time > min(firsts)
+        since = time - window.t0_ms
+        return since > 0 and since % window.step_ms == 0 and bool(firsts) and time > min(firsts)
 
     def _evaluate(self, sn: int, time: int) -> list[tuple[int, int, Bag | bool]]:
         now = self._ask({w.name: self._content(w, time) for w in self.scene.windows})
@@ -317,7 +320,7 @@ class Oracle:
         return [(sn, time, now - before)]
 
     def _content(self, window: Window, time: int) -> set[Triple]:
-        close = -(-time // window.step_ms) * window.step_ms
+        close = window.t0_ms + max(1, -(-(time - window.t0_ms) // window.step_ms)) * window.step_ms
         return {t for at, t in self.arrived[window.stream] if close - window.range_ms <= at < time}
 
     def _ask(self, windows: dict[str, set[Triple]]) -> Bag | bool:

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from stream_ext import kernels
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.join import Join
 from stream_ext.operators.moment import Moment
@@ -170,3 +171,14 @@ def test_limit_and_offset_cut_the_ranking_by_first_appearance(seed: int, r2s: R2
         now = Counter(order[1:3])
         assert said == (now if r2s is R2S.RSTREAM else model.gained(now, before)), f"seed {seed}, step {step}"
         before = now
+
+
+def test_warming_compiles_what_the_operators_call() -> None:
+    kernels.warm()
+    compiled = {name: len(getattr(kernels, name).signatures) for name in KERNELS}
+    test_a_join_of_changes_sums_to_the_join_of_the_sums(0)
+    test_distinct_shows_each_row_once_while_any_copy_is_valid(0)
+    assert {name: len(getattr(kernels, name).signatures) for name in KERNELS} == compiled
+
+
+KERNELS = ("index_insert", "index_probe", "distinct_add", "distinct_show")

@@ -144,8 +144,8 @@ ONE = bgp((S, ex("p"), number(1)))
         ("{ ?s :p 1 { ?s ?p ?o } ?s :p 1 }", Join(Join(ONE, SPO), ONE)),
         ("{ FILTER(?o) { ?s ?p ?o } FILTER(?s) ?s :p 1 }", Filter(S, Filter(O, Join(SPO, ONE)))),
         ("{ ?s :p 1 { FILTER(?o) } }", Join(ONE, Filter(O, bgp()))),
-        ("{ GRAPH :g { ?s ?p ?o } GRAPH ?g { FILTER(?o) } }", Join(
-            Graph(ex("g"), SPO), Graph(var("g"), Filter(O, bgp())),
+        ("{ GRAPH :g { ?s ?p ?o } GRAPH ?g { ?s ?p ?o FILTER(?o) } }", Join(
+            Graph(ex("g"), SPO), Graph(var("g"), Filter(O, SPO)),
         )),
         ('{ ?s ?p "a\\t\\"\\u00e9", \'b\', """c"d\n""", \'\'\'e\'\'f\'\'\' }', bgp(
             (S, P, lit('a\t"\u00e9')), (S, P, lit("b")), (S, P, lit('c"d\n')), (S, P, lit("e''f")),

@@ -267,7 +267,8 @@ def test_a_body_of_triples_is_one_element() -> None:
     data = b"<a:s> <a:p> 1 . <a:s> <a:p> 2 ."
     ((time, graph, rows),) = elements(parse_push(data, TTL, 7, BASE))
     assert (time, graph, len(rows)) == (7, b"", 2)
-    assert elements(parse_push(b"", NT, None, BASE)) == [(MISSING, b"", [])]
+    with pytest.raises(BadData, match="send a heartbeat"):
+        parse_push(b"# nothing\n", NT, None, BASE)
 
 
 def test_each_graph_is_an_element_in_order_of_first_appearance() -> None:
@@ -380,4 +381,10 @@ def test_times_are_milliseconds_since_1970(written: str, milliseconds: int) -> N
 )  # fmt: skip
 def test_what_is_no_time_is_a_bad_argument(written: str) -> None:
     with pytest.raises(BadArgument, match="is no time"):
+        parse_time(written)
+
+
+@pytest.mark.parametrize("written", ["999999999-01-01T00:00:00Z", "-999999999-01-01T00:00:00Z"])
+def test_a_time_that_no_sum_may_overflow_is_refused(written: str) -> None:
+    with pytest.raises(BadArgument, match="out of range"):
         parse_time(written)

@@ -337,3 +337,28 @@ def test_a_commit_whose_outcome_is_unknown_is_made_again(tmp_path: Path, monkeyp
         monkeypatch.setattr(service.store, "commit", loses_its_answer)
         assert push(service, "s", 1, triple("a", 1)).snapshot == 2
         assert tries[0] is tries[1]
+
+
+def test_a_store_that_does_not_answer_for_a_while_costs_no_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as service:
+        service.register(registration(pattern="?x :p ?y").replace("} }", "} ?y :is ?z }"))
+        service.update(f"INSERT DATA {{ {triple('one', 'known', 'is')} }}")
+        push(service, "s", 100, triple("a", "one"))
+        push(service, "s", 1100, triple("b", "one"))
+        changes, rows, failed = service.store.net_changes, service.store.row, []
+
+        def gone(kind: str) -> bool:
+            if kind not in failed:
+                failed.append(kind)
+                raise StoreUnavailable("the region moves")
+            return False
+
+        monkeypatch.setattr(service.store, "net_changes", lambda *a: gone("changes") or changes(*a))
+        monkeypatch.setattr(service.store, "row", lambda *a: gone("row") or rows(*a))
+        service.update(f"DELETE DATA {{ {triple('one', 'known', 'is')} }}")
+        service.heartbeat("s", 2100, "evaluated")
+        assert sorted(failed) == ["changes", "row"]
+        assert service.query_status("q")["state"] == "running"
+        assert [values(emission) for emission in said(service)] == [[("a", "one")], []]

@@ -57,6 +57,8 @@ def test_the_same_stream_again_is_no_error_and_other_options_are(service: Servic
         ({"lateness": "soon"}, "'soon' is no duration"),
         ({"lateness": -1}, "no duration"),
         ({"lateness": "PT0.0001S"}, "whole milliseconds"),
+        ({"lateness": 2**53 + 1}, "is longer than"),
+        ({"retention": "1" + "0" * 30 + "d"}, "is longer than"),
         ({"timeless": "yes"}, "neither true nor false"),
         ({"timeless": ["p"]}, "'p' is not an absolute IRI"),
         ({"graph": "g"}, "not an absolute IRI"),
@@ -203,6 +205,17 @@ def test_the_latest_answer_is_the_whole_answer_whatever_is_emitted(service: Serv
     assert [values(e) for e in said(service, "istream")] == [[("a", "one")], [("b", "two")]]
 
 
+def test_the_latest_answer_is_cut_as_the_emissions_were(service: Service) -> None:
+    service.create_stream("s", {})
+    service.update(f"INSERT DATA {{ <{EX}first> <{EX}is> <{EX}known> }}")  # so that it has the lower id
+    service.register(registration(r2s="ISTREAM", select="SELECT ?x") + " LIMIT 1")
+    push(service, "s", 100, triple("second", "b"))
+    push(service, "s", 1100, triple("first", "b"))
+    service.heartbeat("s", 2100, "evaluated")
+    assert [values(emission) for emission in said(service)] == [[("second",)], []]
+    assert service.decode(service.latest("q")) == [(f"<{EX}second>".encode(),)]
+
+
 def test_an_ask_says_true_or_false(service: Service) -> None:
     service.register(registration(select="ASK", window="RANGE PT1S STEP PT1S"))
     assert service.latest("q").boolean is False
@@ -278,6 +291,19 @@ def test_a_windowed_question_needs_a_time(service: Service) -> None:
         service.query(text)
     assert service.decode(service.query(text, at=1000))[0][0] == b"<http://ex/a>"
     assert service.decode(service.query(text, at=9000)) == []
+
+
+def test_a_windowed_question_about_the_past_means_the_streams_of_the_past(service: Service) -> None:
+    service.create_stream("s", {})
+    snapshot = push(service, "s", 100, triple("a", "b")).snapshot
+    service.drop_stream("s")
+    question = f"SELECT ?x FROM NAMED WINDOW <urn:w> ON s [RANGE 1s] {{ WINDOW <urn:w> {{ ?x <{EX}p> ?y }} }}"
+    assert len(service.decode(service.query(question, snapshot=snapshot, at=1000))) == 1
+    with pytest.raises(NotFound):
+        service.query(question, at=1000)
+    service.create_stream("s", {})
+    assert len(service.decode(service.query(question, snapshot=snapshot, at=1000))) == 1
+    assert service.decode(service.query(question, at=1000)) == []
 
 
 def test_texts_of_the_wrong_kind_are_refused_with_a_way_out(service: Service) -> None:

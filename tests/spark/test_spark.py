@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
 from tests.spark.doubles import DIES_ONCE, FACTORY, PATIENCE_S, ChainMerge, NumberStore, chain
+from tests.spark.processes import all_gone, family
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -66,21 +66,6 @@ class Spark:
         self.runner.close()
         self.runner.close()
         assert all_gone(gone), f"of {pids} some still run after close"
-
-
-def family(pid: int | None) -> list[int]:
-    """A process and all below it."""
-    if pid is None:
-        return []
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    return [pid, *(below for file in children for child in file.read_text().split() for below in family(int(child)))]
-
-
-def all_gone(pidfds: list[int], deadline_s: float = 10) -> bool:
-    ended = [bool(select.select([pidfd], [], [], deadline_s)[0]) for pidfd in pidfds]
-    for pidfd in pidfds:
-        os.close(pidfd)
-    return all(ended)
 
 
 @pytest.fixture(scope="module")

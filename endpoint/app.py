@@ -1,0 +1,115 @@
+"""The application: an rdflib-endpoint service whose protocol routes are ours.
+
+It keeps rdflib-endpoint's service description, query page and settings. Its two protocol routes evaluate inside
+the event loop, so a front on plain ASGI takes every path of ours before FastAPI sees it; whatever is left
+(/docs, routes that a host adds) goes on to FastAPI."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from rdflib import Dataset
+from rdflib_endpoint import SparqlEndpoint, SparqlRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from endpoint import routes
+from endpoint.access import Access
+from endpoint.body import Disconnected, Receive
+from endpoint.desk import Desk
+from endpoint.errors import describe as describe_error
+from endpoint.errors import render
+from endpoint.exchange import Exchange, Message, Send, raw_path
+from endpoint.limits import HttpLimits
+from endpoint.pages import Pages, correct, describe
+from endpoint.workers import Workers
+from hbase_store.version import __version__
+from plugin.store import RilletStore
+
+if TYPE_CHECKING:
+    from stream_ext.service import Service
+
+_TITLE = "Rillet"
+_DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
+_PREFLIGHT = [
+    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
+    (b"access-control-allow-headers", b"Accept, Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
+    (b"access-control-max-age", b"600"),
+]
+
+
+class RilletRouter(SparqlRouter):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
+    """The stock router for what it describes and shows; it answers nothing itself."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(path="/sparql", **settings)
+        correct(self.service_description)
+        self.routes.clear()  # the front answers, before anything is routed
+
+
+class Front:
+    """Plain ASGI: one request in, one answer out, every error told."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send, self.desk)
+        try:
+            if exchange.method == "OPTIONS":
+                await exchange.answer(204, headers=_PREFLIGHT)
+            else:
+                await routes.dispatch(exchange)
+        except Disconnected:
+            return
+        except Exception as error:  # noqa: BLE001 -- every error is told to the client, and ours to the log
+            await exchange.answer_error(error)
+
+
+async def _to_query_page(_: Request) -> Response:
+    return RedirectResponse("/sparql", status_code=307)
+
+
+class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
+    def __init__(self, front: Front, router: RilletRouter) -> None:
+        # Not SparqlEndpoint's own: it would make a stock router, which reads the whole store to describe it.
+        FastAPI.__init__(self, title=_TITLE, description=_DESCRIPTION, version=__version__)
+        self.include_router(router)
+        self.add_route("/", _to_query_page, include_in_schema=False)
+        self.add_exception_handler(404, self._nothing_there)
+        self.front = front
+
+    @property
+    def desk(self) -> Desk:
+        return self.front.desk
+
+    async def _nothing_there(self, request: Request, error: Exception) -> Response:
+        """The same 404 as everywhere, where FastAPI found nothing."""
+        problem = describe_error(routes.nothing_at(raw_path(request.scope)))
+        body, media_type = render(problem, request.headers.get("accept", ""))
+        headers = {"content-type": media_type.decode(), "rillet-snapshot": str(self.desk.head())}
+        return Response(body, problem.status, headers)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and routes.knows(raw_path(scope)):
+            await self.front(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def create_app(service: Service, *, token: str | None = None, limits: HttpLimits | None = None) -> RilletEndpoint:
+    """The ASGI application over a running service. It does not close the service."""
+    limits = limits or HttpLimits()
+    url = service.base + "sparql"
+    router = RilletRouter(
+        title=_TITLE,
+        description=_DESCRIPTION,
+        version=__version__,
+        graph=Dataset(store=RilletStore(service)),
+        service_description=describe(url),
+        enable_update=True,
+        public_url=url,
+    )
+    desk = Desk(service, service.base, Access(token, service.base), limits, Workers(limits), Pages(router))
+    return RilletEndpoint(Front(desk), router)

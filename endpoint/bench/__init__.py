@@ -1,0 +1,41 @@
+"""The benchmarks of `rillet bench`: each a module with `run(quick)`, which measures, and `summary`, its last line."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    module: str
+    what: str
+
+    def load(self) -> Any:
+        return import_module(self.module)
+
+    def keep(self, file: str, quick: bool, figures: dict[str, Any]) -> None:
+        """The raw figures, with what one must know to compare them."""
+        from hbase_store.version import __version__
+
+        kept = {
+            "bench": self.module.rpartition(".")[2],
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "quick": quick,
+            "rillet": __version__,
+            "python": platform.python_version(),
+            "machine": f"{platform.machine()}, {os.cpu_count()} processors",
+            "figures": figures,
+        }
+        Path(file).write_text(json.dumps(kept, indent=2) + "\n")
+
+
+BENCHES = {
+    "line": Bench("endpoint.bench.line", "load, publish, join, push to subscriber, start-up, memory: end to end"),
+}

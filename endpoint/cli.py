@@ -1,0 +1,83 @@
+"""`rillet`: the command line. It is read here and done elsewhere; nothing heavy is imported before it is needed.
+
+Exit codes: 0 done, 1 it could not be done, 2 the command itself was wrong, 130 interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from endpoint.commands import caring, loading, serving, talking
+from endpoint.commands.flags import Parser
+
+_DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
+_EPILOG = """\
+examples:
+  rillet load people.ttl                    fill the store in ./rillet-data
+  rillet serve                              answer on http://127.0.0.1:8000
+  rillet query 'SELECT * { ?s ?p ?o } LIMIT 5'
+  rillet register -f near.rq                a query that goes on being answered
+  rillet push taxis positions.ndjson        elements for a stream
+  rillet watch near                         its answers, as they come
+
+exit codes: 0 done, 1 it could not be done, 2 the command itself was wrong, 130 interrupted
+environment: every setting also as RILLET_NAME (RILLET_STORE, RILLET_PORT ...); RILLET_DEBUG=1 shows tracebacks"""
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="rillet",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"rillet {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    serving.add(commands)
+    loading.add(commands)
+    talking.add(commands)
+    caring.add(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = build_parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments) or 0)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`); Python must not complain about it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("RILLET_DEBUG"):
+            raise
+        print(f"rillet: {_told(error)}", file=sys.stderr)
+        return 2 if _is_usage(error) else 1
+
+
+def _told(error: Exception) -> str:
+    """One message for a person: what they can change is said as it is, our own faults are named as such."""
+    from endpoint.errors import STATUS
+
+    if any(isinstance(error, kind) for kind, _ in STATUS):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+    return f"a fault of rillet: {type(error).__name__}: {error}\n(RILLET_DEBUG=1 shows where)"
+
+
+def _is_usage(error: Exception) -> bool:
+    from endpoint.commands.flags import UsageError
+
+    return isinstance(error, UsageError)
+
+
+def _version() -> str:
+    from hbase_store.version import __version__
+
+    return __version__

@@ -1,0 +1,155 @@
+"""A small client for what SPARQLWrapper cannot do: push, register, and listen.
+
+with Client("http://127.0.0.1:8000") as rillet:
+    rillet.register(text)
+    rillet.push("taxis", "<http://ex/t1> <http://ex/in> <http://ex/z1> .", timestamp=1000)
+    for emission in rillet.subscribe("near"):   # goes on after a lost connection where it stopped
+        print(emission["results"]["bindings"])"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+_RETRY_S = 0.5
+_SILENCE_S = 60.0  # a server says something every 15 s; after this much silence it is gone
+
+
+class Refused(Exception):
+    """The server answered, and said no; the message is its own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class Client:
+    def __init__(
+        self, url: str = "http://127.0.0.1:8000", *, token: str | None = None, timeout_s: float = 60.0
+    ) -> None:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout_s)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # ---- asking
+
+    def query(self, text: str, *, accept: str = "application/sparql-results+json", **parameters: Any) -> Any:
+        """The answer: parsed if it is JSON, else as text."""
+        answer = self._send("POST", "/sparql", data={"query": text, **_given(parameters)}, headers={"accept": accept})
+        return answer.json() if "json" in answer.headers.get("content-type", "") else answer.text
+
+    def update(self, text: str, *, wait: str | None = None) -> int:
+        """The snapshot that has it."""
+        answer = self._send("POST", "/update", data={"update": text, **_given({"wait": wait})})
+        return int(answer.headers["rillet-snapshot"])
+
+    # ---- streams and queries
+
+    def create_stream(self, stream: str, **options: Any) -> dict[str, Any]:
+        return _object(self._send("PUT", _path("streams", stream), json=options))
+
+    def push(
+        self,
+        stream: str,
+        data: str | bytes,
+        *,
+        media_type: str = "text/turtle",
+        timestamp: int | str | None = None,
+        wait: str | None = None,
+        source: str | None = None,
+        seq: int | None = None,
+    ) -> dict[str, Any]:
+        parameters = _given({"timestamp": timestamp, "wait": wait, "source": source, "seq": seq})
+        headers = {"content-type": media_type}
+        return _object(self._send("POST", _path("streams", stream), params=parameters, content=data, headers=headers))
+
+    def heartbeat(self, stream: str, timestamp: int | str, *, wait: str | None = None) -> dict[str, Any]:
+        parameters = _given({"timestamp": timestamp, "wait": wait})
+        return _object(self._send("POST", _path("streams", stream, "heartbeat"), params=parameters))
+
+    def register(self, text: str, name: str | None = None) -> dict[str, Any]:
+        headers = {"content-type": "application/sparql-query"}
+        method, path = ("POST", "/queries") if name is None else ("PUT", _path("queries", name))
+        return _object(self._send(method, path, content=text, headers=headers))
+
+    def queries(self) -> list[dict[str, Any]]:
+        return list(self._send("GET", "/queries").json()["queries"])
+
+    def query_status(self, query: str) -> dict[str, Any]:
+        return _object(self._send("GET", _path("queries", query)))
+
+    def drop_query(self, query: str) -> None:
+        self._send("DELETE", _path("queries", query))
+
+    def status(self) -> dict[str, Any]:
+        return _object(self._send("GET", "/$/stats"))
+
+    # ---- listening
+
+    def subscribe(self, query: str, since: int = 0, *, patience_s: float = 60.0) -> Iterator[dict[str, Any]]:
+        """The emissions after `since`, for ever, each once and in order.
+
+        A lost connection is made again for `patience_s`, and goes on after the last emission that came; then the
+        error is raised. A query that is dropped raises `Refused`."""
+        lost_at: float | None = None
+        while True:
+            try:
+                for number, data in self._listen(query, since):
+                    since, lost_at = number, None
+                    yield json.loads(data)
+                error: httpx.TransportError = httpx.RemoteProtocolError("the server ended the stream")
+            except httpx.TransportError as lost:
+                error = lost
+            lost_at = time.monotonic() if lost_at is None else lost_at
+            if time.monotonic() - lost_at >= patience_s:
+                raise error
+            time.sleep(min(_RETRY_S, patience_s))
+
+    def _listen(self, query: str, since: int) -> Iterator[tuple[int, str]]:
+        headers = {"accept": "text/event-stream", "last-event-id": str(since)}
+        timeout = httpx.Timeout(10.0, read=_SILENCE_S)
+        with self._http.stream("GET", _path("queries", query, "results"), headers=headers, timeout=timeout) as answer:
+            if answer.is_error:
+                answer.read()
+                raise _refused(answer)
+            number = since
+            for line in answer.iter_lines():
+                if line.startswith("id: "):
+                    number = int(line[4:])
+                elif line.startswith("data: "):
+                    yield number, line[6:]
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        answer = self._http.request(method, path, **request)
+        if answer.is_error:
+            raise _refused(answer)
+        return answer
+
+
+def _refused(answer: httpx.Response) -> Refused:
+    return Refused(answer.status_code, answer.text.rstrip("\n") or f"{answer.status_code} {answer.reason_phrase}")
+
+
+def _path(*segments: str) -> str:
+    return "/" + "/".join(quote(segment, safe="") for segment in segments)
+
+
+def _given(parameters: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in parameters.items() if value is not None}
+
+
+def _object(answer: httpx.Response) -> dict[str, Any]:
+    return dict(answer.json())

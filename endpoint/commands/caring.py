@@ -1,0 +1,84 @@
+"""`rillet warm`, `doctor`, `bench`, `completion`: what looks after the machine and the program itself."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from endpoint.commands import terminal
+from endpoint.commands.flags import Commands, UsageError, add_command, add_setting, add_store, whole
+
+_SHELLS = ("bash", "zsh", "tcsh")
+
+
+def add(commands: Commands) -> None:
+    add_command(commands, "warm", warm, "compile what is compiled on first use, once for all", "  rillet warm")
+    doctor_ = add_command(
+        commands, "doctor", doctor, "check what this machine has, and say what to do", "  rillet doctor"
+    )
+    add_store(doctor_)
+    add_setting(doctor_, "--port", "the port that serve would take", "8000", type=whole)
+    bench_ = add_command(
+        commands, "bench", bench, "run a benchmark", "  rillet bench line --quick --json line.json\n  rillet bench"
+    )
+    bench_.add_argument("name", nargs="?", help="which; without one they are listed")
+    bench_.add_argument("--quick", action="store_true", help="smaller inputs: the whole within 50 s")
+    bench_.add_argument("--json", metavar="FILE", help="keep the raw figures")
+    completion_ = add_command(
+        commands,
+        "completion",
+        completion,
+        "print completions for a shell",
+        "  rillet completion bash > ~/.local/share/bash-completion/completions/rillet\n"
+        '  rillet completion zsh > "${fpath[1]}/_rillet"',
+    )
+    completion_.add_argument("shell", choices=_SHELLS)
+
+
+def warm(arguments: argparse.Namespace) -> None:
+    import time
+
+    from stream_ext import kernels
+
+    started = time.monotonic()
+    kernels.warm()
+    print(f"compiled, or found compiled, in {time.monotonic() - started:.1f} s")
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    from endpoint.doctor import checks
+
+    failed = 0
+    for check in checks(arguments.store, arguments.port):
+        mark = terminal.paint("ok ", "32") if check.good else terminal.paint("BAD", "31")
+        print(f"{mark}  {check.what}: {check.found}")
+        if not check.good:
+            failed += 1
+            print(f"     {check.advice}")
+    print("everything is there" if not failed else f"{failed} to put right")
+    return 1 if failed else 0
+
+
+def bench(arguments: argparse.Namespace) -> None:
+    from endpoint.bench import BENCHES
+
+    if arguments.name is None:
+        print("\n".join(f"{name}  {found.what}" for name, found in BENCHES.items()))
+        return
+    if arguments.name not in BENCHES:
+        raise UsageError(f"there is no benchmark {arguments.name!r}; there is {', '.join(BENCHES)}")
+    found = BENCHES[arguments.name]
+    module = found.load()
+    figures: dict[str, Any] = module.run(arguments.quick)
+    if arguments.json:
+        found.keep(arguments.json, arguments.quick, figures)
+    print(module.summary(figures))
+
+
+def completion(arguments: argparse.Namespace) -> None:
+    import shtab
+
+    from endpoint.cli import build_parser
+
+    sys.stdout.write(shtab.complete(build_parser(), arguments.shell) + "\n")

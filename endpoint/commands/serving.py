@@ -1,0 +1,67 @@
+"""`rillet serve`."""
+
+from __future__ import annotations
+
+import argparse
+
+from endpoint.commands.flags import Commands, Refuse, UsageError, add_command, add_setting, add_store, seconds, whole
+
+_EXAMPLES = """\
+  rillet serve
+  rillet serve --store lmdb:/var/lib/rillet --port 8080
+  rillet serve --store hbase://127.0.0.1:9090/rillet --engine spark --spark-master 'local[4]'
+  RILLET_TOKEN=secret rillet serve --host 0.0.0.0     others may read; who has the token may write"""
+
+_NOT_BUILT = (
+    "--max-lag",
+    "--timing-bytes",
+    "--retain-snapshots",
+    "--retain-emissions",
+    "--query-workers",
+)
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "serve", serve, "answer over HTTP, and run the registered queries", _EXAMPLES)
+    add_store(parser)
+    add_setting(parser, "--host", "the address to listen on", "127.0.0.1")
+    add_setting(parser, "--port", "the port to listen on; 0 takes a free one", "8000", type=whole)
+    add_setting(parser, "--base", "what relative IRIs resolve against, if not the URL it listens on", metavar="IRI")
+    add_setting(parser, "--engine", "what runs registered queries: spark or inline", "spark")
+    add_setting(parser, "--spark-master", "where Spark runs: local[N] or spark://...", "local[*]", metavar="URL")
+    add_setting(parser, "--spark-epoch", "length of an epoch; 0: micro-batches", "30s", type=seconds, metavar="TIME")
+    add_setting(parser, "--batch-ms", "the longest that a pushed element waits for company", "100", type=whole)
+    add_setting(parser, "--durability", "what a push survives: process (our crash) or power", "process")
+    add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
+    for flag in _NOT_BUILT:
+        parser.add_argument(flag, action=Refuse)
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    if arguments.engine == "auto":
+        raise UsageError("--engine auto is not built yet in this version: write spark or inline")
+    if arguments.engine not in ("spark", "inline"):
+        raise UsageError(f"--engine {arguments.engine}: it is spark or inline")
+    if arguments.durability not in ("process", "power"):
+        raise UsageError(f"--durability {arguments.durability}: it is process or power")
+    if arguments.port > 65_535:
+        raise UsageError(f"--port {arguments.port}: ports end at 65535")
+    from endpoint.serve import ServeSettings, Stopped
+    from endpoint.serve import serve as run
+
+    settings = ServeSettings(
+        store=arguments.store,
+        host=arguments.host,
+        port=arguments.port,
+        base=arguments.base,
+        engine=arguments.engine,
+        spark_master=arguments.spark_master,
+        spark_epoch_s=arguments.spark_epoch,
+        batch_ms=arguments.batch_ms,
+        durability=arguments.durability,
+        token=arguments.token or None,
+    )
+    try:
+        run(settings, say=lambda line: print(line, flush=True))
+    except Stopped:
+        print("stopped before it was ready", flush=True)

@@ -1,0 +1,230 @@
+"""`/queries/{q}/results`: the latest answer, or what was emitted, as lines or as server-sent events.
+
+    SSE:     id: 7                             a client that comes back says Last-Event-ID: 7,
+             data: {"query":...,"emission":7}  and goes on with 8
+
+A listener is woken from whichever thread stored the emission; nothing polls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from endpoint import negotiation, results
+from endpoint.exchange import Exchange
+from endpoint.negotiation import Offer
+from endpoint.parameters import SPARQLWRAPPER, Parameters
+from endpoint.protocol import send_pieces, written
+from stream_ext.errors import BadArgument, NotFound
+
+if TYPE_CHECKING:
+    from stream_ext.emission import Emission
+    from stream_ext.evaluate import Answer
+    from stream_ext.subscriptions import Subscription
+
+NDJSON = Offer("application/x-ndjson", "ndjson")
+SSE = Offer("text/event-stream", "sse")
+
+_OFFERS = (*results.OFFERS, NDJSON, SSE)
+_KNOWN = "since, until, limit, follow, wait"
+_PAGE = 500
+_NOT_BUILT = {"emission": "one emission run again is not built yet; since=N-1&limit=1 gives it as it was emitted"}
+_STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which emissions are asked for, and whether to wait for those that are not there yet."""
+
+    since: int
+    until: int | None
+    limit: int | None
+    follow: bool
+    wait_s: float
+
+    def room(self, sent: int) -> int:
+        return _PAGE if self.limit is None else min(_PAGE, self.limit - sent)
+
+    def is_over(self, last: int, sent: int) -> bool:
+        return (self.until is not None and last >= self.until) or (self.limit is not None and sent >= self.limit)
+
+
+async def read_results(exchange: Exchange, name: str) -> None:
+    """GET, or POST by a client that sends its query so; the query it sends is not ours to run."""
+    parameters = exchange.parameters()
+    parameters.ignore(("query", *SPARQLWRAPPER))
+    parameters.refuse(_NOT_BUILT)
+    ranged = any(known in parameters for known in ("since", "until", "limit", "follow"))
+    offer = negotiation.choose(exchange.accept, _OFFERS)
+    if ranged and offer not in (NDJSON, SSE):
+        offer = NDJSON  # a range is asked for: lines, whatever the client reads otherwise
+    if offer not in (NDJSON, SSE):
+        await _latest(exchange, name, offer, parameters)
+        return
+    span = _span(exchange, parameters, offer)
+    await exchange.desk.workers.readers.run(exchange.desk.service.query_status, name)  # 404 before the first byte
+    await _emit(exchange, name, span, offer)
+
+
+def _span(exchange: Exchange, parameters: Parameters, offer: Offer) -> Span:
+    since, until, limit = (parameters.integer(known) for known in ("since", "until", "limit"))
+    follow, wait_s = parameters.flag("follow"), parameters.duration_s("wait")
+    parameters.done(_KNOWN)
+    last = exchange.headers.get("last-event-id", "").strip()
+    if offer is SSE and last:
+        if not last.isdecimal():
+            raise BadArgument(f"Last-Event-ID: {last}: it is the number of an emission")
+        since = int(last)
+    return Span(since or 0, until, limit, follow or offer is SSE, wait_s or 0.0)
+
+
+# ---- the latest answer ----
+
+
+async def _latest(exchange: Exchange, name: str, offer: Offer, parameters: Parameters) -> None:
+    wait_s = parameters.duration_s("wait") or 0.0
+    parameters.done(_KNOWN)
+    service = exchange.desk.service
+
+    def read() -> tuple[Answer, bytes, Iterator[bytes]]:
+        answer = service.latest(name)
+        pieces = written(exchange, answer, offer)
+        return answer, next(pieces), pieces
+
+    answer, first, more = await exchange.desk.workers.readers.run(read)
+    if wait_s and _is_empty(answer):
+        deadline = asyncio.get_running_loop().time() + wait_s
+        async with _listening(exchange, name, since=int(service.query_status(name)["emissions"])) as listener:
+            waits = True
+            while waits and not listener.over:
+                answer, first, more = await exchange.desk.workers.readers.run(read)
+                waits = _is_empty(answer) and await listener.news(deadline)
+                await listener.take()
+    await send_pieces(exchange, offer, int(answer.sn), first, more)
+
+
+def _is_empty(answer: Answer) -> bool:
+    if answer.boolean is not None:
+        return not answer.boolean
+    return not answer.columns or not len(answer.columns[0])
+
+
+# ---- emissions ----
+
+
+async def _emit(exchange: Exchange, name: str, span: Span, offer: Offer) -> None:
+    """All that is stored after `since`, page by page, and then, if asked to, what comes."""
+    sse = offer is SSE
+    await exchange.start(200, b"text/event-stream; charset=utf-8" if sse else b"application/x-ndjson", list(_STREAMING))
+    if sse:
+        await exchange.piece(b": rillet\n\n")  # so that the client sees at once that it is connected
+    with suppress(NotFound):  # dropped meanwhile: its emissions are gone, this was the last of them
+        last, sent = await _stored(exchange, name, span, sse)
+        if not span.is_over(last, sent) and (span.follow or (span.wait_s and not sent)):
+            await _follow(exchange, name, span, sse, last, sent)
+    await exchange.end()
+
+
+async def _stored(exchange: Exchange, name: str, span: Span, sse: bool) -> tuple[int, int]:
+    last, sent = span.since, 0
+    while not span.is_over(last, sent) and not exchange.desk.stopping:
+        page = await exchange.desk.workers.followers.run(exchange.desk.service.emissions, name, last, span.room(sent))
+        if not page:
+            break
+        last, sent = await _send(exchange, page, span, sse, last, sent)
+    return last, sent
+
+
+async def _follow(exchange: Exchange, name: str, span: Span, sse: bool, last: int, sent: int) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = None if span.follow else loop.time() + span.wait_s
+    async with _listening(exchange, name, last) as listener:
+        while not (listener.over or span.is_over(last, sent)):
+            found = await listener.take()
+            if found:
+                last, sent = await _send(exchange, found, span, sse, last, sent)
+                if deadline is not None:
+                    return
+            elif listener.subscription.ended:
+                return
+            elif await listener.news(deadline):
+                continue
+            elif deadline is not None:
+                return
+            elif sse:
+                await exchange.piece(b": heartbeat\n\n")
+
+
+async def _send(
+    exchange: Exchange, emissions: list[Emission], span: Span, sse: bool, last: int, sent: int
+) -> tuple[int, int]:
+    block = []
+    for emission in emissions:
+        if span.is_over(last, sent):
+            break
+        last, sent = emission.number, sent + 1
+        block.append(b"id: %d\ndata: %s\n\n" % (last, emission.json) if sse else emission.json + b"\n")
+    if block:
+        await exchange.piece(b"".join(block))
+    return last, sent
+
+
+# ---- listening ----
+
+
+class Listener:
+    """A subscription as the event loop sees it: an event that any thread can set."""
+
+    def __init__(self, exchange: Exchange, wake: asyncio.Event, subscription: Subscription) -> None:
+        self._exchange, self._wake, self.subscription = exchange, wake, subscription
+        self.gone = False
+
+    @property
+    def over(self) -> bool:
+        return self.gone or self._exchange.desk.stopping
+
+    async def take(self) -> list[Emission]:
+        # Cleared first: what comes while we take sets it again.
+        self._wake.clear()
+        return await self._exchange.desk.workers.followers.run(self.subscription.take)
+
+    async def news(self, deadline: float | None) -> bool:
+        """Waits to be woken. False: the deadline (else the time of one heartbeat) passed first."""
+        loop = asyncio.get_running_loop()
+        until = deadline if deadline is not None else loop.time() + self._exchange.desk.limits.heartbeat_s
+        try:
+            async with asyncio.timeout_at(until):
+                await self._wake.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def watch(self) -> None:
+        """Ends the listening when the client goes away."""
+        while (await self._exchange.receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self._wake.set()
+
+
+@asynccontextmanager
+async def _listening(exchange: Exchange, name: str, since: int) -> AsyncIterator[Listener]:
+    loop, wake, desk = asyncio.get_running_loop(), asyncio.Event(), exchange.desk
+
+    def notify() -> None:
+        with suppress(RuntimeError):  # the loop is closed: the server has ended, and no one listens
+            loop.call_soon_threadsafe(wake.set)
+
+    subscription = await desk.workers.followers.run(desk.service.subscribe, name, since, notify)
+    listener = Listener(exchange, wake, subscription)
+    desk.listen(wake)
+    watcher = asyncio.create_task(listener.watch())
+    try:
+        yield listener
+    finally:
+        watcher.cancel()
+        desk.unlisten(wake)
+        subscription.close()

@@ -1,0 +1,128 @@
+"""What a client is told when something goes wrong: one table from error to status, and two ways to write it.
+
+Some errors exist only on the wire; they stand beside those of `stream_ext.errors`:
+
+    RilletError
+    ├── Unauthorized       a write without the bearer token
+    ├── Forbidden          a write from a web page of another origin
+    └── MethodNotAllowed   the path exists, the method does not (`allowed`)
+"""
+
+from __future__ import annotations
+
+import http
+import logging
+import re
+
+import msgspec
+
+from hbase_store import errors as store
+from stream_ext import errors
+
+log = logging.getLogger("rillet.endpoint")
+
+PLAIN = b"text/plain; charset=utf-8"
+PROBLEM = b"application/problem+json"
+
+
+class Unauthorized(errors.RilletError):
+    pass
+
+
+class Forbidden(errors.RilletError):
+    pass
+
+
+class MethodNotAllowed(errors.RilletError):
+    def __init__(self, method: str, path: str, allowed: tuple[str, ...]) -> None:
+        self.allowed = allowed
+        super().__init__(f"{method} is not for {path}: it takes {', '.join(allowed)}")
+
+
+class TextTooLong(errors.TooLarge):
+    """A text in a URL over its limit."""
+
+
+#: The first class that fits decides; subclasses stand before their parents.
+STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.TextError, 400),
+    (errors.BadData, 400),
+    (errors.BadArgument, 400),
+    (Unauthorized, 401),
+    (Forbidden, 403),
+    (errors.NotFound, 404),
+    (MethodNotAllowed, 405),
+    (errors.NotAcceptable, 406),
+    (errors.NameInUse, 409),
+    (errors.Gone, 410),
+    (store.SnapshotGone, 410),
+    (TextTooLong, 414),
+    (errors.TooLarge, 413),
+    (errors.UnsupportedMedia, 415),
+    (errors.Overload, 429),
+    (errors.DeadlineExceeded, 503),
+    (store.BadStoreUrl, 400),
+    (store.StoreUnavailable, 503),
+    (store.WriterElsewhere, 503),
+    (store.Fenced, 503),
+    (errors.RilletError, 503),  # the root itself: it is being closed
+    (store.StoreError, 500),
+)
+
+#: An answer to these would leave the rest of the body unread on the connection.
+CLOSING = frozenset({413})
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    line: int = 0
+    column: int = 0
+
+
+def status_of(error: BaseException) -> int:
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+
+
+def describe(error: Exception) -> Problem:
+    """What the client is told. Of our own bugs it hears only that there is one: the log has the rest."""
+    status = status_of(error)
+    known = any(isinstance(error, kind) for kind, _ in STATUS)
+    if not known:
+        log.error("a request failed by a fault of this server", exc_info=error)
+    return Problem(
+        type=f"urn:rillet:error:{_dashed(type(error).__name__) if known else 'internal'}",
+        title=http.HTTPStatus(status).phrase,
+        status=status,
+        detail=str(error) if known else "a fault of this server; its log says more",
+        line=getattr(error, "line", 0) or 0,
+        column=getattr(error, "column", 0) or 0,
+    )
+
+
+def render(problem: Problem, accept: str) -> tuple[bytes, bytes]:
+    """Body and media type: plain text, or problem+json for whoever names it."""
+    if "application/problem+json" in accept:
+        return msgspec.json.encode(problem), PROBLEM
+    return problem.detail.encode() + b"\n", PLAIN
+
+
+def headers_of(error: Exception, status: int) -> list[tuple[bytes, bytes]]:
+    headers = []
+    if isinstance(error, errors.Overload):
+        headers.append((b"retry-after", str(error.retry_after_s).encode()))
+    if isinstance(error, Unauthorized):
+        headers.append((b"www-authenticate", b'Bearer realm="rillet"'))
+    if isinstance(error, MethodNotAllowed):
+        headers.append((b"allow", ", ".join(error.allowed).encode()))
+    if status in CLOSING:
+        headers.append((b"connection", b"close"))
+    return headers
+
+
+def _dashed(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

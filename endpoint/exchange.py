@@ -1,0 +1,156 @@
+"""One request and its answer, straight on ASGI.
+
+The raw path decides where a request goes: frameworks decode `%2F` too early, and an IRI in a path is full of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+
+from endpoint.body import Receive, as_text, read_body, unpack
+from endpoint.desk import Desk
+from endpoint.errors import TextTooLong, describe, headers_of, render
+from endpoint.parameters import Parameters, parse_pairs
+from stream_ext.errors import BadArgument, TooLarge, UnsupportedMedia
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+JSON = b"application/json"
+FORM = "application/x-www-form-urlencoded"
+
+_ANY_ORIGIN: Headers = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"Rillet-Snapshot, Location, Retry-After"),
+]
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+class Exchange:
+    def __init__(self, scope: Message, receive: Receive, send: Send, desk: Desk) -> None:
+        self.receive, self.desk = receive, desk
+        self._send = send
+        self.method: str = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn leaves out a HEAD's body
+        self.path = raw_path(scope)
+        self.query_string: bytes = scope["query_string"]
+        self.headers = _headers(scope)
+        self.accept = self.headers.get("accept", "")
+        self.started = False
+        self._scheme: str = scope.get("scheme", "http")
+        self._root: str = scope.get("root_path", "")
+
+    # ---- what is asked ----
+
+    def parameters(self) -> Parameters:
+        return Parameters(parse_pairs(self.query_string))
+
+    @property
+    def media_type(self) -> str:
+        """The Content-Type without its parameters; a charset that is not UTF-8 is refused."""
+        media_type, *parameters = self.headers.get("content-type", "").split(";")
+        for parameter in parameters:
+            name, _, value = (piece.strip().strip('"').lower() for piece in parameter.partition("="))
+            if name == "charset" and value not in ("utf-8", "utf8", "us-ascii"):
+                raise UnsupportedMedia(f"charset={value} is not read here; send UTF-8")
+        return media_type.strip().lower()
+
+    async def body(self, limit: int | None = None) -> bytes:
+        limits = self.desk.limits
+        body = await read_body(self.receive, self.headers.get("content-length"), limit or limits.body_bytes)
+        encoding = self.headers.get("content-encoding")
+        if not encoding:
+            return body
+        return await self.desk.workers.writers.run(unpack, body, encoding, limits.inflated_bytes)
+
+    async def text_body(self, what: str) -> str:
+        """The body as a query or update."""
+        return self.checked_text(as_text(await self.body(self.desk.limits.text_bytes * 3), what))
+
+    def checked_text(self, text: str) -> str:
+        limit = self.desk.limits.text_bytes
+        if len(text) > limit:
+            # In a URL it is the URL that is too long; in a body the body.
+            kind = TextTooLong if self.method == "GET" else TooLarge
+            raise kind(f"the text has {len(text)} characters; the limit is {limit}")
+        return text
+
+    def url(self, *segments: str) -> str:
+        """The address of something here, as this client reaches it."""
+        path = "/".join(quote(segment, safe="") for segment in segments)
+        host = self.headers.get("host")
+        return f"{self._scheme}://{host}{self._root}/{path}" if host else self.desk.base + path
+
+    def check_may_write(self) -> None:
+        self.desk.access.check(self.headers.get("authorization"), self.headers.get("origin"))
+
+    # ---- what is answered ----
+
+    async def answer(
+        self,
+        status: int,
+        body: bytes = b"",
+        media_type: bytes | None = None,
+        headers: Headers | None = None,
+        snapshot: int | None = None,
+    ) -> None:
+        length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
+        await self.start(status, media_type, length + (headers or []), snapshot)
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def answer_json(
+        self, status: int, value: object, headers: Headers | None = None, snapshot: int | None = None
+    ) -> None:
+        await self.answer(status, msgspec.json.encode(value) + b"\n", JSON, headers, snapshot)
+
+    async def answer_error(self, error: Exception) -> None:
+        if self.started:
+            raise error  # the connection is cut: half an answer must not look whole
+        problem = describe(error)
+        body, media_type = render(problem, self.accept)
+        await self.answer(problem.status, body, media_type, headers_of(error, problem.status))
+
+    async def start(self, status: int, media_type: bytes | None, headers: Headers, snapshot: int | None = None) -> None:
+        """The head of an answer; `piece` and `end` follow."""
+        self.started = True
+        shown = self.desk.head() if snapshot is None else snapshot
+        all_headers = [(b"rillet-snapshot", str(shown).encode()), *_ANY_ORIGIN, *headers]
+        if media_type is not None:
+            all_headers.append((b"content-type", media_type))
+        await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
+
+    async def piece(self, body: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def end(self) -> None:
+        await self._send({"type": "http.response.body", "body": b""})
+
+
+def raw_path(scope: Message) -> bytes:
+    """The path as it came, below where the application is mounted."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    root = scope.get("root_path", "").encode()
+    return raw.removeprefix(root) if root else raw
+
+
+def path_name(segment: bytes, what: str) -> str:
+    """A stream or query as a path names it: a local name, or an IRI with its delimiters percent-encoded."""
+    try:
+        name = unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError:
+        raise BadArgument(f"the {what} in the path is not UTF-8") from None
+    if not (_NAME.fullmatch(name) or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*", name)):
+        raise BadArgument(f"{name!r} names no {what}: write [A-Za-z_][A-Za-z0-9_.-]* or a percent-encoded IRI")
+    return name
+
+
+def _headers(scope: Message) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers

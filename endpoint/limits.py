@@ -1,0 +1,17 @@
+"""How much one client may ask for. Each limit has its own error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    body_bytes: int = 64 << 20  #: of a body as it is sent
+    inflated_bytes: int = 256 << 20  #: of a compressed body, unpacked
+    text_bytes: int = 1 << 20  #: of a query or update
+    readers: int = 16  #: threads that answer queries
+    writers: int = 64  #: threads that hold pushes and updates until they are acknowledged
+    followers: int = 4  #: threads that fetch emissions for those who listen
+    waiting: int = 1024  #: requests that may wait for a thread, per kind; one more is told to come back
+    heartbeat_s: float = 15.0  #: silence after which a listener hears a comment

@@ -1,0 +1,28 @@
+"""A question to a store itself, without a server, and beside one: it only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import hbase_store
+from stream_ext.answers import answer_once, rows_of
+from stream_ext.errors import Gone
+from stream_ext.evaluate import Answer
+from stream_ext.times import parse_time
+
+_BASE = "http://127.0.0.1:8000/"
+
+
+@contextmanager
+def asked(
+    url: str, text: str, snapshot: int | None, at: str | None
+) -> Iterator[tuple[Answer, list[tuple[bytes | None, ...]]]]:
+    """The answer and its rows."""
+    with closing(hbase_store.open(url, read_only=True)) as store:
+        head = int(store.refresh())
+        sn = head if snapshot is None else snapshot
+        if sn > head:
+            raise Gone(f"there is no snapshot {sn}; the latest is {head}")
+        answer = answer_once(store, text, _BASE, sn, None if at is None else parse_time(at))
+        yield answer, rows_of(answer, store)

@@ -1,0 +1,80 @@
+"""Which of the media types that we write the client gets, by its Accept header.
+
+A long list that names one thing we have is enough: 406 is only for a list that names nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from stream_ext.errors import NotAcceptable
+
+
+class Offer(NamedTuple):
+    media_type: str  # what the answer is labelled
+    format: str  # which writer makes it
+
+
+class _Range(NamedTuple):
+    media_type: str
+    quality: float
+
+    def matches(self, media_type: str) -> bool:
+        if self.media_type in ("*/*", "*"):
+            return True
+        if self.media_type.endswith("/*"):
+            return media_type.startswith(self.media_type[:-1])
+        return media_type == self.media_type
+
+    @property
+    def precision(self) -> int:
+        return 0 if self.media_type in ("*/*", "*") else 1 if self.media_type.endswith("/*") else 2
+
+
+@lru_cache(maxsize=512)
+def _ranges(accept: str) -> tuple[_Range, ...]:
+    """The ranges of the header, the best first; what is not well formed is passed over."""
+    ranges = []
+    for part in accept.split(","):
+        media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        if media_type:
+            ranges.append(_Range(media_type, _quality(parameters)))
+    return tuple(sorted(ranges, key=lambda each: -each.quality))
+
+
+def _quality(parameters: Sequence[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(1.0, max(0.0, float(value)))
+            except ValueError:
+                return 1.0
+    return 1.0
+
+
+def _allowed(offer: Offer, ranges: Sequence[_Range]) -> bool:
+    """Not shut out: the most precise range that names it has a quality above 0."""
+    fitting = [each for each in ranges if each.matches(offer.media_type)]
+    return bool(fitting) and max(fitting, key=lambda each: each.precision).quality > 0
+
+
+def choose(accept: str, offers: Sequence[Offer]) -> Offer:
+    """The offer that the client likes best; among equals its own order decides, under a wildcard ours."""
+    if not accept.strip():
+        return offers[0]
+    ranges = _ranges(accept)
+    for each in ranges:
+        for offer in offers:
+            if each.quality > 0 and each.matches(offer.media_type) and _allowed(offer, ranges):
+                return offer
+    have = ", ".join(dict.fromkeys(offer.media_type for offer in offers))
+    raise NotAcceptable(f"Accept: {accept} names nothing that is written here; there is {have}")
+
+
+def prefers_html(accept: str) -> bool:
+    """A browser: it names text/html, and nothing that it would rather have."""
+    ranges = _ranges(accept)
+    html = [each for each in ranges if each.media_type in ("text/html", "application/xhtml+xml")]
+    return any(each.quality >= ranges[0].quality for each in html)

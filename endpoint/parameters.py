@@ -1,0 +1,122 @@
+"""The parameters of a request: each is taken by the one who knows it, and what is left over is refused by name.
+
+Nothing is ignored in silence, except what SPARQLWrapper always sends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+from urllib.parse import unquote_to_bytes
+
+from stream_ext.errors import BadArgument
+from stream_ext.times import parse_time
+
+#: SPARQLWrapper repeats the wish of its Accept header under every name that some server once knew.
+SPARQLWRAPPER = ("format", "output", "results")
+
+Wait = Literal["published", "evaluated"]
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)?", re.IGNORECASE)
+_ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+
+
+def parse_pairs(encoded: bytes) -> list[tuple[str, str]]:
+    """`a=b&c=d` as decoded pairs, in order."""
+    pairs = []
+    for part in encoded.split(b"&"):
+        if part:
+            name, _, value = part.partition(b"=")
+            pairs.append((_decoded(name), _decoded(value)))
+    return pairs
+
+
+def _decoded(text: bytes) -> str:
+    if b"%" not in text and b"+" not in text and text.isascii():
+        return text.decode()
+    try:
+        return unquote_to_bytes(text.replace(b"+", b" ")).decode()
+    except UnicodeDecodeError:
+        raise BadArgument("a parameter is not UTF-8") from None
+
+
+def parse_duration(text: str, name: str) -> float:
+    """Seconds, of `30s`, `500ms`, `2m`, `1h`, `PT30S`, or, as everywhere, a whole number of milliseconds."""
+    plain = _DURATION.fullmatch(text.strip())
+    if plain and (plain[2] or "." not in plain[1]):
+        return float(plain[1]) * _UNITS_MS[(plain[2] or "ms").lower()] / 1000
+    iso = _ISO_DURATION.fullmatch(text.strip())
+    if iso and any(iso.groups()):
+        days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    raise BadArgument(f"{name}={text}: a length of time is written 30s, 500ms, 2m, 1h or PT30S")
+
+
+class Parameters:
+    """Each method takes a parameter away; `done` refuses those that nobody took."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        self.add(pairs)
+
+    def add(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for name, value in pairs:
+            self._values.setdefault(name, []).append(value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str) -> str | None:
+        values = self._values.pop(name, None)
+        if values is None:
+            return None
+        if len(values) > 1:
+            raise BadArgument(f"{name}= is given {len(values)} times: once is enough")
+        return values[0]
+
+    def integer(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not re.fullmatch(r"[0-9]{1,18}", text):
+            raise BadArgument(f"{name}={text}: a whole number, 0 or more, is expected")
+        return int(text)
+
+    def time(self, name: str) -> int | None:
+        text = self.text(name)
+        return None if text is None else parse_time(text)
+
+    def duration_s(self, name: str) -> float | None:
+        text = self.text(name)
+        return None if text is None else parse_duration(text, name)
+
+    def flag(self, name: str) -> bool:
+        return self.choice(name, ("false", "true"), "false") == "true"
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text not in allowed:
+            raise BadArgument(f"{name}={text}: it is one of {', '.join(allowed)}")
+        return text
+
+    def wait(self) -> Wait:
+        """When a change is acknowledged: once it is readable, or once the queries have taken it in."""
+        wait = self.choice("wait", ("published", "evaluated"), "published")
+        return "evaluated" if wait == "evaluated" else "published"
+
+    def ignore(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._values.pop(name, None)
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        for name, reason in reasons.items():
+            if name in self._values:
+                raise BadArgument(f"{name}=: {reason}")
+
+    def done(self, known: str) -> None:
+        if self._values:
+            left = ", ".join(f"{name}=" for name in self._values)
+            raise BadArgument(f"unknown here: {left}; known: {known}")

@@ -1,0 +1,191 @@
+"""SPARQL 1.1 Protocol: `/sparql`, `/query`, `/update`.
+
+What a text does is decided by our own parse, never by the name of the parameter it came in: SPARQLWrapper sends
+`REGISTER QUERY <loadAlerts>` as an update and `REGISTER QUERY <q1> AS SELECT` as a query over GET."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from endpoint import negotiation, results
+from endpoint.exchange import FORM, Exchange
+from endpoint.negotiation import Offer
+from endpoint.pages import OFFERS
+from endpoint.parameters import SPARQLWRAPPER, Parameters, parse_pairs
+from hbase_store.terms import iri, literal
+from stream_ext.errors import BadArgument, UnsupportedMedia
+from stream_ext.plan.algebra import Register, Unit, Update
+from stream_ext.syntax import parse
+
+if TYPE_CHECKING:
+    from stream_ext.evaluate import Answer
+
+#: The same few texts come again and again, and what they mean is an immutable value.
+_parsed = lru_cache(maxsize=256)(parse)
+
+QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
+
+_KNOWN = "query, update, snapshot, at, timeout, explain, wait"
+_DATASET = "naming the dataset in the request is not built yet; name the graph in the text, with GRAPH <iri> { ... }"
+_NOT_BUILT = dict.fromkeys(
+    ("default-graph-uri", "named-graph-uri", "using-graph-uri", "using-named-graph-uri"), _DATASET
+)
+_BY_POST = "this changes the state of the server: send it by POST (with SPARQLWrapper: setMethod(POST))"
+_EXPLAIN = re.compile(r"((?:\s|#[^\n]*\n)*)EXPLAIN(?=\s)", re.IGNORECASE)
+
+
+async def sparql(exchange: Exchange) -> None:
+    text, parameters = await read_request(exchange)
+    if text is None:
+        await about(exchange, parameters)
+        return
+    parameters.ignore(SPARQLWRAPPER)
+    parameters.refuse(_NOT_BUILT)
+    text, explain = strip_explain(exchange.checked_text(text))
+    if parameters.flag("explain") or explain:
+        parameters.done(_KNOWN)
+        await _explain(exchange, text)
+        return
+    unit = _parsed(text, exchange.desk.base)
+    if isinstance(unit, Register | Update) and exchange.method == "GET":
+        raise BadArgument(_BY_POST)
+    await _run(exchange, text, unit, parameters)
+
+
+async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters) -> None:
+    if isinstance(unit, Update):
+        await _update(exchange, text, parameters)
+    elif isinstance(unit, Register):
+        await _register(exchange, text, parameters)
+    else:
+        await _query(exchange, text, parameters)
+
+
+# ---- what is asked ----
+
+
+async def read_request(exchange: Exchange) -> tuple[str | None, Parameters]:
+    """The text, from wherever the protocol lets it stand (None: there is none), and the other parameters."""
+    parameters = exchange.parameters()
+    direct = None
+    if exchange.method == "POST":
+        media_type = exchange.media_type
+        if media_type in (QUERY_TYPE, UPDATE_TYPE):
+            direct = await exchange.text_body("text")
+        elif media_type == FORM:
+            parameters.add(parse_pairs(await exchange.body(exchange.desk.limits.text_bytes * 4)))
+        else:
+            raise UnsupportedMedia(
+                f"Content-Type {media_type or '(none)'}: a text comes as {QUERY_TYPE}, {UPDATE_TYPE} or {FORM}"
+            )
+    texts = [text for text in (direct, parameters.text("query"), parameters.text("update")) if text is not None]
+    if len(texts) > 1:
+        raise BadArgument("one text a request: query=, update= or the body, not several of them")
+    if not texts and exchange.method == "POST":
+        raise BadArgument("there is no text: send query= or update=, or the text itself as the body")
+    return (texts[0] if texts else None), parameters
+
+
+def strip_explain(text: str) -> tuple[str, bool]:
+    """The text without the word EXPLAIN before it; blanks keep every line and column in place."""
+    found = _EXPLAIN.match(text)
+    if not found:
+        return text, False
+    return found[1] + " " * len("EXPLAIN") + text[found.end() :], True
+
+
+# ---- what is done ----
+
+
+async def about(exchange: Exchange, parameters: Parameters) -> None:
+    """No text: people get the query page, programs the service description."""
+    parameters.ignore(SPARQLWRAPPER)
+    parameters.done("query, update (without a text no other parameter means anything)")
+    if negotiation.prefers_html(exchange.accept):
+        await exchange.answer(200, exchange.desk.pages.html, b"text/html; charset=utf-8")
+        return
+    offer = negotiation.choose(exchange.accept, OFFERS)
+    body = await exchange.desk.workers.readers.run(exchange.desk.pages.description, offer.format)
+    await exchange.answer(200, body, offer.media_type.encode())
+
+
+async def _explain(exchange: Exchange, text: str) -> None:
+    explained = await exchange.desk.workers.readers.run(exchange.desk.service.explain, text)
+    await exchange.answer_json(200, explained)
+
+
+async def _query(exchange: Exchange, text: str, parameters: Parameters) -> None:
+    snapshot, at = parameters.integer("snapshot"), parameters.time("at")
+    deadline_s = parameters.duration_s("timeout")
+    parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
+    parameters.done(_KNOWN)
+    if "text/event-stream" in exchange.accept.lower():
+        raise BadArgument(
+            "a live query on /sparql is not built yet; register it (POST /queries) and listen to /queries/{q}/results"
+        )
+    offer = negotiation.choose(exchange.accept, results.OFFERS)
+    service = exchange.desk.service
+
+    def ask() -> tuple[int, bytes, Iterator[bytes]]:
+        answer = service.query(text, snapshot=snapshot, at=at, deadline_s=deadline_s)
+        pieces = written(exchange, answer, offer)
+        return int(answer.sn), next(pieces), pieces
+
+    await send_pieces(exchange, offer, *await exchange.desk.workers.readers.run(ask))
+
+
+async def _update(exchange: Exchange, text: str, parameters: Parameters) -> None:
+    wait = parameters.wait()
+    parameters.done(_KNOWN)
+    exchange.check_may_write()
+    sn = await exchange.desk.workers.writers.run(exchange.desk.service.update, text, wait)
+    await exchange.answer(204, snapshot=int(sn))
+
+
+async def _register(exchange: Exchange, text: str, parameters: Parameters) -> None:
+    """Acknowledged as a result of one row, for whoever reads SPARQL results only."""
+    parameters.refuse({"wait": "a registration is answered when the query stands"})
+    parameters.done(_KNOWN)
+    exchange.check_may_write()
+    offer = negotiation.choose(exchange.accept, results.OFFERS)
+    definition, created, warnings = await exchange.desk.workers.writers.run(exchange.desk.service.register, text)
+    row = {
+        "query": literal(definition.name),
+        "iri": iri(definition.iri),
+        "results": iri(exchange.url("queries", definition.name, "results")),
+        "created": literal("true" if created else "false", datatype="http://www.w3.org/2001/XMLSchema#boolean"),
+        "warnings": literal("\n".join(warnings)),
+    }
+    pieces = results.write(offer.format, list(row), [list(row.values())], None)
+    location = (b"location", exchange.url("queries", definition.name).encode())
+    await exchange.answer(200, b"".join(pieces), results.content_type(offer), [location])
+
+
+# ---- what is answered ----
+
+
+def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]:
+    rows = exchange.desk.service.decode(answer)
+    return results.write(offer.format, answer.variables, rows, answer.boolean)
+
+
+async def send_pieces(exchange: Exchange, offer: Offer, snapshot: int, first: bytes, more: Iterator[bytes]) -> None:
+    """Whole if it is one piece; otherwise each piece is sent while the next is not written yet."""
+    media_type = results.content_type(offer)
+    run = exchange.desk.workers.readers.run
+    second = await run(next, more, None) if len(first) > _SMALL_BYTES else next(more, None)
+    if second is None:
+        await exchange.answer(200, first, media_type, snapshot=snapshot)
+        return
+    await exchange.start(200, media_type, [], snapshot)
+    await exchange.piece(first)
+    while second is not None:
+        await exchange.piece(second)
+        second = await run(next, more, None)
+    await exchange.end()
+
+
+_SMALL_BYTES = 16_384

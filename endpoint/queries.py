@@ -1,0 +1,77 @@
+"""`/queries`: register, describe, drop. What they say is in `endpoint.emissions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from endpoint.exchange import FORM, Exchange
+from endpoint.parameters import Parameters
+from endpoint.protocol import QUERY_TYPE, read_request
+from stream_ext.errors import BadArgument, UnsupportedMedia
+
+_NO_PARAMETERS = "none"
+
+
+async def list_queries(exchange: Exchange) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    found = await exchange.desk.workers.readers.run(exchange.desk.service.queries)
+    listed = [{"query": each.name, "iri": each.iri, "r2s": each.r2s, "text": each.text} for each in found]
+    await exchange.answer_json(200, {"queries": listed})
+
+
+async def register(exchange: Exchange, name: str | None = None) -> None:
+    """POST /queries, PUT /queries/{q}: the body is a REGISTER text or a bare windowed query."""
+    text = await _text(exchange)
+    exchange.check_may_write()
+    service = exchange.desk.service
+
+    def stand() -> tuple[int, dict[str, Any]]:
+        definition, created, warnings = service.register(text, name)
+        explained = service.explain(text)
+        return (201 if created else 200), {
+            "query": definition.name,
+            "iri": definition.iri,
+            "dialect": explained.get("dialect"),
+            "results": exchange.url("queries", definition.name, "results"),
+            "plan": explained,
+            **({"warnings": list(warnings)} if warnings else {}),
+        }
+
+    status, registered = await exchange.desk.workers.writers.run(stand)
+    location = (b"location", exchange.url("queries", registered["query"]).encode())
+    await exchange.answer_json(status, registered, [location])
+
+
+async def _text(exchange: Exchange) -> str:
+    if exchange.media_type == FORM:
+        text, parameters = await read_request(exchange)
+        parameters.done("query")
+        return exchange.checked_text(text or "")
+    if exchange.media_type != QUERY_TYPE:
+        raise UnsupportedMedia(
+            f"Content-Type {exchange.media_type or '(none)'}: a query to register comes as {QUERY_TYPE} "
+            f"(curl: -H 'Content-Type: {QUERY_TYPE}')"
+        )
+    exchange.parameters().done(_NO_PARAMETERS)
+    return await exchange.text_body("query")
+
+
+async def status(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    await exchange.answer_json(200, await exchange.desk.workers.readers.run(exchange.desk.service.query_status, name))
+
+
+async def drop(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    exchange.check_may_write()
+    await exchange.desk.workers.writers.run(exchange.desk.service.drop_query, name)
+    await exchange.answer(204)
+
+
+async def act(exchange: Exchange, name: str) -> None:
+    """POST /queries/{q}?action=..."""
+    parameters: Parameters = exchange.parameters()
+    action = parameters.text("action")
+    if action in ("pause", "resume", "move"):
+        raise BadArgument(f"action={action} is not built yet; a query of this version runs until it is deleted")
+    raise BadArgument(f"POST /queries/{name} takes action=; PUT registers a query under this name")

@@ -1,0 +1,164 @@
+"""`rillet serve`: one process that owns a store and answers over HTTP until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal
+
+import uvicorn
+
+from endpoint.access import is_loopback
+from endpoint.app import RilletEndpoint, create_app
+from stream_ext.clock import SystemClock
+from stream_ext.errors import BadArgument, RilletError
+from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.service import Service
+
+_GRACE_S = 5  # for answers that are under way when the server is told to stop
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    store: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    base: str | None = None
+    engine: Literal["spark", "inline"] = "spark"
+    spark_master: str = "local[*]"
+    spark_epoch_s: float = 30.0
+    batch_ms: int = 100
+    durability: Literal["process", "power"] = "process"
+    token: str | None = None
+
+
+class Stopped(Exception):
+    """Told to stop before it was ready."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn, ending those who only listen before it waits for the others."""
+
+    def __init__(self, app: RilletEndpoint, when_ready: Callable[[], None] = lambda: None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                timeout_graceful_shutdown=_GRACE_S,
+            )
+        )
+        self._app, self._when_ready = app, when_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._when_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.desk.stop()
+        await super().shutdown(sockets)
+        self._app.desk.workers.close()
+
+    def run_until_stopped(self, listening: socket.socket) -> None:
+        """In this thread, which may be any: signals are the caller's business unless it is the main one."""
+        with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
+            runner.run(self.serve(sockets=[listening]))
+
+
+def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
+    """Returns when a signal has stopped it; `say` gets the lines for people."""
+    check_token(settings)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    with listen(settings.host, settings.port) as listening, _Signals() as signals:
+        address = _address(settings.host, listening)
+        base = settings.base or address
+        with Service.open(
+            settings.store,
+            base=base if base.endswith("/") else base + "/",
+            clock=SystemClock(),
+            engine=settings.engine,
+            spark=SparkSettings(master=settings.spark_master, epoch_s=settings.spark_epoch_s),
+            batch_ms=settings.batch_ms,
+            address=address,
+            durability=settings.durability,
+        ) as service:
+            app = create_app(service, token=settings.token)
+            server = Server(app, when_ready=lambda: say(banner(settings, address)))
+            signals.serving = True
+            server.run_until_stopped(listening)
+    say("stopped")
+
+
+def check_token(settings: ServeSettings) -> None:
+    if not is_loopback(settings.host) and not settings.token:
+        raise BadArgument(
+            f"--host {settings.host} can be reached by others, and they could write: "
+            "give a token with --token TOKEN or RILLET_TOKEN, or listen on 127.0.0.1"
+        )
+
+
+@contextmanager
+def listen(host: str, port: int) -> Iterator[socket.socket]:
+    """The socket, taken before anything slow begins: a port in use is said at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+            listening.listen(2048)
+        except OSError as error:
+            raise RilletError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from None
+        yield listening
+
+
+def _address(host: str, listening: socket.socket) -> str:
+    """The URL that others use; a server on all interfaces is named by its host name."""
+    port = listening.getsockname()[1]
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/"
+
+
+class _Signals:
+    """SIGTERM and SIGINT. Before the server runs one of them ends the start. While it runs uvicorn has its own
+    handlers; afterwards it sends itself the signal again, which must not kill us before the store is closed."""
+
+    def __init__(self) -> None:
+        self.serving = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        self._before = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        if not self.serving:
+            raise Stopped
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def banner(settings: ServeSettings, address: str) -> str:
+    from hbase_store.version import __version__
+
+    guarded = "writing needs the token" if settings.token else "anyone on this machine may write"
+    return (
+        f"Rillet {__version__} is ready: store {settings.store}, engine {settings.engine}, {guarded}\n"
+        f"  SPARQL   {address}sparql   (a browser gets the query page)\n"
+        f"  streams  {address}streams\n"
+        f"  queries  {address}queries\n"
+        f"  Ctrl-C stops it"
+    )

@@ -1,0 +1,112 @@
+"""`/streams`: create, push, heartbeat, describe, drop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from endpoint.exchange import Exchange
+from endpoint.parameters import Parameters
+from stream_ext.errors import BadArgument, BadData, UnsupportedMedia
+
+if TYPE_CHECKING:
+    from stream_ext.catalog import StreamDefinition
+    from stream_ext.service import PushReceipt
+
+_PUSH_KNOWN = "timestamp, wait, source, seq"
+_NO_PARAMETERS = "none"
+
+
+async def list_streams(exchange: Exchange) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    found = await exchange.desk.workers.readers.run(exchange.desk.service.streams)
+    await exchange.answer_json(200, {"streams": [described(definition) for definition in found]})
+
+
+async def describe(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    found = await exchange.desk.workers.readers.run(exchange.desk.service.stream, name)
+    await exchange.answer_json(200, described(found))
+
+
+async def create(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done("none; options are a JSON object in the body")
+    exchange.check_may_write()
+    options = _options(await exchange.body())
+    found, created = await exchange.desk.workers.writers.run(exchange.desk.service.create_stream, name, options)
+    location = (b"location", exchange.url("streams", found.name).encode())
+    await exchange.answer_json(201 if created else 200, described(found), [location])
+
+
+async def drop(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    exchange.check_may_write()
+    await exchange.desk.workers.writers.run(exchange.desk.service.drop_stream, name)
+    await exchange.answer(204)
+
+
+async def push(exchange: Exchange, name: str) -> None:
+    parameters = exchange.parameters()
+    timestamp, wait = parameters.time("timestamp"), parameters.wait()
+    source, seq = _source(parameters)
+    parameters.done(_PUSH_KNOWN)
+    exchange.check_may_write()
+    media_type = exchange.media_type
+    if not media_type:
+        raise UnsupportedMedia("a push says what it is: send a Content-Type, text/turtle for example")
+    data = await exchange.body()
+    service = exchange.desk.service
+
+    def send() -> PushReceipt:
+        return service.push(name, data, media_type, timestamp=timestamp, wait=wait, source=source, seq=seq)
+
+    await _acknowledge(exchange, await exchange.desk.workers.writers.run(send))
+
+
+async def heartbeat(exchange: Exchange, name: str) -> None:
+    parameters = exchange.parameters()
+    timestamp, wait = parameters.time("timestamp"), parameters.wait()
+    parameters.done("timestamp, wait")
+    if timestamp is None:
+        raise BadArgument("a heartbeat says what time it is: ?timestamp=T")
+    exchange.check_may_write()
+    receipt = await exchange.desk.workers.writers.run(exchange.desk.service.heartbeat, name, timestamp, wait)
+    await _acknowledge(exchange, receipt)
+
+
+async def _acknowledge(exchange: Exchange, receipt: PushReceipt) -> None:
+    acknowledged: dict[str, Any] = {
+        "stream": receipt.stream,
+        "accepted": receipt.accepted,
+        "late": receipt.late,
+        "batch": receipt.batch,
+        "snapshot": int(receipt.snapshot),
+    }
+    if receipt.repeated:
+        acknowledged["repeated"] = True
+    await exchange.answer_json(202, acknowledged, snapshot=int(receipt.snapshot))
+
+
+def described(definition: StreamDefinition) -> dict[str, Any]:
+    """A stream as PUT would create it again, and its name."""
+    return {"stream": definition.name, "iri": definition.iri, **definition.options.as_json()}
+
+
+def _options(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        return {}
+    try:
+        options = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise BadData(f"the options are not JSON: {error}") from None
+    if not isinstance(options, dict):
+        raise BadArgument('the options are a JSON object, {"lateness": "5s"} for example')
+    return options
+
+
+def _source(parameters: Parameters) -> tuple[str | None, int | None]:
+    source, seq = parameters.text("source"), parameters.integer("seq")
+    if (source is None) != (seq is None):
+        raise BadArgument("source= and seq= go together: who sends, and the number of this push among its pushes")
+    return source, seq

@@ -1,0 +1,51 @@
+"""Threads for the calls that block, so that the event loop never does.
+
+Each kind of call has its own threads: a push that waits for its evaluation holds no query back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from endpoint.limits import HttpLimits
+from stream_ext.errors import Overload
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_RETRY_AFTER_S = 1
+
+
+class Pool:
+    """Threads of one kind; beyond `threads` busy and `waiting` queued calls the caller is told to come back."""
+
+    def __init__(self, kind: str, threads: int, waiting: int) -> None:
+        self.kind = kind
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"rillet-{kind}")
+        self._room = threads + waiting
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._room <= 0:
+            raise Overload(f"too many requests of this kind ({self.kind}) are waiting; try again", _RETRY_AFTER_S)
+        self._room -= 1  # only ever touched on the event loop
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
+        finally:
+            self._room += 1
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class Workers:
+    def __init__(self, limits: HttpLimits) -> None:
+        self.readers = Pool("queries", limits.readers, limits.waiting)
+        self.writers = Pool("writes", limits.writers, limits.waiting)
+        self.followers = Pool("subscriptions", limits.followers, 1 << 20)
+
+    def close(self) -> None:
+        for pool in (self.readers, self.writers, self.followers):
+            pool.close()

@@ -1,0 +1,195 @@
+"""What the graphs of one process share that look at one store: the service, changes not yet written, labels.
+
+Changes gather until someone reads or commits, and become one snapshot then. The last word on a quad counts."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from rdflib import BNode
+from rdflib.term import Node
+
+from hbase_store import Batch, Snapshot
+from hbase_store.terms import BLANK, TAG_SHIFT, blank_id, inline_text
+from plugin.match import DEFAULT_GRAPH, Pattern, Quads, match
+from plugin.terms import Labels, to_bytes, to_node
+from stream_ext.clock import SystemClock
+from stream_ext.injector import Intent, View
+from stream_ext.service import Service
+
+Quad = tuple[Node, Node, Node, Node | None]
+_ABSENT = -1
+BASE = "urn:rillet:local:"
+
+
+class Attachment:
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.labels = Labels()
+        self.namespaces: dict[str, str] = {}
+        self.blank_graphs: set[BNode] = set()  # blank nodes that a Dataset of this process names graphs by
+        self._pending: dict[Quad, bool] = {}
+        self._lock = threading.RLock()
+
+    # ---- changes
+
+    def change(self, quad: Quad, inserted: bool) -> None:
+        with self._lock:
+            self._pending.pop(quad, None)  # so that the order of the dict is that of the last words
+            self._pending[quad] = inserted
+
+    def forget(self) -> None:
+        with self._lock:
+            self._pending.clear()
+
+    def write(self) -> None:
+        """All that was gathered, as one snapshot."""
+        with self._lock:
+            pending, self._pending = self._pending, {}
+            if not pending:
+                return
+            inserted = [quad for quad, there in pending.items() if there]
+            try:
+                self.service.change(_Change(self, inserted, [quad for quad in pending if not pending[quad]]))
+            except BaseException:
+                self._pending = pending  # nothing was written: nothing is forgotten
+                raise
+
+    # ---- reading
+
+    def snapshot(self) -> Snapshot:
+        self.write()
+        return self.service.store.at()
+
+    def match(
+        self, snapshot: Snapshot, triple: Sequence[Node | None], graph: Node | None, everywhere: bool
+    ) -> list[Quads]:
+        s, p, o = (None if node is None else self.id_of(node) for node in triple)
+        g = None if everywhere else DEFAULT_GRAPH if graph is None else self.id_of(graph)
+        if _ABSENT in (s, p, o, g):
+            return []
+        return list(match(snapshot, Pattern(s, p, o, g)))
+
+    def id_of(self, node: Node) -> int:
+        """Its id in the store, or _ABSENT."""
+        if isinstance(node, BNode):
+            number = self.labels.number(str(node), self._is_in_store)
+            return _ABSENT if number is None else blank_id(number)
+        return int(self.service.store.ids([to_bytes(node)])[0]) or _ABSENT
+
+    def is_graph(self, name: BNode) -> bool:
+        """Whether a blank node is known as the name of a graph."""
+        if name in self.blank_graphs:
+            return True
+        number = self.labels.number(str(name), self._is_in_store)
+        if number is None:
+            return False
+        return any(True for _ in match(self.service.store.at(), Pattern(None, None, None, blank_id(number))))
+
+    def nodes_of(self, ids: Sequence[np.ndarray]) -> dict[int, Node]:
+        """Every distinct id but 0 as rdflib's term, decoded in one call."""
+        if not ids:
+            return {}
+        distinct = np.unique(np.concatenate(ids))
+        distinct = distinct[distinct != 0]
+        texts = self.service.store.terms(distinct)
+        return {id: to_node(text, self.labels) for id, text in zip(distinct.tolist(), texts, strict=True)}
+
+    def _is_in_store(self, number: int) -> bool:
+        """Whether some quad of the store has this blank node."""
+        snapshot, id = self.service.store.at(), blank_id(number)
+        patterns = (Pattern(id, None, None, None), Pattern(None, None, id, None), Pattern(None, None, None, id))
+        return any(True for pattern in patterns for _ in match(snapshot, pattern))
+
+
+class _Change:
+    """A snapshot's worth of quads, for the one thread that writes."""
+
+    def __init__(self, attachment: Attachment, inserted: list[Quad], deleted: list[Quad]) -> None:
+        self._attachment, self._inserted, self._deleted = attachment, inserted, deleted
+
+    def __call__(self, view: View) -> Intent:
+        return Intent(result=lambda sn: sn, write=self._write)
+
+    def _write(self, batch: Batch) -> None:
+        known = self._known_deletions()
+        if known:
+            batch.delete(*np.array(known, np.uint64).T)
+        if self._inserted:
+            batch.insert(*self._encoded(batch))
+
+    def _known_deletions(self) -> list[list[int]]:
+        """As ids, without those that name a term that the store has never seen."""
+        id_of = self._attachment.id_of
+        rows = [[DEFAULT_GRAPH if node is None else id_of(node) for node in quad] for quad in self._deleted]
+        return [row for row in rows if _ABSENT not in row]
+
+    def _encoded(self, batch: Batch) -> np.ndarray:
+        nodes = list(dict.fromkeys(node for quad in self._inserted for node in quad if node is not None))
+        named = [node for node in nodes if not isinstance(node, BNode)]
+        ids = dict(zip(named, batch.encode([to_bytes(node) for node in named]).tolist(), strict=True))
+        ids |= self._blank_ids(batch, [node for node in nodes if isinstance(node, BNode)])
+        return np.array([[0 if node is None else ids[node] for node in quad] for quad in self._inserted], np.uint64).T
+
+    def _blank_ids(self, batch: Batch, blanks: list[BNode]) -> dict[Node, int]:
+        known: dict[Node, int] = {node: self._attachment.id_of(node) for node in blanks}
+        fresh = [node for node, id in known.items() if id == _ABSENT]
+        if fresh:
+            for node, id in zip(fresh, batch.blanks(len(fresh)).tolist(), strict=True):
+                known[node] = id
+                self._attachment.labels.give(str(node), blank_number(id))
+        return known
+
+
+def blank_number(id: int) -> int:
+    assert id >> TAG_SHIFT == BLANK, f"{id} is no blank node"
+    return int(inline_text(id)[3:])
+
+
+# ---- sharing -------------------------------------------------------------------------------------------------
+
+
+class _Shared:
+    """Services that were opened here, by the address of their store, and for how many."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: dict[str, tuple[Attachment, int]] = {}
+        self._running: WeakKeyDictionary[Service, Attachment] = WeakKeyDictionary()
+
+    def open(self, url: str) -> Attachment:
+        with self._lock:
+            attachment, users = self._opened.get(url, (None, 0))
+            if attachment is None:
+                attachment = Attachment(Service.open(url, base=BASE, clock=SystemClock(), engine="inline", spark=None))
+            self._opened[url] = attachment, users + 1
+            return attachment
+
+    def attach(self, service: Service) -> Attachment:
+        with self._lock:
+            return self._running.setdefault(service, Attachment(service))
+
+    def close(self, url: str) -> None:
+        with self._lock:
+            attachment, users = self._opened[url]
+            if users > 1:
+                self._opened[url] = attachment, users - 1
+                return
+            del self._opened[url]
+        attachment.service.close()
+
+
+shared = _Shared()
+
+
+def store_url(configuration: str) -> str:
+    """A path means the embedded store there; one store has one address, however it is written."""
+    path = configuration.removeprefix("lmdb:")
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path):
+        return configuration  # hbase://..., or something that the store refuses by name
+    return f"lmdb:{Path(path).expanduser().resolve()}"

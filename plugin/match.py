@@ -1,0 +1,73 @@
+"""Which quads of a snapshot fit a pattern: ids in, columns of ids out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.snapshot import NAMED, Snapshot
+
+Ids = npt.NDArray[np.uint64]
+DEFAULT_GRAPH = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Quads:
+    s: Ids
+    p: Ids
+    o: Ids
+    g: Ids
+
+    def __len__(self) -> int:
+        return len(self.s)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """None is a wildcard; as `g` it means every graph, the default one included."""
+
+    s: int | None
+    p: int | None
+    o: int | None
+    g: int | None
+
+
+def match(snapshot: Snapshot, pattern: Pattern) -> Iterator[Quads]:
+    """Predicate by predicate, graph kind by graph kind; nothing comes twice."""
+    for graph in (DEFAULT_GRAPH, NAMED) if pattern.g is None else (pattern.g,):
+        predicates = snapshot.predicates(graph).tolist() if pattern.p is None else [pattern.p]
+        for predicate in predicates:
+            found = _of_predicate(snapshot, pattern, predicate, graph)
+            if len(found):
+                yield found
+
+
+def _of_predicate(snapshot: Snapshot, pattern: Pattern, predicate: int, graph: int) -> Quads:
+    if pattern.s is not None:
+        o, g = _neighbours(snapshot, predicate, pattern.s, False, graph)
+        s = np.full(len(o), pattern.s, np.uint64)
+    elif pattern.o is not None:
+        s, g = _neighbours(snapshot, predicate, pattern.o, True, graph)
+        o = np.full(len(s), pattern.o, np.uint64)
+    else:
+        columns = list(snapshot.pairs(predicate, graph=graph))
+        s, o = columns[:2]
+        g = _graphs(columns[2:], len(s), graph)
+    quads = Quads(s, np.full(len(s), predicate, np.uint64), o, g)
+    return quads if pattern.o is None else _keep(quads, o == np.uint64(pattern.o))
+
+
+def _neighbours(snapshot: Snapshot, predicate: int, key: int, inverse: bool, graph: int) -> tuple[Ids, Ids]:
+    _, *columns = snapshot.neighbours(predicate, np.array([key], np.uint64), inverse, graph)
+    return columns[0], _graphs(columns[1:], len(columns[0]), graph)
+
+
+def _graphs(graphs: list[Ids], count: int, graph: int) -> Ids:
+    return graphs[0] if graphs else np.full(count, graph, np.uint64)
+
+
+def _keep(quads: Quads, mask: npt.NDArray[np.bool_]) -> Quads:
+    return Quads(quads.s[mask], quads.p[mask], quads.o[mask], quads.g[mask])

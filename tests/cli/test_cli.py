@@ -1,0 +1,271 @@
+"""The command line: what it prints, how it ends, and that it never shows a traceback to a person."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from endpoint.bench import BENCHES
+from endpoint.cli import build_parser, main
+from tests.endpoint.live import NEAR, Live, live
+
+TURTLE = "@prefix ex: <http://ex/> . ex:z1 ex:partOf ex:c1 . ex:a ex:knows [ ex:name 'é' ] ."
+ALL = "SELECT ?s ?o { ?s <http://ex/partOf> ?o }"
+
+
+@pytest.fixture
+def near(tmp_path: Path) -> Iterator[Live]:
+    with live(tmp_path / "served") as running:
+        running.update("INSERT DATA { <http://ex/z1> <http://ex/partOf> <http://ex/c1> }")
+        running.register().raise_for_status()
+        yield running
+
+
+def rillet(*argv: object) -> int:
+    """The exit code; argparse ends the process, so to say."""
+    try:
+        return main([str(each) for each in argv])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+# ---- without a server
+
+
+def test_files_become_snapshots_and_can_be_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.ttl").write_text(TURTLE)
+    lines = "".join(f"_:x <http://ex/n> <http://ex/{n}> .\n" for n in range(1000))
+    (tmp_path / "b.nt.gz").write_bytes(gzip.compress(lines.encode()))
+    store = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("load", tmp_path / "a.ttl", tmp_path / "b.nt.gz", "--store", store) == 0
+    assert re.findall(r"([\d,]+) triples .* snapshot (\d)", capsys.readouterr().out) == [("3", "1"), ("1,000", "2")]
+    assert rillet("query", ALL, "--store", store) == 0
+    assert capsys.readouterr().out == "?s\t?o\n<http://ex/z1>\t<http://ex/c1>\n"
+    assert rillet("query", "SELECT ?s { ?s <http://ex/n> <http://ex/7> }", "--store", store, "--format", "json") == 0
+    assert len(json.loads(capsys.readouterr().out)["results"]["bindings"]) == 1
+    assert rillet("query", "ASK { ?s <http://ex/n> ?o }", "--store", store, "--snapshot", 1, "--format", "table") == 0
+    assert capsys.readouterr().out.split() == ["answer", "no"]
+
+
+def test_a_graph_is_named_for_what_has_none_and_standard_input_is_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quads = b"<http://ex/a> <http://ex/p> 'o' <http://ex/own> .\n<http://ex/b> <http://ex/p> 'o' .\n".replace(
+        b"'", b'"'
+    )
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(quads)))
+    store = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("load", "-", "--format", "nq", "--graph", "http://ex/g", "--store", store) == 0
+    capsys.readouterr()
+    assert rillet("query", "SELECT ?g ?s { GRAPH ?g { ?s ?p ?o } }", "--store", store) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert set(rows) == {"<http://ex/own>\t<http://ex/a>", "<http://ex/g>\t<http://ex/b>"}
+
+
+def test_a_file_with_a_fault_adds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = "<http://ex/a> <http://ex/p> <http://ex/b> .\n"
+    (tmp_path / "bad.nt").write_text(good * 3 + "<http://ex/a> oops .\n")
+    store = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("load", tmp_path / "bad.nt", "--store", store) == 1
+    assert re.search(r"line 4, column \d+: .*bad\.nt", capsys.readouterr().err)
+    assert rillet("query", "ASK { ?s ?p ?o }", "--store", store) == 0
+    assert capsys.readouterr().out.split() == ["?_askResult", "false"]
+
+
+def test_load_beside_a_server_says_how_to_go_on(near: Live, tmp_path: Path) -> None:
+    (tmp_path / "a.ttl").write_text(TURTLE)
+
+    def beside(*command: object) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "endpoint", *map(str, command), "--store", near.service.store.url]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+
+    other = beside("load", tmp_path / "a.ttl")
+    assert other.returncode == 1
+    assert f"process {os.getpid()} is the writer" in other.stderr
+    assert "To load, stop it" in other.stderr
+    assert "<http://ex/c1>" in beside("query", ALL).stdout  # reading beside it is fine
+
+
+# ---- with a server
+
+
+def test_a_query_is_registered_pushed_to_and_watched(
+    near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = ("--server", near.url)
+    (tmp_path / "far.rq").write_text(NEAR.replace("near", "far"))
+    assert rillet("register", "-f", tmp_path / "far.rq", *server) == 0
+    assert capsys.readouterr().out.startswith("far is registered")
+    for time in (1000, 1200):
+        (tmp_path / "t.nt").write_text("<http://ex/t1> <http://ex/in> <http://ex/z1> .")
+        push = ("push", "taxis", tmp_path / "t.nt", "--timestamp", time, "--wait", "evaluated")
+        assert rillet(*push, *server) == 0
+    assert capsys.readouterr().out.startswith("1 element accepted, snapshot ")
+    assert rillet("watch", "far", "--since", 0, "--limit", 2, *server) == 0
+    row = "<http://ex/t1>\t<http://ex/z1>\t<http://ex/c1>"
+    assert capsys.readouterr().out.splitlines() == [f"1\t1100\t{row}", f"2\t1200\t{row}"]
+    assert rillet("watch", "far", "--limit", 1, "--json", *server) == 0
+    assert json.loads(capsys.readouterr().out)["emission"] == 2
+    assert rillet("status", *server) == 0
+    assert re.search(r"^far +running +inline +2 +0 +0$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_server_is_asked_in_every_format_and_updated(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    server = ("--server", near.url)
+    assert rillet("query", "INSERT DATA { <http://ex/z2> <http://ex/partOf> 'ünten, \"x\"' }", *server) == 0
+    assert capsys.readouterr().out == "done\n"
+    for format, says in {
+        "tsv": '<http://ex/z2>\t"ünten, \\"x\\""',
+        "csv": 'http://ex/z2,"ünten, ""x"""',
+        "xml": '<literal>ünten, "x"</literal>',
+        "json": '"value": "ünten, \\"x\\""',
+        "table": '<http://ex/z2>  "ünten, "x""',
+    }.items():
+        assert rillet("query", ALL, "--format", format, *server) == 0
+        assert says in capsys.readouterr().out
+    assert rillet("query", NEAR, "--explain", *server) == 0
+    assert json.loads(capsys.readouterr().out)["windows"][0]["range_ms"] == 1000
+
+
+def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0", "--store"]
+    with subprocess.Popen(
+        [*command, f"lmdb:{tmp_path / 'store'}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None and server.stderr is not None
+        first = server.stdout.readline()
+        assert "is ready" in first
+        url = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())
+        assert url is not None
+        assert rillet("query", "ASK { ?s ?p ?o }", "--server", url[0]) == 0
+        second = subprocess.run(
+            [*command, f"lmdb:{tmp_path / 'store'}"], capture_output=True, text=True, timeout=30, check=False
+        )
+        assert (second.returncode, len(second.stderr.splitlines())) == (1, 1)
+        assert url[0] in second.stderr
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+        assert server.stdout.read().splitlines()[-1] == "stopped"
+        assert server.stderr.read() == ""
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize(
+    ("code", "says", "argv"),
+    [
+        (2, "invalid choice: 'frob'", ["frob"]),
+        (2, "COMMAND", []),
+        (2, "auto is not built yet", ["serve", "--engine", "auto"]),
+        (2, "spark or inline", ["serve", "--engine", "flink"]),
+        (2, "--max-lag is not built yet", ["serve", "--max-lag", "5s"]),
+        (2, "no whole number", ["serve", "--port", "http"]),
+        (2, "no length of time", ["serve", "--spark-epoch", "soon"]),
+        (2, "process or power", ["serve", "--durability", "hope"]),
+        (1, "--token", ["serve", "--host", "0.0.0.0"]),
+        (2, "there is no such file", ["load", "nowhere.nt"]),
+        (2, "which format", ["load", "-"]),
+        (2, "give the text", ["query"]),
+        (2, "which format", ["push", "s", "data.bin"]),
+        (1, "no server answers", ["query", "ASK {}", "--server", "http://127.0.0.1:1"]),
+        (1, "No such file", ["query", "-f", "nowhere.rq"]),
+        (1, "is no store", ["load", __file__, "--format", "nt", "--store", "postgres:x"]),
+        (2, "no benchmark", ["bench", "speed"]),
+    ],
+)
+def test_a_mistake_is_one_clear_line(
+    code: int, says: str, argv: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(tmp_path)
+        assert rillet(*argv) == code
+    said = capsys.readouterr().err
+    assert says in said
+    assert "Traceback" not in said
+    assert said.startswith("rillet: ")
+
+
+def test_a_port_in_use_is_said_at_once(near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    port = near.url.rpartition(":")[2]
+    with pytest.MonkeyPatch.context() as here:
+        here.setenv("RILLET_PORT", port)
+        here.setenv("RILLET_STORE", f"lmdb:{tmp_path / 'other'}")
+        assert rillet("serve", "--engine", "inline") == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_server_refuses_in_its_own_words(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rillet("query", "SELECT ?s {\n ?s }", "--server", near.url) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("rillet: line 2, column 5: ")
+    assert said[1:] == ["   ?s }", "      ^"]
+    assert rillet("watch", "nowhere", "--server", near.url) == 1
+    assert "no registered query" in capsys.readouterr().err
+
+
+def test_the_traceback_is_there_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RILLET_DEBUG", "1")
+    with pytest.raises(FileNotFoundError):
+        rillet("query", "-f", "nowhere.rq")
+
+
+# ---- the program itself
+
+
+def test_help_needs_nothing_heavy() -> None:
+    heavy = ["numpy", "numba", "rdflib", "fastapi", "uvicorn", "httpx", "pyspark", "lmdb", "pandas", "pyarrow", "flask"]
+    code = f"import sys, endpoint.cli as c; c.build_parser(); print(*[m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rillet("--help") == 0
+    listed = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE)
+    assert {"serve", "load", "query", "push", "register", "watch", "status", "warm", "doctor", "bench"} <= set(listed)
+    for command in listed:
+        if command not in ("COMMAND",):
+            assert rillet(command, "--help") == 0
+            assert "examples:" in capsys.readouterr().out
+    assert rillet("--version") == 0
+
+
+def test_completions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rillet("completion", "bash") == 0
+    script = capsys.readouterr().out
+    assert "--spark-master" in script
+    bash = shutil.which("bash")
+    assert bash is not None
+    subprocess.run([bash, "-n"], input=script, text=True, check=True, timeout=30)
+
+
+def test_the_doctor_says_what_is_wrong_and_what_to_do(
+    near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", near.url.rpartition(":")[2])
+    said = capsys.readouterr().out
+    assert "a Rillet server answers there" in said
+    assert "can be made" in said
+    assert rillet("doctor", "--store", "postgres:x", "--port", 0) == 1
+    assert re.search(r"BAD +store: .*\n +another store: --store lmdb:PATH", capsys.readouterr().out)
+
+
+def test_benchmarks_are_listed_and_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rillet("bench") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(BENCHES)
+    for bench in BENCHES.values():
+        assert callable(bench.load().run)
+    assert build_parser().parse_args(["bench", "line", "--quick"]).quick

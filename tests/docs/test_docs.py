@@ -1,0 +1,105 @@
+"""What the documentation shows happens: its code runs, and says what the page says that it says.
+
+```python   a session (>>> ...), run as doctests do; the blocks of a page share names and a folder
+```sparql   a text of the language
+```sh       on pages of the tutorial: run by bash, in order; a ```text block behind it is part of what it prints"""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from endpoint.app import create_app
+from endpoint.serve import Server, listen
+from stream_ext import parse
+from stream_ext.clock import SystemClock
+from stream_ext.service import Service
+from tests.docs.pages import Block, Page, pages
+
+BASE = "http://ex/"
+SHOWN = re.compile(r"(localhost|127\.0\.0\.1):8000")
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A server of its own for a page, in this process."""
+    with listen("127.0.0.1", 0) as socket:
+        port = socket.getsockname()[1]
+        base = f"http://127.0.0.1:{port}/"
+        store = f"lmdb:{tmp_path / 'served'}"
+        with Service.open(store, base=base, clock=SystemClock(), engine="inline", address=base) as service:
+            ready = threading.Event()
+            server = Server(create_app(service), when_ready=ready.set)
+            thread = threading.Thread(target=server.run_until_stopped, args=(socket,), name="docs-server")
+            thread.start()
+            try:
+                assert ready.wait(30), "the server did not start"
+                yield f"localhost:{port}"
+            finally:
+                server.should_exit = True
+                thread.join(30)
+
+
+def of(language: str) -> list[Page]:
+    return [page for page in pages() if any(block.language == language for block in page.blocks())]
+
+
+def at(text: str, address: str) -> str:
+    return SHOWN.sub(lambda m: address.replace("localhost", m[1]), text)
+
+
+@pytest.mark.parametrize("page", of("python"), ids=lambda page: page.name)
+def test_sessions_go_as_they_are_shown(
+    page: Page, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    names: dict[str, object] = {"__name__": "__main__"}
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+    said: list[str] = []
+    for block in page.blocks():
+        if block.language == "python":
+            session = doctest.DocTestParser().get_doctest(
+                at(block.code, address), names, page.name, page.name, block.line
+            )
+            assert session.examples, f"{page.name}, line {block.line}: a python block is a session (>>> ...)"
+            runner.run(session, out=said.append, clear_globs=False)
+            names = session.globs
+    assert runner.summarize(verbose=False).failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("page", of("sparql"), ids=lambda page: page.name)
+def test_texts_of_the_language_parse(page: Page) -> None:
+    for block in page.blocks():
+        if block.language == "sparql":
+            parse(block.code, BASE)
+
+
+TUTORIAL = [page for page in of("sh") if page.path.parent.name == "tutorial"]
+
+
+@pytest.mark.parametrize("page", TUTORIAL, ids=lambda page: page.name)
+def test_the_tutorial_goes_as_it_is_written(page: Page, address: str, tmp_path: Path) -> None:
+    printed = ""
+    for block in page.blocks():
+        if block.language == "sh":
+            printed = run(page, block, at(block.code, address), tmp_path)
+        elif block.language == "text":
+            for line in at(block.code, address).splitlines():
+                assert line in printed, f"{page.name}, line {block.line}: {line!r} is not in\n{printed}"
+
+
+def run(page: Page, block: Block, code: str, folder: Path) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, f"{page.name}, line {block.line}:\n{code}\n{done.stderr}"
+    assert "not built yet" not in done.stdout
+    return done.stdout

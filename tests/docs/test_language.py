@@ -1,0 +1,65 @@
+"""The language page says what the parser does: each refusal that it lists is made, and each that is made is listed."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from stream_ext import parse
+from stream_ext.errors import Unsupported
+from stream_ext.syntax import words
+from tests.docs.pages import DOCS, ROOT, Page, codes, rows
+
+LANGUAGE = Page(DOCS / "reference" / "language.md")
+BASE = "http://ex/"
+REFUSED = LANGUAGE.section("Refused by name")
+LISTED = {codes(name)[0]: codes(example)[0] for name, example in rows(REFUSED)}
+_CALLS = {"FUNCTIONS": words.FUNCTIONS, "AGGREGATES": words.AGGREGATES}
+_IN_SENTENCES = set(codes(REFUSED[REFUSED.index("All functions") : REFUSED.index("### Windows refused")]))
+TABLES = (words.GROUP_ELEMENTS, words.MODIFIERS, words.UNITS)
+
+
+@pytest.mark.parametrize(("name", "text"), LISTED.items(), ids=list(LISTED))
+def test_what_the_page_says_is_refused_is_refused_under_that_name(name: str, text: str) -> None:
+    with pytest.raises(Unsupported) as refusal:
+        parse(text, BASE)
+    assert refusal.value.message == f"{name} is not built yet"
+
+
+def test_every_name_that_a_refusal_in_the_parser_has_is_on_the_page() -> None:
+    literal, patterns = refusals()
+    literal |= {name for table in TABLES for name in table.values()}
+    assert literal - set(LISTED) == set()
+    for pattern in patterns:
+        assert any(re.fullmatch(pattern, name) for name in LISTED), pattern
+
+
+def test_the_functions_and_aggregates_of_the_page_are_those_that_are_refused() -> None:
+    assert set(words.FUNCTIONS | words.AGGREGATES) == _IN_SENTENCES
+    for name in _IN_SENTENCES:
+        with pytest.raises(Unsupported, match=f"{name} is not built yet"):
+            parse(f"ASK {{ ?s ?p ?o FILTER ({name}(?o)) }}", BASE)
+
+
+def refusals() -> tuple[set[str], set[str]]:
+    """The arguments of all calls of `refuse` in the parser: names, and patterns of names that are put together."""
+    names: set[str] = set()
+    patterns: set[str] = set()
+    for path in sorted((ROOT / "stream_ext" / "syntax").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "refuse":
+                _read(node.args[0], names, patterns)
+    return names, patterns
+
+
+def _read(argument: ast.expr, names: set[str], patterns: set[str]) -> None:
+    if isinstance(argument, ast.Constant):
+        names.add(str(argument.value))
+    elif isinstance(argument, ast.IfExp):
+        _read(argument.body, names, patterns)
+        _read(argument.orelse, names, patterns)
+    elif isinstance(argument, ast.JoinedStr):
+        pieces = (re.escape(str(v.value)) if isinstance(v, ast.Constant) else "[A-Za-z_ ]+" for v in argument.values)
+        patterns.add("".join(pieces))

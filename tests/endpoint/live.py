@@ -1,0 +1,68 @@
+"""A real server for tests: uvicorn in a thread, on a free port, over a real store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from endpoint.app import create_app
+from endpoint.limits import HttpLimits
+from endpoint.serve import Server, listen
+from stream_ext.clock import SystemClock
+from stream_ext.service import Service
+
+BASE = "http://ex.org/"
+SPARQL_QUERY = {"content-type": "application/sparql-query"}
+NT = {"content-type": "application/n-triples"}
+TAXI_IN_ZONE = "<http://ex/t1> <http://ex/in> <http://ex/z1> ."
+NEAR = """PREFIX ex: <http://ex/>
+REGISTER RSTREAM near AS
+SELECT ?taxi ?zone ?city
+FROM NAMED WINDOW ex:w ON STREAM taxis [RANGE 1s STEP 100ms]
+WHERE { WINDOW ex:w { ?taxi ex:in ?zone } ?zone ex:partOf ?city }"""
+
+
+class Live:
+    """A running server: its service, its URL, a client."""
+
+    def __init__(self, service: Service, server: Server, url: str) -> None:
+        self.service, self.server, self.url = service, server, url
+        self.http = httpx.Client(base_url=url, timeout=20)
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+
+    def update(self, text: str) -> None:
+        self.http.post("/update", data={"update": text}).raise_for_status()
+
+    def register(self, text: str = NEAR) -> httpx.Response:
+        return self.http.post("/queries", content=text, headers=SPARQL_QUERY)
+
+    def push(self, time: int, data: str = TAXI_IN_ZONE, **more: str) -> httpx.Response:
+        parameters = {"timestamp": str(time), "wait": "evaluated", **more}
+        return self.http.post("/streams/taxis", params=parameters, content=data, headers=NT)
+
+
+@contextmanager
+def live(folder: Path, *, token: str | None = None, limits: HttpLimits | None = None, port: int = 0) -> Iterator[Live]:
+    with (
+        Service.open(f"lmdb:{folder}", base=BASE, clock=SystemClock(), engine="inline") as service,
+        listen("127.0.0.1", port) as listening,
+    ):
+        ready = threading.Event()
+        server = Server(create_app(service, token=token, limits=limits), ready.set)
+        thread = threading.Thread(target=server.run_until_stopped, args=(listening,), name="server")
+        thread.start()
+        assert ready.wait(20), "the server did not start"
+        running = Live(service, server, f"http://127.0.0.1:{listening.getsockname()[1]}")
+        try:
+            with running.http:
+                yield running
+        finally:
+            running.stop()
+            thread.join(20)
+            assert not thread.is_alive(), "the server did not stop"

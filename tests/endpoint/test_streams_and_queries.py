@@ -1,0 +1,390 @@
+"""Streams, queries and their emissions over real HTTP, as 'The wire, exactly' says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+import zstandard
+from SPARQLWrapper import JSON, POST, SPARQLWrapper
+
+from endpoint.client import Client
+from endpoint.limits import HttpLimits
+from tests.endpoint.live import NEAR, NT, SPARQL_QUERY, Live, live
+
+DATA = "<http://ex/t1> <http://ex/in> <http://ex/z1> ."
+LINE = {"content-type": "application/x-ndjson"}
+
+
+@pytest.fixture
+def near(tmp_path: Path) -> Iterator[Live]:
+    """A server of its own with the query `near` registered; heartbeats often, so that silence is seen soon."""
+    with live(tmp_path / "store", limits=HttpLimits(heartbeat_s=0.05)) as running:
+        running.update("INSERT DATA { <http://ex/z1> <http://ex/partOf> <http://ex/c1> }")
+        running.register().raise_for_status()
+        yield running
+
+
+def bindings(answer: dict[str, Any]) -> list[dict[str, str]]:
+    return [{name: term["value"] for name, term in row.items()} for row in answer["results"]["bindings"]]
+
+
+ROW = {"taxi": "http://ex/t1", "zone": "http://ex/z1", "city": "http://ex/c1"}
+
+
+# ---- streams
+
+
+def test_a_stream_is_created_once_and_described(server: Live) -> None:
+    options = {"lateness": "5s", "timeless": ["http://ex/p"], "graph": "http://ex/g"}
+    answers = [server.http.put("/streams/made", json=options) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 200]
+    assert server.http.put("/streams/made", json={"lateness": "6s"}).status_code == 409
+    described = server.http.get("/streams/made").json()
+    assert described["stream"] == "made"
+    assert (described["lateness"], described["timeless"], described["graph"]) == (5000, ["http://ex/p"], "http://ex/g")
+    assert "made" in [stream["stream"] for stream in server.http.get("/streams").json()["streams"]]
+    assert server.http.delete("/streams/made").status_code == 204
+    assert server.http.get("/streams/made").status_code == 404
+
+
+@pytest.mark.parametrize("iri", ["http://ex/streams/a%2Fb", "http://ex.org/streams/deep/er#part", "urn:x:y?z=1"])
+def test_an_iri_in_the_path_keeps_its_slashes(server: Live, iri: str) -> None:
+    path = "/streams/" + quote(iri, safe="")
+    assert server.http.put(path).status_code == 201
+    assert server.http.get(path).json()["iri"] == iri
+    pushed = server.http.post(path + "?timestamp=1", content=DATA, headers=NT)
+    assert (pushed.status_code, pushed.json()["accepted"]) == (202, 1)
+    assert server.http.post(path + "/heartbeat?timestamp=5").status_code == 202
+    assert server.http.delete(path).status_code == 204
+
+
+def test_a_push_says_what_became_of_it(server: Live) -> None:
+    server.http.put("/streams/s").raise_for_status()
+    answer = server.http.post("/streams/s?timestamp=1000", content=DATA, headers=NT)
+    assert answer.status_code == 202
+    said = answer.json()
+    assert said == {
+        "stream": "s",
+        "accepted": 1,
+        "late": 0,
+        "batch": 1,
+        "snapshot": int(answer.headers["rillet-snapshot"]),
+    }
+    lines = "".join(json.dumps({"timestamp": t, "data": DATA}) + "\n" for t in (2000, 1500, 3000))
+    assert server.http.post("/streams/s", content=lines, headers=LINE).json()["accepted"] == 3
+
+
+def test_a_push_that_is_sent_again_adds_nothing(server: Live) -> None:
+    server.http.put("/streams/again").raise_for_status()
+    address = "/streams/again?timestamp=1&source=meter&seq=7"
+    first, second = (server.http.post(address, content=DATA, headers=NT).json() for _ in range(2))
+    assert ("repeated" in first, second["repeated"], second["accepted"]) == (False, True, 0)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+def test_a_compressed_push_is_unpacked_within_bounds(server: Live, pack: Callable[[bytes], bytes]) -> None:
+    server.http.put("/streams/packed").raise_for_status()
+    headers = NT | {"content-encoding": "zstd" if pack is zstandard.compress else "gzip"}
+
+    def push(body: bytes) -> int:
+        return server.http.post("/streams/packed?timestamp=1", content=body, headers=headers).status_code
+
+    assert push(pack(DATA.encode())) == 202
+    assert push(pack(DATA.encode())[:-3]) == 400
+    assert push(b"not packed at all") == 400
+    assert push(pack(b"#" * 2_000_000)) == 413
+
+
+@pytest.mark.parametrize(
+    ("status", "says", "method", "path", "request_"),
+    [
+        (404, "no stream", "POST", "/streams/nowhere?timestamp=1", {"content": DATA, "headers": NT}),
+        (400, "names no stream", "PUT", "/streams/9lives", {}),
+        (400, "names no stream", "PUT", "/streams/a%20b", {}),
+        (404, "percent-encoded", "GET", "/streams/http://ex/s", {}),
+        (415, "Content-Type", "POST", "/streams/bad?timestamp=1", {"content": DATA}),
+        (
+            415,
+            "image/png",
+            "POST",
+            "/streams/bad?timestamp=1",
+            {"content": DATA, "headers": {"content-type": "image/png"}},
+        ),
+        (415, "br", "POST", "/streams/bad?timestamp=1", {"content": DATA, "headers": NT | {"content-encoding": "br"}}),
+        (400, "line 2", "POST", "/streams/bad?timestamp=1", {"content": DATA + "\n<oops", "headers": NT}),
+        (400, "line", "POST", "/streams/bad", {"content": '{"timestamp": 1, "data": "<"}\n', "headers": LINE}),
+        (400, "timestmp=", "POST", "/streams/bad?timestmp=1", {"content": DATA, "headers": NT}),
+        (400, "time", "POST", "/streams/bad?timestamp=noon", {"content": DATA, "headers": NT}),
+        (400, "seq=", "POST", "/streams/bad?timestamp=1&source=a", {"content": DATA, "headers": NT}),
+        (400, "wait=", "POST", "/streams/bad?timestamp=1&wait=long", {"content": DATA, "headers": NT}),
+        (413, "100000 bytes", "POST", "/streams/bad?timestamp=1", {"content": DATA * 9000, "headers": NT}),
+        (400, "timestamp", "POST", "/streams/bad/heartbeat", {}),
+        (400, "latness", "PUT", "/streams/other", {"json": {"latness": "5s"}}),
+        (400, "JSON", "PUT", "/streams/other", {"content": "{"}),
+        (400, "JSON object", "PUT", "/streams/other", {"json": ["5s"]}),
+        (404, "not built yet", "GET", "/streams/bad/late", {}),
+        (404, "not built yet", "GET", "/data?default", {}),
+        (404, "not built yet", "GET", "/$/metrics", {}),
+        (404, "nothing at", "GET", "/streams/bad/other", {}),
+        (404, "nothing at", "GET", "/nope", {}),
+        (400, "heartbeat", "POST", "/streams/bad?timestamp=1", {"content": "", "headers": NT}),
+        (400, "without a text", "GET", "/sparql?at=1", {}),
+        (405, "PUT", "PATCH", "/streams/bad", {}),
+        (405, "POST", "PUT", "/streams/bad/heartbeat", {}),
+    ],
+)
+def test_a_bad_request_changes_nothing(
+    server: Live, status: int, says: str, method: str, path: str, request_: dict[str, Any]
+) -> None:
+    server.http.put("/streams/bad").raise_for_status()
+    head = server.service.head()
+    answer = server.http.request(method, path, **request_)
+    assert answer.status_code == status, answer.text
+    assert says in answer.text
+    assert "Traceback" not in answer.text
+    assert server.service.head() == head
+    assert answer.headers["rillet-snapshot"] == str(head)
+
+
+def test_a_body_without_a_length_is_cut_off_at_the_limit(server: Live) -> None:
+    server.http.put("/streams/endless").raise_for_status()
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 100_000_000:
+            sent += 10_000
+            yield b"#" * 10_000
+
+    answer = server.http.post("/streams/endless?timestamp=1", content=endless(), headers=NT)
+    assert answer.status_code == 413
+    assert sent < 100_000_000
+
+
+# ---- queries
+
+
+def test_a_query_is_registered_described_and_dropped(server: Live) -> None:
+    text = NEAR.replace("near", "shown").replace("taxis", "cabs")
+    answer = server.register(text)
+    assert answer.status_code == 201
+    said = answer.json()
+    assert (said["query"], said["dialect"]) == ("shown", "RSP-QL")
+    assert "cabs" in said["warnings"][0]
+    assert said["results"] == answer.headers["location"] + "/results"
+    assert httpx.get(said["results"]).json()["results"]["bindings"] == []
+    assert server.register(text).status_code == 200
+    assert server.register(text.replace("100ms", "200ms")).status_code == 409
+    status = server.http.get("/queries/shown").json()
+    assert (status["state"], status["runner"], status["streams"]) == ("running", "inline", ["cabs"])
+    assert server.http.get("/queries/" + quote(said["iri"], safe="")).json() == status
+    assert server.http.delete("/streams/cabs").status_code == 409
+    assert server.http.delete("/queries/shown").status_code == 204
+    assert [server.http.get(f"/queries/shown{rest}").status_code for rest in ("", "/results")] == [404, 404]
+    assert server.http.delete("/streams/cabs").status_code == 204
+
+
+def test_put_gives_a_bare_query_its_name_and_must_agree_with_a_written_one(server: Live) -> None:
+    bare = NEAR.replace("REGISTER RSTREAM near AS\n", "")
+    put = server.http.put("/queries/bare", content=bare, headers=SPARQL_QUERY)
+    assert (put.status_code, put.json()["query"]) == (201, "bare")
+    assert server.http.put("/queries/far", content=NEAR, headers=SPARQL_QUERY).status_code == 400
+    generated = server.register(bare + " # generated")
+    assert server.http.get(generated.headers["location"]).status_code == 200
+    assert server.http.post("/queries", content=bare).status_code == 415
+    assert "not built yet" in server.http.post("/queries/bare?action=pause").text
+    names = [query["query"] for query in server.http.get("/queries").json()["queries"]]
+    assert {"bare", generated.json()["query"]} <= set(names)
+
+
+# ---- results
+
+
+def test_the_latest_answer_is_plain_sparql_results_for_sparqlwrapper(near: Live) -> None:
+    near.push(1000)
+    near.push(1200)
+    client = SPARQLWrapper(near.url + "/queries/near/results")
+    client.setReturnFormat(JSON)
+    for method in ("GET", POST):
+        client.setMethod(method)
+        client.setQuery("SELECT * { ignored }")
+        assert bindings(client.queryAndConvert()) == [ROW]
+    assert near.http.get("/queries/near/results", headers={"accept": "text/csv"}).text.startswith("taxi,zone,city\r\n")
+
+
+def test_emissions_come_as_lines_from_any_number_on(near: Live) -> None:
+    near.push(1000)
+    near.push(1500)
+    lines = near.http.get("/queries/near/results?since=0").text.splitlines()
+    said = [json.loads(line) for line in lines]
+    assert [emission["emission"] for emission in said] == list(range(1, len(said) + 1))
+    first = said[0]
+    assert (first["query"], first["r2s"], first["time"]) == ("near", "RSTREAM", 1100)
+    assert first["windows"] == [{"stream": "taxis", "from": 100, "to": 1100, "bounds": "[)"}]
+    assert first["head"] == {"vars": ["taxi", "zone", "city"]}
+    assert bindings(first) == [ROW]
+
+    def numbers(parameters: str) -> list[int]:
+        answer = near.http.get(f"/queries/near/results?{parameters}", headers={"accept": "application/x-ndjson"})
+        return [json.loads(line)["emission"] for line in answer.text.splitlines()]
+
+    assert numbers("since=2") == list(range(3, len(said) + 1))
+    assert numbers("since=1&until=3") == [2, 3]
+    assert numbers("limit=2") == [1, 2]
+    assert numbers("follow=true&until=2") == [1, 2]
+    assert numbers("since=99&wait=10ms") == []
+
+
+def test_a_wait_holds_an_empty_answer_back_until_there_is_one(near: Live) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        lines = pool.submit(httpx.get, near.url + "/queries/near/results?since=0&wait=20s", timeout=30)
+        latest = pool.submit(httpx.get, near.url + "/queries/near/results?wait=20s", timeout=30)
+        near.push(1000)
+        near.push(1200)
+        assert bindings(json.loads(lines.result().text.splitlines()[0])) == [ROW]
+        assert bindings(latest.result().json())[0] == ROW
+
+
+def events(answer: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(id, data) of each event."""
+    number = ""
+    for line in answer.iter_lines():
+        if line.startswith("id: "):
+            number = line[4:]
+        elif line.startswith("data: "):
+            yield number, json.loads(line[6:])
+
+
+def test_a_listener_that_comes_back_misses_nothing_and_hears_nothing_twice(near: Live) -> None:
+    heard: list[tuple[str, int]] = []
+    headers = {"accept": "text/event-stream"}
+    for first in range(1, 9, 2):
+        near.push(1000 * first)
+        near.push(1000 * first + 250)
+        with near.http.stream("GET", "/queries/near/results", headers=headers) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            for _, (number, said) in zip(range(2), events(answer), strict=False):
+                heard.append((number, said["emission"]))
+                headers["last-event-id"] = number
+    assert heard == [(str(n), n) for n in range(1, 9)]
+
+
+def test_silence_is_filled_with_comments(near: Live) -> None:
+    with near.http.stream("GET", "/queries/near/results", headers={"accept": "text/event-stream"}) as answer:
+        lines = answer.iter_lines()
+        assert next(line for line in lines if "heartbeat" in line) == ": heartbeat"
+
+
+def test_listeners_end_when_the_query_is_dropped_and_are_let_go_when_they_leave(near: Live) -> None:
+    with near.http.stream("GET", "/queries/near/results", headers={"accept": "text/event-stream"}) as answer:
+        lines = answer.iter_lines()
+        next(line for line in lines if "heartbeat" in line)
+        assert near.service.status()["subscriptions"] == 1
+        assert httpx.delete(near.url + "/queries/near").status_code == 204
+        assert [line for line in lines if line.startswith("data")] == []
+    near.register().raise_for_status()
+    with near.http.stream("GET", "/queries/near/results", headers={"accept": "text/event-stream"}) as answer:
+        next(answer.iter_lines())
+    gone = threading.Event()
+    while near.service.status()["subscriptions"]:
+        assert not gone.wait(0.01)
+
+
+def test_stopping_the_server_ends_its_listeners_at_once(tmp_path: Path) -> None:
+    with live(tmp_path / "store") as running:
+        running.register().raise_for_status()
+        with running.http.stream("GET", "/queries/near/results", headers={"accept": "text/event-stream"}) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            running.stop()
+            assert [line for line in lines if line.startswith("data")] == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "headers", "says"),
+    [
+        ("emission=1", {}, "not built yet"),
+        ("sinc=1", {}, "sinc="),
+        ("since=-1", {}, "since="),
+        ("follow=perhaps", {}, "follow="),
+        ("wait=soon", {}, "wait="),
+        ("", {"accept": "text/event-stream", "last-event-id": "x"}, "Last-Event-ID"),
+    ],
+)
+def test_a_bad_wish_for_results_is_refused(server: Live, parameters: str, headers: dict[str, str], says: str) -> None:
+    server.register(NEAR.replace("near", "wished")).raise_for_status()
+    answer = server.http.get(f"/queries/wished/results?{parameters}", headers=headers)
+    assert (answer.status_code, says in answer.text) == (400, True)
+
+
+# ---- the client, the token, operations
+
+
+def test_the_client_registers_pushes_and_subscribes_with_resume(near: Live) -> None:
+    with Client(near.url) as client:
+        assert client.register(NEAR.replace("near", "heard"))["query"] == "heard"
+        client.push("taxis", DATA, timestamp=1000)
+        client.push("taxis", DATA, timestamp=1200, wait="evaluated")
+        taken = [emission["emission"] for _, emission in zip(range(2), client.subscribe("heard"), strict=False)]
+        assert taken == [1, 2]
+        assert next(client.subscribe("heard", since=1))["emission"] == 2
+        assert bindings(client.query("SELECT ?s { ?s <http://ex/partOf> <http://ex/c1> }")) == [{"s": "http://ex/z1"}]
+
+
+def test_the_client_goes_on_with_a_server_that_was_started_again(tmp_path: Path) -> None:
+    with live(tmp_path / "store") as first:
+        first.register().raise_for_status()
+        first.push(1000)
+        first.push(1150)
+        port = int(first.url.rpartition(":")[2])
+        client = Client(first.url)
+        emissions = client.subscribe("near")
+        assert next(emissions)["emission"] == 1
+    with live(tmp_path / "store", port=port) as second:
+        second.push(1250)
+        assert next(emissions)["emission"] == 2
+    emissions.close()
+    impatient = client.subscribe("near", patience_s=0.0)
+    with pytest.raises(httpx.TransportError):
+        next(impatient)
+    client.close()
+
+
+def test_with_a_token_reading_is_free_and_writing_is_not(tmp_path: Path) -> None:
+    with live(tmp_path / "store", token="secret") as running:
+        assert running.http.get("/sparql", params={"query": "ASK { ?s ?p ?o }"}).status_code == 200
+        writes = (
+            ("POST", "/update", {"data": {"update": "INSERT DATA { <http://ex/a> a 1 }"}}),
+            ("POST", "/sparql", {"data": {"query": NEAR}}),
+            ("PUT", "/streams/s", {}),
+            ("POST", "/streams/s?timestamp=1", {"content": DATA, "headers": NT}),
+            ("POST", "/streams/s/heartbeat?timestamp=1", {}),
+            ("DELETE", "/streams/s", {}),
+            ("POST", "/queries", {"content": NEAR, "headers": SPARQL_QUERY}),
+            ("PUT", "/queries/near", {"content": NEAR, "headers": SPARQL_QUERY}),
+            ("DELETE", "/queries/near", {}),
+        )
+        for method, path, request in writes:
+            for token in (None, "wrong"):
+                headers = {**request.get("headers", {}), **({"authorization": f"Bearer {token}"} if token else {})}
+                answer = running.http.request(method, path, **{**request, "headers": headers})
+                assert (answer.status_code, "www-authenticate" in answer.headers) == (401, True), path
+        assert running.service.head() == 0
+        running.http.headers["authorization"] = "Bearer secret"
+        assert running.http.put("/streams/s").status_code == 201
+
+
+def test_operations_answer(server: Live) -> None:
+    assert server.http.get("/$/ping").text == "pong\n"
+    assert server.http.get("/$/ready").text == "ready\n"
+    assert server.http.get("/$/stats").json()["runner"] == "inline"
+    assert server.http.head("/$/ping").status_code == 200

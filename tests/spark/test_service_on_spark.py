@@ -1,0 +1,69 @@
+"""The same service on both runners: whatever dies in between, they say the same, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from stream_ext.clock import SystemClock
+from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.service import Service
+from tests.service.opened import opened, push, registration, triple
+from tests.spark.doubles import PATIENCE_S
+from tests.spark.processes import worker
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+#: Short epochs, so that what is said crosses many boundaries.
+SPARK = SparkSettings(epoch_s=0.3, warmup_epochs=2)
+
+
+def begin(service: Service) -> None:
+    service.create_stream("s", {})
+    service.register(registration("whole"))
+    service.register(registration("new", r2s="ISTREAM"))
+
+
+def say(service: Service, times: range) -> None:
+    for time in times:
+        push(service, "s", time * 250, triple(f"a{time % 7}", time % 3), triple("b", time))
+
+
+def said(service: Service) -> dict[str, list[bytes]]:
+    return {name: [e.json for e in service.emissions(name, 0, None)] for name in ("whole", "new", "later")}
+
+
+def kill_worker(service: Service) -> None:
+    assert service._engine.spark is not None
+    os.kill(worker(service._engine.spark.status()["driver_pid"]), signal.SIGKILL)
+
+
+def on_spark(service: Service) -> bool:
+    assert service._engine.spark is not None
+    return service._engine.spark.wait_for("up", PATIENCE_S) and service._engine.merge.owner == "spark"
+
+
+def test_spark_says_what_the_inline_runner_says(tmp_path: Path) -> None:
+    with opened(tmp_path / "inline") as service:
+        begin(service)
+        say(service, range(1, 60))
+        service.register(registration("later", window="RANGE PT1S STEP PT1S"))
+        say(service, range(60, 160))
+        expected = said(service)
+
+    with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
+        begin(service)
+        say(service, range(1, 20))  # still inline
+        assert on_spark(service)
+        say(service, range(20, 60))
+        service.register(registration("later", window="RANGE PT1S STEP PT1S"))
+        say(service, range(60, 100))
+        kill_worker(service)
+        say(service, range(100, 159))
+        assert on_spark(service)
+        say(service, range(159, 160))
+        assert said(service) == expected
+    assert all(len(emissions) > 20 for emissions in expected.values())

@@ -160,6 +160,8 @@ class Cursor:
             return "the end of the text"
         if self.kind == "bad" and self.raw in "\"'":
             return f"a string that is not closed (a line break in it wants {self.raw * 3})"
+        if self.raw == ">":
+            return "'>' (an IRI is closed by it, a prefixed name before it is not)"
         if self.raw == "<":
             return "'<' (if it begins an IRI: that one is not closed, or holds a blank or one of \" { } | ^ ` \\)"
         return f"'{self.raw[:40]}'"

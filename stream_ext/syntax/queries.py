@@ -30,6 +30,7 @@ from stream_ext.syntax.depth import check_depth
 from stream_ext.syntax.grouping import check_grouping
 from stream_ext.syntax.policies import check_policies
 from stream_ext.syntax.triples import Triples
+from stream_ext.syntax.words import AGGREGATES, FUNCTIONS
 
 FORMS = frozenset(form.value for form in Form)
 _COUNT_MAX = 2**63 - 1
@@ -298,9 +299,10 @@ def _note(cursor: Cursor, draft: _Draft, found: list[str]) -> None:
 def _constraint_begins(cursor: Cursor) -> bool:
     if cursor.raw == "(" and cursor.kind == "op":
         return True
-    return cursor.kind in ("word", "iri", "pname") and (
-        cursor.peek()[1] == "(" or cursor.word() == "EXISTS" or cursor.peek_word() == "EXISTS"
-    )
+    if cursor.kind == "word":
+        word = cursor.word()
+        return word in FUNCTIONS or word in AGGREGATES or "EXISTS" in (word, cursor.peek_word() * (word == "NOT"))
+    return cursor.kind in ("iri", "pname") and cursor.peek()[1] == "("
 
 
 def _group_by(cursor: Cursor, draft: _Draft) -> None:

@@ -128,7 +128,7 @@ class _Quads:
 
     def read(self) -> tuple[QuadPattern, ...]:
         cursor = self._cursor
-        cursor.scope += 1
+        labels, cursor.labels = cursor.labels, {}  # those of a template mean fresh nodes for each solution
         cursor.require("{", "to begin the quads")
         self._triples.block()
         while not cursor.take("}"):
@@ -142,6 +142,7 @@ class _Quads:
             self._graph = None
             cursor.take(".")
             self._triples.block()
+        cursor.labels = labels
         return tuple(self._quads)
 
     def _name(self) -> Node:
@@ -181,7 +182,9 @@ def _modify(cursor: Cursor) -> Operation:
     using = _using(cursor)
     cursor.require_word("WHERE", "and a pattern (or USING)")
     cursor.visible, start = {}, cursor.offset
+    labels, cursor.labels = cursor.labels, {}
     pattern = group(cursor)
+    cursor.labels = labels
     check_depth(cursor, pattern, start, "the pattern")
     return Modify(graph, deletes, inserts, using, pattern, position)
 

@@ -6,10 +6,10 @@ no one can name (`hidden`)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Where in the text something stands; both count from 1."""
 
     line: int

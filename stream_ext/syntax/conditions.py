@@ -20,7 +20,6 @@ from stream_ext.plan.formulas import (
     Not,
     Or,
 )
-from stream_ext.plan.terms import Variable
 from stream_ext.syntax.calls import arguments, call_by_iri, call_by_word
 from stream_ext.syntax.cursor import Cursor
 from stream_ext.syntax.literals import literal_here
@@ -136,9 +135,7 @@ def _membership(cursor: Cursor, inner: Expression) -> Expression:
 
 def _operand(cursor: Cursor) -> Expression:
     if cursor.kind == "var":
-        name = cursor.raw[1:]
-        cursor.advance()
-        return Variable(name)
+        return cursor.variable()
     negations = 0
     while cursor.kind == "op" and cursor.raw == "!":
         negations += 1
@@ -163,9 +160,7 @@ def _signed(cursor: Cursor) -> Expression:
 
 def _primary(cursor: Cursor) -> Expression:
     if cursor.kind == "var":
-        name = cursor.raw[1:]
-        cursor.advance()
-        return Variable(name)
+        return cursor.variable()
     if cursor.kind == "op" and cursor.raw == "(":
         return bracketed(cursor)
     literal = literal_here(cursor)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from hbase_store import terms
 from stream_ext.errors import QuerySyntaxError, Unsupported
-from stream_ext.plan.terms import Constant, Position
+from stream_ext.plan.terms import Constant, Position, Variable
 from stream_ext.plan.windows import GraphClause, WindowClause
 from stream_ext.syntax.iris import is_absolute, resolve
 from stream_ext.syntax.tokens import Source, Token, unescape
@@ -27,6 +27,7 @@ class Cursor:
         "_depth",
         "_index",
         "_tokens",
+        "_variables",
         "aggregates",
         "base",
         "fresh",
@@ -54,6 +55,7 @@ class Cursor:
         self.labels: dict[str, int] = {}  # the scope (basic graph pattern, operation) of each blank node label
         self.scope = 0
         self.fresh = 0  # how many blank nodes without a label there were
+        self._variables: dict[str, Variable] = {}
         self._constants: dict[str, Constant] = {}  # of IRIs and prefixed names as written
         self._tokens = self.source.tokens
         self._index = -1
@@ -184,20 +186,32 @@ class Cursor:
 
     def _prefix_declaration(self) -> None:
         self.advance()
-        if self.kind != "pname" or not self.raw.endswith(":") or self.raw.index(":") != len(self.raw) - 1:
+        raw = self.raw
+        if self.kind != "pname" or raw.find(":") != len(raw) - 1:
             self.expected("a prefix and its colon after PREFIX, as in PREFIX ex: <http://example.org/>")
-        prefix = self.raw[:-1]
         self.advance()
         if self.kind != "iri":
-            self.expected(f"the <IRI> that the prefix '{prefix}:' stands for")
-        self.prefixes[prefix] = self.iri()
-        self._constants.clear()
+            self.expected(f"the <IRI> that the prefix '{raw}' stands for")
+        self.prefixes[raw[:-1]] = self._reference()
+        self.advance()
+        if self._constants:
+            self._constants = {}
 
     def iri(self) -> str:
         """The absolute IRI of the IRI or prefixed name here."""
         value = self._reference() if self.kind == "iri" else self._expanded()
         self.advance()
         return value
+
+    def variable(self) -> Variable:
+        """The variable here."""
+        raw = self.raw
+        self._index += 1
+        self.kind, self.raw, self.offset = self._tokens[self._index]
+        known = self._variables.get(raw)
+        if known is None:
+            known = self._variables[raw] = Variable(raw[1:])
+        return known
 
     def constant(self) -> Constant:
         """`iri` as a constant; each spelling is worked out once."""

@@ -20,27 +20,30 @@ def check_grouping(
     places: Sequence[tuple[str, Position]],
 ) -> None:
     """Fails for a projection that a grouped query cannot make; `places` says whether there is an aggregate."""
-    aggregate = next((position for name, position in places if name == "aggregate"), None)
-    if aggregate is None and not group_by:
+    position: Position | None = None
+    for name, place in places:
+        if name == "GROUP BY" or (name == "aggregate" and position is None):
+            position = place
+    if position is None:
         return
-    position = next((position for name, position in places if name == "GROUP BY"), aggregate)
-    assert position is not None
     if star:
         cursor.fail_at("SELECT * has no meaning over groups; name the variables", position)
-    known = {each.variable for each in group_by if each.variable}
-    known.update(each.expression.name for each in group_by if isinstance(each.expression, Variable))
-    again = next((each for each in expressions if each.variable in {key.variable for key in group_by}), None)
-    if again is not None:
-        cursor.fail_at(f"?{again.variable} is a key of GROUP BY already; AS takes a new variable", again.position)
+    known = {key.expression.name for key in group_by if isinstance(key.expression, Variable)}
+    keys = {key.variable for key in group_by if key.variable is not None}
+    known |= keys
     assigned = {each.variable: each for each in expressions}
     for name in variables:
-        if name not in assigned:
+        each = assigned.get(name)
+        if each is None:
             if name not in known:
                 cursor.fail_at(_unknown(name, bool(group_by)), position)
             continue
-        free = next((each for each in _outside_aggregates(assigned[name].expression) if each not in known), None)
-        if free is not None:
-            cursor.fail_at(_unknown(free, bool(group_by)), assigned[name].position)
+        if name in keys:
+            cursor.fail_at(f"?{name} is a key of GROUP BY already; AS takes a new variable", each.position)
+        if not isinstance(each.expression, Aggregate):
+            for free in _outside_aggregates(each.expression):
+                if free not in known:
+                    cursor.fail_at(_unknown(free, bool(group_by)), each.position)
         known.add(name)
 
 

@@ -280,10 +280,9 @@ def _values(cursor: Cursor) -> Pattern:
 
 
 def _variable(cursor: Cursor) -> Variable:
-    name = cursor.raw[1:]
-    cursor.visible[name] = None
-    cursor.advance()
-    return Variable(name)
+    found = cursor.variable()
+    cursor.visible[found.name] = None
+    return found
 
 
 def _hidden(label: str) -> Variable:

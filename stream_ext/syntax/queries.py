@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-
 from stream_ext.plan.algebra import (
     PLAIN,
     Assigned,
@@ -19,14 +15,14 @@ from stream_ext.plan.algebra import (
     Values,
 )
 from stream_ext.plan.formulas import Expression
-from stream_ext.plan.terms import BlankLabel, Node, Position, TemplateNode, Variable
+from stream_ext.plan.terms import BlankLabel, Node, Position, TemplateNode
 from stream_ext.plan.windows import R2S
 from stream_ext.syntax import groups
 from stream_ext.syntax.calls import call_by_iri, call_by_word
 from stream_ext.syntax.conditions import bracketed, constraint, expression
 from stream_ext.syntax.cursor import Cursor
 from stream_ext.syntax.datasets import dataset_clause
-from stream_ext.syntax.depth import check_depth
+from stream_ext.syntax.depth import DEPTH_MAX, check_depth
 from stream_ext.syntax.grouping import check_grouping
 from stream_ext.syntax.policies import check_policies
 from stream_ext.syntax.triples import Triples
@@ -34,29 +30,48 @@ from stream_ext.syntax.words import AGGREGATES, FUNCTIONS
 
 FORMS = frozenset(form.value for form in Form)
 _COUNT_MAX = 2**63 - 1
+_NO_PATTERN = Bgp(())
 
 
-@dataclass(slots=True)
 class _Draft:
     """A query while it is read. `places`: where its clauses stand, by the names that a refusal gives them."""
 
-    form: Form
-    r2s: R2S | None = None
-    distinct: bool = False
-    reduced: bool = False
-    star: bool = False
-    star_position: Position | None = None
-    variables: dict[str, None] = field(default_factory=dict)
-    expressions: list[Assigned] = field(default_factory=list)
-    template: tuple[QuadPattern, ...] | None = None
-    described: list[Node] = field(default_factory=list)
-    pattern: Pattern = field(default_factory=lambda: Bgp(()))
-    group_by: list[Assigned] = field(default_factory=list)
-    having: list[Expression] = field(default_factory=list)
-    order_by: list[Ordering] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)  # LIMIT and OFFSET
-    values: Values | None = None
-    places: list[tuple[str, Position]] = field(default_factory=list)
+    __slots__ = (
+        "counts",
+        "described",
+        "distinct",
+        "expressions",
+        "form",
+        "group_by",
+        "having",
+        "order_by",
+        "pattern",
+        "places",
+        "r2s",
+        "reduced",
+        "star",
+        "star_position",
+        "template",
+        "values",
+        "variables",
+    )
+
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        self.r2s: R2S | None = None
+        self.distinct = self.reduced = self.star = False
+        self.star_position: Position | None = None
+        self.variables: dict[str, None] = {}
+        self.expressions: list[Assigned] = []
+        self.template: tuple[QuadPattern, ...] | None = None
+        self.described: list[Node] = []
+        self.pattern: Pattern = _NO_PATTERN
+        self.group_by: list[Assigned] = []
+        self.having: list[Expression] = []
+        self.order_by: list[Ordering] = []
+        self.counts: dict[str, int] = {}  # LIMIT and OFFSET
+        self.values: Values | None = None
+        self.places: list[tuple[str, Position]] = []
 
 
 def query(cursor: Cursor) -> Query:
@@ -179,7 +194,8 @@ def _projection(cursor: Cursor, draft: _Draft) -> None:
 
 def _projected(cursor: Cursor, draft: _Draft) -> None:
     position = cursor.position()
-    with _aggregates(cursor) as found, cursor.nested():
+    found, before = _allow_aggregates(cursor)
+    with cursor.nested():
         cursor.advance()
         value = expression(cursor)
         cursor.require_word("AS", "and a variable after the expression")
@@ -191,25 +207,24 @@ def _projected(cursor: Cursor, draft: _Draft) -> None:
         draft.variables[name] = None
         cursor.advance()
         cursor.require(")", "to close (expression AS ?variable)")
+    cursor.aggregates = before
     draft.expressions.append(Assigned(name, value, position))
     if found:
         draft.places.append(("aggregate", position))
 
 
-@contextmanager
-def _aggregates(cursor: Cursor) -> Iterator[list[str]]:
-    """Where aggregates may stand; the list says at the end which did."""
-    before, cursor.aggregates = cursor.aggregates, []
-    yield cursor.aggregates
-    cursor.aggregates = before
+def _allow_aggregates(cursor: Cursor) -> tuple[list[str], list[str] | None]:
+    """From here on aggregates may stand: the list that tells which did, and what to set back at the end."""
+    before, found = cursor.aggregates, list[str]()
+    cursor.aggregates = found
+    return found, before
 
 
 def _described(cursor: Cursor, draft: _Draft) -> None:
     draft.star = cursor.take("*")
     while not draft.star:
         if cursor.kind == "var":
-            draft.described.append(Variable(cursor.raw[1:]))
-            cursor.advance()
+            draft.described.append(cursor.variable())
         elif cursor.kind in ("iri", "pname"):
             draft.described.append(cursor.constant())
         else:
@@ -270,25 +285,30 @@ def _modifiers(cursor: Cursor, draft: _Draft) -> None:
     if cursor.word() == "HAVING":
         draft.places.append(("HAVING", cursor.position()))
         cursor.advance()
-        with _aggregates(cursor) as found:
+        found, before = _allow_aggregates(cursor)
+        draft.having.append(constraint(cursor, "HAVING"))
+        while _constraint_begins(cursor):
             draft.having.append(constraint(cursor, "HAVING"))
-            while _constraint_begins(cursor):
-                draft.having.append(constraint(cursor, "HAVING"))
+        cursor.aggregates = before
         _note(cursor, draft, found)
     if cursor.word() == "ORDER":
         _order_by(cursor, draft)
     _limits(cursor, draft)
-    check_grouping(cursor, draft.star, draft.variables, draft.expressions, draft.group_by, draft.places)
-    for each in draft.expressions:
-        check_depth(cursor, each.expression, None, "an expression after SELECT")
-    behind = (*draft.having, *(key.expression for key in draft.group_by), *(by.expression for by in draft.order_by))
-    for condition in behind:
-        check_depth(cursor, condition, None, "an expression behind the pattern")
+    if draft.places:
+        check_grouping(cursor, draft.star, draft.variables, draft.expressions, draft.group_by, draft.places)
+    if cursor.index > DEPTH_MAX:
+        _check_depths(cursor, draft)
     if cursor.word() == "VALUES":
         draft.places.append(("VALUES", cursor.position()))
         draft.values = groups.values(cursor)
         if draft.star:
             cursor.visible.update(dict.fromkeys(draft.values.variables))
+
+
+def _check_depths(cursor: Cursor, draft: _Draft) -> None:
+    found = [*draft.having, *(key.expression for key in draft.group_by), *(by.expression for by in draft.order_by)]
+    for each in (*found, *(assigned.expression for assigned in draft.expressions)):
+        check_depth(cursor, each, None, "an expression")
 
 
 def _note(cursor: Cursor, draft: _Draft, found: list[str]) -> None:
@@ -318,9 +338,7 @@ def _group_by(cursor: Cursor, draft: _Draft) -> None:
 def _group_key(cursor: Cursor) -> Assigned:
     position = cursor.position()
     if cursor.kind == "var":
-        name = cursor.raw[1:]
-        cursor.advance()
-        return Assigned(None, Variable(name), position)
+        return Assigned(None, cursor.variable(), position)
     if cursor.kind == "word":
         return Assigned(None, call_by_word(cursor), position)
     if cursor.kind in ("iri", "pname"):
@@ -348,24 +366,25 @@ def _order_by(cursor: Cursor, draft: _Draft) -> None:
     draft.places.append(("ORDER BY", cursor.position()))
     cursor.advance()
     cursor.require_word("BY", "after ORDER")
-    with _aggregates(cursor) as found:
-        while True:
-            word = cursor.word()
-            if word in ("ASC", "DESC"):
-                cursor.advance()
-                if cursor.raw != "(":
-                    cursor.expected(f"an expression in parentheses after {word}, as in {word}(?x)")
-                draft.order_by.append(Ordering(bracketed(cursor), word == "DESC"))
-            elif cursor.kind == "var":
-                draft.order_by.append(Ordering(Variable(cursor.raw[1:]), False))
-                cursor.advance()
-            elif _constraint_begins(cursor):
-                draft.order_by.append(Ordering(constraint(cursor, "ORDER BY"), False))
-            else:
-                break
+    found, before = _allow_aggregates(cursor)
+    while (key := _ordering(cursor)) is not None:
+        draft.order_by.append(key)
+    cursor.aggregates = before
     _note(cursor, draft, found)
     if not draft.order_by:
         cursor.expected("variables or expressions after ORDER BY")
+
+
+def _ordering(cursor: Cursor) -> Ordering | None:
+    word = cursor.word()
+    if word in ("ASC", "DESC"):
+        cursor.advance()
+        if cursor.raw != "(":
+            cursor.expected(f"an expression in parentheses after {word}, as in {word}(?x)")
+        return Ordering(bracketed(cursor), word == "DESC")
+    if cursor.kind == "var":
+        return Ordering(cursor.variable(), False)
+    return Ordering(constraint(cursor, "ORDER BY"), False) if _constraint_begins(cursor) else None
 
 
 def _limits(cursor: Cursor, draft: _Draft) -> None:

@@ -146,10 +146,9 @@ class Triples(Generic[Blank]):
         cursor = self._cursor
         if self._refuse_variables:
             cursor.fail(self._refuse_variables)
-        name = cursor.raw[1:]
-        cursor.visible[name] = None
-        cursor.advance()
-        return Variable(name)
+        found = cursor.variable()
+        cursor.visible[found.name] = None
+        return found
 
     def _labelled(self) -> Blank:
         cursor = self._cursor

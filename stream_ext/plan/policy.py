@@ -14,7 +14,9 @@ from typing import Generic, TypeVar
 from stream_ext.plan.algebra import Query
 from stream_ext.plan.windows import R2S, Bounds, Declared, Dialect, Extent, Report, Trigger, WindowClause
 
-Value = TypeVar("Value")
+Value = TypeVar("Value", covariant=True)
+
+Given = TypeVar("Given")
 
 
 class Origin(StrEnum):
@@ -99,12 +101,12 @@ def policy_of(query: Query) -> Policy:
         every_ms=periods,
         scope=_scope(query),
         empty=_empty(query),
-        windows=tuple(_window(query.dialect, window) for window in query.windows),
+        windows=tuple(_window(query, window) for window in query.windows),
         warnings=_warnings(query),
     )
 
 
-def _said(written: Value | None, default: Value) -> Said[Value]:
+def _said(written: Given | None, default: Given) -> Said[Given]:
     return Said(default, Origin.DEFAULT) if written is None else Said(written, Origin.WRITTEN)
 
 
@@ -152,12 +154,15 @@ def _empty(query: Query) -> Said[Empty]:
     return Said(Empty.SILENT if silent else Empty.REPORTED, Origin.DEFAULT)
 
 
-def _window(dialect: Dialect, window: WindowClause) -> WindowPolicy:
+def _window(query: Query, window: WindowClause) -> WindowPolicy:
+    dialect = query.dialect
     t0: Said[int | FirstClose] = Said(FirstClose.FIRST_PUSH if dialect is Dialect.CSPARQL else 0, Origin.DEFAULT)
     if window.t0_ms is not None:
         t0 = Said(window.t0_ms, Origin.WRITTEN)
-    closes = (Report(Trigger.WINDOW_CLOSE),) if window.step_ms and dialect is not Dialect.CQELS else ()
-    changes = () if closes or dialect is Dialect.NONE else (Report(Trigger.CONTENT_CHANGE),)
+    by_arrival = dialect is Dialect.CQELS or not any(each.step_ms for each in query.windows)
+    # Beside a stepped window those of arrivals cause no evaluation; they contribute what they hold.
+    closes = (Report(Trigger.WINDOW_CLOSE),) if window.step_ms and not by_arrival else ()
+    changes = (Report(Trigger.CONTENT_CHANGE),) if by_arrival else ()
     return WindowPolicy(
         window,
         _said(window.bounds, _BOUNDS[dialect]),

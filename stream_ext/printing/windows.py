@@ -31,7 +31,7 @@ def extent(window: WindowClause) -> str:
     if window.step_written:
         parts.append(f"STEP {terms.duration(window.step_ms)}")
     if window.reports:
-        parts.append(f"REPORT {', '.join(_report(report) for report in window.reports)}")
+        parts.append(f"REPORT {', '.join(report(each) for each in window.reports)}")
     if window.lateness_ms is not None:
         parts.append(f"LATENESS {terms.duration(window.lateness_ms)}")
     if window.t0_ms is not None:
@@ -52,5 +52,5 @@ def _length(window: WindowClause) -> str:
     return f"{window.extent.value} {window.count}" if window.count else window.extent.value
 
 
-def _report(report: Report) -> str:
-    return f"{report.trigger.value} {terms.duration(report.every_ms)}" if report.every_ms else report.trigger.value
+def report(each: Report) -> str:
+    return f"{each.trigger.value} {terms.duration(each.every_ms)}" if each.every_ms else each.trigger.value

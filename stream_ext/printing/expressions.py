@@ -125,16 +125,14 @@ class Expressions(ABC):
     def _arithmetic(self, expression: Arithmetic) -> tuple[int, str]:
         """A chain to the left is walked: it may be as deep as the parser allows."""
         level = _ADD if expression.op in _SUMS else _MULTIPLY
-        parts: list[str] = []
+        later: list[Arithmetic] = []
         left: Expression = expression
         while isinstance(left, Arithmetic) and (left.op in _SUMS) == (level == _ADD):
-            parts.append(f"{left.op.value} {self._later(left.right, level)}")
+            later.append(left)
             left = left.left
-        parts.append(self.expression(left, level))
-        return level, " ".join(reversed(parts))
-
-    def _later(self, expression: Expression, level: int) -> str:
-        return self.expression(expression, level + 1)
+        parts = [self.expression(left, level)]
+        parts += [f"{each.op.value} {self.expression(each.right, level + 1)}" for each in reversed(later)]
+        return level, " ".join(parts)
 
     def _unary(self, expression: Not | Negate) -> str:
         inner = expression.inner

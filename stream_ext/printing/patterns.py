@@ -59,16 +59,17 @@ class Patterns(Expressions):
 
     def _elements(self, pattern: Pattern) -> list[Element]:
         """What stands in a group that means `pattern`."""
-        filters: list[str] = []
+        filters: list[Expression] = []
         while isinstance(pattern, Filter):
-            filters.append(f"FILTER {self.constraint(pattern.condition)}")
+            filters.append(pattern.condition)
             pattern = pattern.inner
-        return [*self._unfiltered(pattern), *((text, False) for text in reversed(filters))]
+        found = self._unfiltered(pattern)
+        return found + [(f"FILTER {self.constraint(condition)}", False) for condition in reversed(filters)]
 
     def _unfiltered(self, pattern: Pattern) -> list[Element]:
-        changes: list[str] = []
+        changes: list[LeftJoin | Minus | Extend] = []
         while isinstance(pattern, _OPEN):
-            changes.append(self._change(pattern))
+            changes.append(pattern)
             pattern = pattern.inner if isinstance(pattern, Extend) else pattern.left
         if isinstance(pattern, Join):
             found = self._joined(pattern)
@@ -76,7 +77,7 @@ class Patterns(Expressions):
             found = []
         else:
             found = [self._element(pattern)]
-        return [*found, *((text, False) for text in reversed(changes))]
+        return found + [(self._change(change), False) for change in reversed(changes)]
 
     def _change(self, node: LeftJoin | Minus | Extend) -> str:
         if isinstance(node, Extend):

@@ -22,12 +22,8 @@ def check_policies(cursor: Cursor, query: Query) -> None:
             _fail(cursor, window, "extent", message)
     steps = {window.count_step: window for window in query.windows if window.extent in _COUNTS and window.count_step}
     if len(steps) > 1:
-        _fail(
-            cursor,
-            list(steps.values())[1],
-            "extent",
-            "two count windows with different STEPs would never agree on a time",
-        )
+        message = "two count windows of different STEPs have no evaluations in common"
+        _fail(cursor, list(steps.values())[1], "extent", message)
 
 
 def _fail(cursor: Cursor, window: WindowClause, clause: str, message: str) -> None:

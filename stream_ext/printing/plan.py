@@ -37,6 +37,7 @@ from stream_ext.plan.algebra import (
     Update,
     Values,
 )
+from stream_ext.plan.formulas import Expression
 from stream_ext.plan.policy import FirstClose, Policy, Said, WindowPolicy, policy_of
 from stream_ext.plan.refuse import first_refusal
 from stream_ext.plan.windows import Dialect
@@ -110,16 +111,20 @@ class _Plan(Units):
         else:
             steps.append(query.form.value.lower())
         if shape.order_by:
-            keys = [f"{self.expression(by.expression)}{' descending' * by.descending}" for by in shape.order_by]
+            keys = [f"{self._shown(by.expression)}{' descending' * by.descending}" for by in shape.order_by]
             steps.append(f"order by {', '.join(keys)}")
         if shape.values is not None:
             steps.append(f"join {self._table(shape.values)}")
         assigned = reversed(shape.expressions)
-        steps += [f"extend ?{each.variable} = {self.expression(each.expression)}" for each in assigned]
-        steps += [f"having {self.expression(condition)}" for condition in reversed(shape.having)]
+        steps += [f"extend ?{each.variable} = {self._shown(each.expression)}" for each in assigned]
+        steps += [f"having {self._shown(condition)}" for condition in reversed(shape.having)]
         if shape.group_by or shape.place("aggregate"):
             steps.append(f"group by {', '.join(map(self._group_key, shape.group_by)) or 'nothing'}")
         return steps
+
+    def _shown(self, expression: Expression) -> str:
+        """On one line, the groups of EXISTS too."""
+        return " ".join(line.strip() for line in self.expression(expression).split("\n"))
 
     def _table(self, values: Values) -> str:
         return f"values {' '.join('?' + name for name in values.variables)} ({len(values.rows)} rows)"
@@ -134,21 +139,21 @@ class _Plan(Units):
         """Its own lines, and the patterns below."""
         match pattern:
             case Bgp():
-                lines = self._triples(pattern).split("\n")
-                return [line.removesuffix(" .") for line in lines if line] or ["one empty solution"], []
+                lines = [line.removesuffix(" .") for line in self._triples(pattern).split("\n") if line]
+                return ["match", *_indented(lines)] if lines else ["one empty solution"], []
             case Join():
                 return ["join"], chain(pattern, Join)
             case LeftJoin(left, right, condition):
-                on = "" if condition is None else f" on {self.expression(condition)}"
+                on = "" if condition is None else f" on {self._shown(condition)}"
                 return [f"left join{on}"], [left, right]
             case Minus(left, right):
                 return ["minus"], [left, right]
             case Union(parts):
                 return ["union"], list(parts)
             case Filter(condition, inner):
-                return [f"filter {self.expression(condition)}"], [inner]
+                return [f"filter {self._shown(condition)}"], [inner]
             case Extend(inner, variable, expression):
-                return [f"extend ?{variable} = {self.expression(expression)}"], [inner]
+                return [f"extend ?{variable} = {self._shown(expression)}"], [inner]
             case Values():
                 return [self._table(pattern)], []
             case Graph(node, inner):

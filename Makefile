@@ -38,7 +38,7 @@ bench: $(STAMP)  ## the benchmarks, quick; raw figures go to docs/explanation/fi
 	$(BIN)/rillet bench line --quick --json docs/explanation/figures/line.json
 
 soak: $(STAMP)  ## the long, seeded campaigns that continuous integration runs a short version of
-	RILLET_SOAK=1 $(BIN)/python -m pytest -m soak $(TEST_FLAGS)
+	$(BIN)/python -m pytest -m soak $(TEST_FLAGS)
 
 hbase: $(STAMP)  ## a real HBase on this machine, for --store hbase://127.0.0.1:9090/rillet (needs JDK 17 and Maven)
 	$(BIN)/python -m tests.parts.hbase.server run --data rillet-data/hbase --port 9090

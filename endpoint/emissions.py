@@ -30,7 +30,6 @@ SSE = Offer("text/event-stream", "sse")
 
 _OFFERS = (*results.OFFERS, NDJSON, SSE)
 _KNOWN = "since, until, limit, follow, wait"
-_PAGE = 500
 _NOT_BUILT = {"emission": "one emission run again is not built yet; since=N-1&limit=1 gives it as it was emitted"}
 _STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
@@ -44,9 +43,6 @@ class Span:
     limit: int | None
     follow: bool
     wait_s: float
-
-    def room(self, sent: int) -> int:
-        return _PAGE if self.limit is None else min(_PAGE, self.limit - sent)
 
     def is_over(self, last: int, sent: int) -> bool:
         return (self.until is not None and last >= self.until) or (self.limit is not None and sent >= self.limit)
@@ -121,40 +117,26 @@ async def _emit(exchange: Exchange, name: str, span: Span, offer: Offer) -> None
     await exchange.start(200, b"text/event-stream; charset=utf-8" if sse else b"application/x-ndjson", list(_STREAMING))
     if sse:
         await exchange.piece(b": rillet\n\n")  # so that the client sees at once that it is connected
-    with suppress(NotFound):  # dropped meanwhile: its emissions are gone, this was the last of them
-        last, sent = await _stored(exchange, name, span, sse)
-        if not span.is_over(last, sent) and (span.follow or (span.wait_s and not sent)):
-            await _follow(exchange, name, span, sse, last, sent)
+    with suppress(NotFound):  # dropped meanwhile: its emissions are gone
+        # One subscription from the first page on: a query of the same name that comes later is another.
+        async with _listening(exchange, name, span.since) as listener:
+            await _tell(exchange, listener, span, sse)
     await exchange.end()
 
 
-async def _stored(exchange: Exchange, name: str, span: Span, sse: bool) -> tuple[int, int]:
+async def _tell(exchange: Exchange, listener: Listener, span: Span, sse: bool) -> None:
     last, sent = span.since, 0
-    while not span.is_over(last, sent) and not exchange.desk.stopping:
-        page = await exchange.desk.workers.followers.run(exchange.desk.service.emissions, name, last, span.room(sent))
-        if not page:
-            break
-        last, sent = await _send(exchange, page, span, sse, last, sent)
-    return last, sent
-
-
-async def _follow(exchange: Exchange, name: str, span: Span, sse: bool, last: int, sent: int) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = None if span.follow else loop.time() + span.wait_s
-    async with _listening(exchange, name, last) as listener:
-        while not (listener.over or span.is_over(last, sent)):
-            found = await listener.take()
-            if found:
-                last, sent = await _send(exchange, found, span, sse, last, sent)
-                if deadline is not None:
-                    return
-            elif listener.subscription.ended:
+    deadline = None if span.follow else asyncio.get_running_loop().time() + span.wait_s
+    while not (listener.over or span.is_over(last, sent)):
+        found = await listener.take()
+        if found:
+            last, sent = await _send(exchange, found, span, sse, last, sent)
+        elif listener.subscription.ended or (deadline is not None and (sent or not span.wait_s)):
+            return
+        elif not await listener.news(deadline):
+            if deadline is not None:
                 return
-            elif await listener.news(deadline):
-                continue
-            elif deadline is not None:
-                return
-            elif sse:
+            if sse:
                 await exchange.piece(b": heartbeat\n\n")
 
 

@@ -65,6 +65,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (store.StoreUnavailable, 503),
     (store.WriterElsewhere, 503),
     (store.Fenced, 503),
+    (store.Unwritable, 413),
     (errors.RilletError, 503),  # the root itself: it is being closed
     (store.StoreError, 500),
 )

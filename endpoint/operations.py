@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from endpoint.exchange import Exchange
 
+_TEXT = b"text/plain; charset=utf-8"
+
 
 async def ping(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    await exchange.answer(200, b"pong\n", b"text/plain; charset=utf-8")
+    await exchange.answer(200, b"pong\n", _TEXT)
 
 
 async def ready(exchange: Exchange) -> None:
-    """Ready: it answers from the store, and is not on its way out."""
+    """Ready: it answers from the store, takes writes, and is not on its way out."""
     exchange.parameters().done("none")
-    await exchange.desk.workers.readers.run(exchange.desk.service.status)
+    status = await exchange.desk.workers.readers.run(exchange.desk.service.status)
+    fault = status["fault"] or status["writer"]["fault"]
     if exchange.desk.stopping:
-        await exchange.answer(503, b"stopping\n", b"text/plain; charset=utf-8")
+        await exchange.answer(503, b"stopping\n", _TEXT)
+    elif fault:
+        await exchange.answer(
+            503, f"it answers, but writes nothing any more until it is restarted: {fault}\n".encode(), _TEXT
+        )
     else:
-        await exchange.answer(200, b"ready\n", b"text/plain; charset=utf-8")
+        await exchange.answer(200, b"ready\n", _TEXT)
 
 
 async def stats(exchange: Exchange) -> None:

@@ -17,11 +17,12 @@ from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
 from hbase_store.batch import Batch, Change, Numbers, by_predicate
 from hbase_store.dictionary import Dictionary
 from hbase_store.emissions import EmissionLog
-from hbase_store.errors import SnapshotGone, StoreError, StoreUnavailable
+from hbase_store.errors import SnapshotGone, StoreError, StoreUnavailable, Unwritable
 from hbase_store.head import Head, HeadCell
 from hbase_store.history import History
 from hbase_store.keyvalue import KeyValue, Put
 from hbase_store.lease import Clock, Leasing
+from hbase_store.meta_cells import check_put
 from hbase_store.opening import Durability, WallClock, connect
 from hbase_store.overlay import Overlay
 from hbase_store.rows import Sn, SnRow, StreamPlace, StreamPosition, pack_row, sn_key, unpack_row
@@ -197,13 +198,18 @@ class Store:
     def commit(self, batch: Batch) -> Sn:
         """Publishes the batch as the next snapshot.
 
-        After StoreUnavailable the outcome is not known: commit the same batch again."""
+        After StoreUnavailable the outcome is not known: commit the same batch again. After Unwritable nothing was
+        written, and another batch may be begun."""
         with self._writing:
             if self._undecided is not None and self._undecided.batch is batch:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:
                 raise StoreError("this batch was committed, or another was begun after it; begin a new one")
-            self._undecided = self._publication(batch)
+            try:
+                self._undecided = self._publication(batch)
+            except Exception as error:
+                self._forget_batch()
+                raise Unwritable(f"this batch cannot be written, and nothing of it was: {error}") from error
             return self._publish(self._undecided)
 
     def _publication(self, batch: Batch) -> _Publication:
@@ -227,6 +233,8 @@ class Store:
             keyed = zip(row.slice_keys(place), slices.get(place.stream, ()), strict=True)
             puts.extend(Put("slice", key, piece, row.sn) for key, piece in keyed)
         sn_put = Put("sn", sn_key(row.epoch, row.sn), pack_row(row), row.sn)
+        for put in (*puts, sn_put):
+            check_put(put)  # while nothing is written yet
         return _Publication(batch, row, changes, [puts, [sn_put]], head)
 
     def _publish(self, publication: _Publication) -> Sn:

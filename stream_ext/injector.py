@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hbase_store import Batch, Store, StreamPosition
+from hbase_store.errors import Unwritable
 from stream_ext.batching import REPEATED, Gathering, Heartbeat, Push, Taken
 from stream_ext.catalog import Catalog, CatalogStep
 from stream_ext.clock import Clock
@@ -285,7 +286,11 @@ class Injector:
             batch = self._fill(gathering.write, gathering.steps(), [waiting for waiting, _ in accepted])
             if batch is None:
                 return
-            self._publish(batch, gathering.steps(), [taken for _, taken in accepted], gathering)
+            try:
+                self._publish(batch, gathering.steps(), [taken for _, taken in accepted], gathering)
+            except Unwritable as error:
+                _refuse([waiting for waiting, _ in accepted], error)
+                return
             self._batch_published_ms = self._clock.now_ms()
         for waiting, taken in accepted:
             waiting.future.set_result(self._receipt(waiting, taken))
@@ -311,7 +316,11 @@ class Injector:
             batch = self._fill(intent.write, intent.steps, [waiting])
             if batch is None:
                 return
-            self._publish(batch, intent.steps, [], None)
+            try:
+                self._publish(batch, intent.steps, [], None)
+            except Unwritable as error:
+                _refuse([waiting], error)
+                return
         waiting.future.set_result(intent.result(self.head))
 
     def _fill(
@@ -326,8 +335,7 @@ class Injector:
             for step in steps:
                 batch.catalog(step.kind, step.number, step.body())
         except Exception as error:  # noqa: BLE001 -- nothing is published yet: it concerns these requests alone
-            for waiting in group:
-                waiting.future.set_exception(error)
+            _refuse(group, error)
             return None
         return batch
 
@@ -355,3 +363,9 @@ class Injector:
         for one in waiting:
             if not one.future.done():
                 one.future.set_exception(error)
+
+
+def _refuse(group: Sequence[_Waiting], error: Exception) -> None:
+    """Nothing of these requests was written; the writer goes on."""
+    for waiting in group:
+        waiting.future.set_exception(error)

@@ -230,6 +230,13 @@ def test_the_line_holds_on_lmdb_inline(tmp_path: Path, kill_at: int | None) -> N
     play(server, 1, kill_at, moved=False)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("kill_at", range(11, 40))
+@pytest.mark.parametrize("seed", range(4, 14))
+def test_the_line_holds_wherever_it_is_cut(tmp_path: Path, seed: int, kill_at: int) -> None:
+    play(Process(f"lmdb:{tmp_path / 'store'}", "inline", tmp_path / "log"), seed, kill_at, moved=False)
+
+
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("kill_at", [None, 23])

@@ -18,6 +18,7 @@ from SPARQLWrapper import JSON, POST, SPARQLWrapper
 
 from endpoint.client import Client
 from endpoint.limits import HttpLimits
+from hbase_store.errors import Fenced
 from tests.endpoint.live import NEAR, NT, SPARQL_QUERY, Live, live
 
 DATA = "<http://ex/t1> <http://ex/in> <http://ex/z1> ."
@@ -388,3 +389,14 @@ def test_operations_answer(server: Live) -> None:
     assert server.http.get("/$/ready").text == "ready\n"
     assert server.http.get("/$/stats").json()["runner"] == "inline"
     assert server.http.head("/$/ping").status_code == 200
+
+
+def test_a_server_whose_writer_has_stopped_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fenced(_: object) -> int:
+        raise Fenced("another writer took over")
+
+    with live(tmp_path / "store") as running:
+        monkeypatch.setattr(running.service.store, "commit", fenced)
+        assert running.http.put("/streams/s").status_code == 503
+        answer = running.http.get("/$/ready")
+        assert (answer.status_code, "another writer took over" in answer.text) == (503, True)

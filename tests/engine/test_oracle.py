@@ -26,6 +26,14 @@ def test_a_shard_rebuilt_after_any_snapshot_goes_on_as_if_it_had_never_stopped(b
         play(seed, tmp_path / str(seed), restarts=True)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("block", range(100))
+def test_thousands_of_scenes_give_the_oracles_rows(block: int, restarts: bool, tmp_path: Path) -> None:
+    for seed in range(100_000 + block * 100, 100_000 + block * 100 + 100):
+        play(seed, tmp_path / str(seed), restarts)
+
+
 def play(seed: int, folder: Path, restarts: bool) -> int:
     scene = random_scene(seed)
     store = hbase_store.open(f"lmdb:{folder}")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import hbase_store
-from hbase_store import Store
-from hbase_store.errors import Fenced
+from hbase_store import Batch, Store
+from hbase_store.errors import Fenced, Unwritable
 from stream_ext.adaptor import read_push
 from stream_ext.batching import Heartbeat, Push, Taken
 from stream_ext.catalog import CatalogStep, StreamDefinition
@@ -193,6 +193,17 @@ def test_a_change_that_fails_publishes_nothing(bench: Bench) -> None:
             bench.injector.change(change).result(5)
     assert bench.injector.head == bench.store.refresh() == 1
     assert bench.push(1).result(5).snapshot == 2
+
+
+def test_a_change_that_no_row_can_hold_fails_alone(bench: Bench) -> None:
+    def too_large(batch: Batch) -> None:
+        batch.catalog("note", 1, bytes(5 << 20))
+
+    failed = bench.injector.change(lambda _: Intent(result=int, write=too_large))
+    with pytest.raises(Unwritable):
+        failed.result(5)
+    assert bench.push(1).result(5).snapshot == 2
+    assert bench.listener.fault is None
 
 
 def test_a_writer_that_is_fenced_stops_and_says_so_to_all(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

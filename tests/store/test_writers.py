@@ -13,7 +13,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Batch, Store
-from hbase_store.errors import Fenced, StoreError, StoreUnavailable, WriterElsewhere
+from hbase_store.errors import Fenced, StoreError, StoreUnavailable, Unwritable, WriterElsewhere
 from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.opening import WallClock
 from hbase_store.terms import iri, literal
@@ -266,3 +266,13 @@ def test_a_reader_never_writes(tmp_path: Path) -> None:
     store.close()
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert os.listdir(tmp_path) == ["store"]
+
+
+def test_a_batch_that_no_row_can_hold_is_refused_and_the_next_one_is_written(shared: Shared) -> None:
+    store = opened(shared)
+    batch = begun(store, "with a catalog entry of 5 MiB")
+    batch.catalog("note", 1, bytes(5 << 20))
+    with pytest.raises(Unwritable, match="nothing of it was"):
+        store.commit(batch)
+    assert put(store, "next") == 1
+    assert values(store) == [literal("next")]

@@ -1,0 +1,149 @@
+"""The law for what reads windows, the store and conditions: outputs sum to the model over all that came in."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hbase_store
+from hbase_store import Store
+from stream_ext.operators.filter import Filter
+from stream_ext.operators.moment import Moment
+from stream_ext.operators.pattern import IdPattern
+from stream_ext.operators.store_join import StoreJoin
+from stream_ext.operators.window_scan import WindowScan
+from stream_ext.plan.algebra import Compare, CompareOp, Variable
+from stream_ext.plan.expressions import compile_condition
+from stream_ext.query_run import ChangesBetween
+from stream_ext.schedule import ScheduledWindow
+from tests.engine import model
+from tests.engine.model import Entry, Row
+from tests.engine.test_law import Source, entries_of, moment, zset
+
+Quad = tuple[int, int, int, int]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
+    yield opened
+    opened.close()
+
+
+class Graph:
+    """A store of four nodes and two predicates, changed at random; and what is in it, as a plain set of quads."""
+
+    def __init__(self, store: Store, seed: int) -> None:
+        self._store, self._random = store, random.Random(seed)
+        batch = store.begin()
+        self.nodes = [int(i) for i in batch.encode([b"<http://ex/%d>" % n for n in range(6)])]
+        store.commit(batch)
+        self.quads: set[Quad] = set()
+
+    def change(self) -> int:
+        batch = self._store.begin()
+        for _ in range(self._random.randrange(6)):
+            quad = self._quad()
+            verb = batch.insert if self._random.random() < 0.6 else batch.delete
+            verb(*(np.array([id], np.uint64) for id in quad))
+            self.quads = self.quads | {quad} if verb == batch.insert else self.quads - {quad}
+        return self._store.commit(batch)
+
+    def _quad(self) -> Quad:
+        s, o = self._random.choice(self.nodes[:4]), self._random.choice(self.nodes[:4])
+        return s, self._random.choice(self.nodes[4:]), o, self._random.choice([0, 0, *self.nodes[:2]])
+
+
+def matches(pattern: IdPattern, quads: set[Quad], graph_is_variable: bool) -> Counter[Row]:
+    """The pattern's solutions, by trying each quad."""
+    out: Counter[Row] = Counter()
+    for quad in quads:
+        bound: dict[str, int] = {}
+        fits = all(quad[i] == id for i, id in pattern.fixed.items()) and (not graph_is_variable or quad[3] != 0)
+        for i, name in pattern.binding.items():
+            fits = fits and bound.setdefault(name, quad[i]) == quad[i]
+        if fits:
+            out[tuple(bound[name] for name in pattern.variables)] += 1
+    return out
+
+
+SHAPES = [("a", None, "b"), ("b", None, "c"), ("c", None, "d"), ("c", None, "c"), ("b", "p", "c"), ("a", "b", "c")]
+
+
+@pytest.mark.parametrize(("shape", "graph"), list(product(SHAPES, ["default", "named", "variable"])))
+def test_a_store_join_follows_both_its_rows_and_the_store(
+    store: Store, shape: tuple[str, str | None, str], graph: str
+) -> None:
+    follow(store, IdShape(shape, graph), SHAPES.index(shape))
+
+
+class IdShape:
+    """The pattern of a shape: None stands for a fixed predicate."""
+
+    def __init__(self, shape: tuple[str, str | None, str], graph: str) -> None:
+        self.shape, self.graph = shape, graph
+
+    def pattern(self, nodes: list[int]) -> IdPattern:
+        fixed = {1: nodes[4]} if self.shape[1] is None else {}
+        binding = {i: name for i, name in enumerate(self.shape) if name is not None}
+        if self.graph == "variable":
+            binding[3] = "g"
+        else:
+            fixed[3] = 0 if self.graph == "default" else nodes[0]
+        return IdPattern(fixed, binding)
+
+
+def follow(store: Store, shape: IdShape, seed: int) -> None:
+    world, left = Graph(store, seed), Source(seed, 2)
+    pattern = shape.pattern(world.nodes)
+    operator = StoreJoin(("a", "b"), pattern)
+    key = [i for i, v in enumerate(("a", "b")) if v in pattern.variables]
+    right_key = [pattern.variables.index(("a", "b")[i]) for i in key]
+    out: list[Entry] = []
+    last: int | None = None
+    for step in range(60):
+        time, sn = step * 10, world.change()
+        rows = [(tuple(world.nodes[i - 1] for i in row), w, until) for row, w, until in left.change(time, 5)]
+        changes = None if last is None else ChangesBetween(store, last, sn)
+        out += entries_of(operator.step(Moment(time, store.at(sn), changes), zset(rows, 2)))
+        last = sn
+        alive = Counter({tuple(world.nodes[i - 1] for i in row): n for row, n in model.alive(left.all, time).items()})
+        expected = model.join(alive, matches(pattern, world.quads, shape.graph == "variable"), key, right_key)
+        assert model.alive(out, time) == expected, f"seed {seed}, step {step}"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_window_scan_is_the_set_of_what_its_instance_holds(seed: int) -> None:
+    chance = random.Random(seed)
+    window = ScheduledWindow("w", 1, chance.choice([5, 10, 23]), chance.choice([3, 5, 10]))
+    scan = WindowScan(window, IdPattern({1: 7}, {0: "a", 2: "b"}))
+    arrived: list[tuple[int, Row]] = []
+    out: list[Entry] = []
+    for time in range(window.step_ms, 20 * window.step_ms, window.step_ms):
+        for _ in range(chance.randrange(4)):
+            row = (chance.randrange(3), chance.choice([7, 7, 8]), chance.randrange(3))
+            at = max(0, time - chance.randrange(-4, 12))
+            arrived.append((at, row))
+            s, p, o = (np.array([id], np.uint64) for id in row)
+            scan.arrive(s, p, o, np.array([at], np.int64))
+        out += entries_of(scan.step(moment(time)))
+        held = {(row[0], row[2]) for at, row in arrived if row[1] == 7 and time - window.range_ms <= at < time}
+        assert model.alive(out, time) == Counter(held), f"seed {seed}, time {time}"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_filter_of_changes_is_the_change_of_the_filter(seed: int) -> None:
+    source = Source(seed, 2)
+    same = compile_condition(Compare(CompareOp.NE, Variable("a"), Variable("b")), ("a", "b"))
+    operator = Filter(("a", "b"), same, lambda ids: [b"<http://ex/%d>" % id for id in ids.tolist()])
+    out: list[Entry] = []
+    for time in range(20):
+        out += entries_of(operator.step(moment(time), zset(source.change(time, 8), 2)))
+        kept = {row: n for row, n in model.alive(source.all, time).items() if row[0] != row[1]}
+        assert model.alive(out, time) == Counter(kept)

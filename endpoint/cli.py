@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from endpoint.commands import caring, loading, serving, talking
+from endpoint.commands import caring, explaining, loading, serving, talking
 from endpoint.commands.flags import Parser
 
 _DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
@@ -39,6 +39,7 @@ def build_parser() -> Parser:
     serving.add(commands)
     loading.add(commands)
     talking.add(commands)
+    explaining.add(commands)
     caring.add(commands)
     return parser
 

@@ -224,7 +224,8 @@ _EXTENTS = {
     Extent.HISTORY: "a START ... END window",
 }
 #: What is written and does not change what holds anyway.
-_HARMLESS = frozenset({"extent", "T0", "EMIT ON_CLOSE", f"REPORT {Trigger.WINDOW_CLOSE}"})
+_SPELLINGS = frozenset({"COUNT", "ROWS"})
+_HARMLESS = _SPELLINGS | frozenset({"extent", "T0", "EMIT ON_CLOSE", f"REPORT {Trigger.WINDOW_CLOSE}"})
 
 
 def _window(window: WindowClause) -> Iterator[Refusal]:
@@ -234,7 +235,10 @@ def _window(window: WindowClause) -> Iterator[Refusal]:
     if window.stream.variable is not None:
         yield window.stream.position, "a stream named by a variable"
     if window.extent in _EXTENTS:
-        yield window.place("extent") or window.position, _EXTENTS[window.extent]
+        spelled = next(
+            (f"a {each.clause} (count) window" for each in window.written if each.clause in _SPELLINGS), None
+        )
+        yield window.place("extent") or window.position, spelled or _EXTENTS[window.extent]
     for each in window.written:
         if each.clause not in _HARMLESS:
             yield each.position, each.clause

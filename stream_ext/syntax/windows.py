@@ -166,6 +166,8 @@ def _tumbling_or_sliding(cursor: Cursor, draft: _Draft, word: str) -> None:
 
 
 def _count(cursor: Cursor, draft: _Draft, word: str) -> None:
+    if word != _COUNTS[word].value:
+        draft.written.append(Written(word, cursor.position()))  # another name of it, which a refusal repeats
     cursor.advance()
     draft.extent = _COUNTS[word]
     draft.count = _how_many(cursor, word)

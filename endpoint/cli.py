@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from endpoint.commands import caring, explaining, loading, serving, talking
-from endpoint.commands.flags import Parser
+from endpoint.commands.flags import Command, Parser, add_command
 
 _DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
 _EPILOG = """\
@@ -35,20 +35,35 @@ def build_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"rillet {_version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Command)
     serving.add(commands)
     loading.add(commands)
     talking.add(commands)
     explaining.add(commands)
     caring.add(commands)
+    help_ = add_command(commands, "help", _help, "show this help, or that of a command", "  rillet help push")
+    help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="which")
     return parser
 
 
+def _help(arguments: argparse.Namespace) -> None:
+    parser = build_parser()
+    if arguments.command is None:
+        parser.print_help()
+    else:
+        parser.parse_args([arguments.command, "--help"])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help(sys.stderr)
+        return 2
+    arguments = parser.parse_args(argv)
     try:
         return int(arguments.run(arguments) or 0)
     except KeyboardInterrupt:
+        print(file=sys.stderr)  # the terminal has written ^C into our line
         return 130
     except BrokenPipeError:
         # Whoever read our output has seen enough (`| head`); Python must not complain about it at its end.

@@ -38,6 +38,10 @@ class ServeSettings:
     durability: Literal["process", "power"] = "process"
     token: str | None = None
 
+    def spark(self) -> SparkSettings:
+        """Raises BadArgument where Spark could not be started with them."""
+        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s)
+
 
 class Stopped(Exception):
     """Told to stop before it was ready."""
@@ -80,6 +84,7 @@ class Server(uvicorn.Server):
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Returns when a signal has stopped it; `say` gets the lines for people."""
     check_token(settings)
+    spark = settings.spark()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
         address = _address(settings.host, listening)
@@ -89,7 +94,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             base=base if base.endswith("/") else base + "/",
             clock=SystemClock(),
             engine=settings.engine,
-            spark=SparkSettings(master=settings.spark_master, epoch_s=settings.spark_epoch_s),
+            spark=spark,
             batch_ms=settings.batch_ms,
             address=address,
             durability=settings.durability,

@@ -77,8 +77,7 @@ def bench(arguments: argparse.Namespace) -> None:
 
 
 def completion(arguments: argparse.Namespace) -> None:
-    import shtab
-
     from endpoint.cli import build_parser
+    from endpoint.completion import script
 
-    sys.stdout.write(shtab.complete(build_parser(), arguments.shell) + "\n")
+    sys.stdout.write(script(build_parser(), arguments.shell) + "\n")

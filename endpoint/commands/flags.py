@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -20,14 +22,63 @@ class UsageError(RilletError):
 
 
 class Parser(argparse.ArgumentParser):
+    """Mistakes are one line, with what was probably meant."""
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"rillet: {message}\n(try: {self.prog} --help)\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(each) for each in action.choices]
+            said = f"invalid choice: {value!r}{meant(str(value), known)} (choose from {', '.join(known)})"
+            raise argparse.ArgumentError(action, said)
+
+
+class Command(Parser):
+    """One command: its flags may stand before, between and after what is not a flag, and it tells itself of those
+    that it does not know."""
+
+    _within = False  # argparse's own way to allow that comes back here
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._within or "--" in (args or ()):
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            known, left = self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
+        if left:
+            unknown = [each for each in left if each.startswith("-")] or left  # what stands behind a flag is its value
+            flags = [flag for action in self._actions for flag in action.option_strings]
+            self.error(f"unknown here: {' '.join(unknown)}{meant(unknown[0].partition('=')[0], flags)}")
+        return known, left
+
+
+def meant(written: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(written, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+class OneOf:
+    """The type of a setting with a few values; unlike argparse's choices it holds for the environment, too."""
+
+    def __init__(self, *values: str, not_built: Sequence[str] = ()) -> None:
+        self.values, self._not_built = values, not_built
+
+    def __call__(self, text: str) -> str:
+        allowed = " or ".join(self.values)
+        if text in self._not_built:
+            raise argparse.ArgumentTypeError(f"{text} is not built yet in this version: write {allowed}")
+        if text not in self.values:
+            raise argparse.ArgumentTypeError(f"it is {allowed}, not {text!r}{meant(text, self.values)}")
+        return text
 
 
 def add_command(
     commands: Commands, name: str, run: Callable[[argparse.Namespace], int | None], what: str, examples: str
 ) -> Parser:
-    parser: Parser = commands.add_parser(
+    parser: Command = commands.add_parser(
         name,
         help=what,
         description=what[0].upper() + what[1:] + ".",
@@ -51,8 +102,20 @@ def add_store(parser: Parser) -> None:
 
 
 def add_server(parser: Parser) -> None:
-    add_setting(parser, "--server", "the server to talk to", DEFAULT_SERVER, metavar="URL")
+    add_setting(parser, "--server", "the server to talk to", DEFAULT_SERVER, type=server, metavar="URL")
     add_setting(parser, "--token", "what a server wants from those who write", metavar="TOKEN")
+
+
+def server(text: str) -> str:
+    """The address of a server; http:// may be left out."""
+    scheme, found, rest = text.rpartition("://")
+    host, _, path = rest.partition("/")
+    if not host or (found and scheme.lower() not in ("http", "https")):
+        raise argparse.ArgumentTypeError(f"{text!r} is no address of a server: write {DEFAULT_SERVER}")
+    address = f"{scheme or 'http'}://{host}"
+    if path or set(host) & set("?#"):
+        raise argparse.ArgumentTypeError(f"{text!r}: give the address without a path: {re.split('[?#]', address)[0]}")
+    return address
 
 
 def seconds(text: str) -> float:
@@ -64,6 +127,25 @@ def seconds(text: str) -> float:
         return parse_duration(text, "it")
     except BadArgument:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time: write 30s, 500ms, 2m or 0") from None
+
+
+def iri(text: str) -> str:
+    """The value of a flag that is an absolute IRI."""
+    from stream_ext.options import is_iri
+
+    if not is_iri(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no absolute IRI: write http://example.org/name or urn:ex:name")
+    return text
+
+
+def base_iri(text: str) -> str:
+    """An IRI that others can be resolved against."""
+    from stream_ext.options import is_iri
+
+    if not is_iri(text) or not re.match(r"https?://[^/?#]|urn:[^:]+:", text, re.IGNORECASE):
+        wanted = "an absolute IRI that begins with http://, https:// or urn:"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}; write http://example.org/ for example")
+    return text
 
 
 def whole(text: str) -> int:

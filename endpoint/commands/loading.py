@@ -6,7 +6,16 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from endpoint.commands.flags import DEFAULT_SERVER, Commands, UsageError, add_command, add_setting, add_store
+from endpoint.commands.flags import (
+    DEFAULT_SERVER,
+    Commands,
+    UsageError,
+    add_command,
+    add_setting,
+    add_store,
+    base_iri,
+    iri,
+)
 
 if TYPE_CHECKING:
     from endpoint.load import Source
@@ -29,8 +38,9 @@ def add(commands: Commands) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help=".nt .nq .ttl .trig, also .gz; - is standard input")
     add_store(parser)
     parser.add_argument("--format", choices=MEDIA_TYPES, help="what the files are, whatever their names say")
-    parser.add_argument("--graph", metavar="IRI", help="the named graph for what is in no graph of its own")
-    add_setting(parser, "--base", "what relative IRIs resolve against", DEFAULT_SERVER + "/", metavar="IRI")
+    parser.add_argument("--graph", type=iri, metavar="IRI", help="the named graph for what is in no graph of its own")
+    what = "what relative IRIs resolve against"
+    add_setting(parser, "--base", what, DEFAULT_SERVER + "/", type=base_iri, metavar="IRI")
 
 
 def load(arguments: argparse.Namespace) -> None:

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import argparse
 
-from endpoint.commands.flags import Commands, Refuse, UsageError, add_command, add_setting, add_store, seconds, whole
+from endpoint.commands.flags import (
+    Commands,
+    OneOf,
+    Refuse,
+    UsageError,
+    add_command,
+    add_setting,
+    add_store,
+    base_iri,
+    seconds,
+    whole,
+)
 
 _EXAMPLES = """\
   rillet serve
   rillet serve --store lmdb:/var/lib/rillet --port 8080
   rillet serve --store hbase://127.0.0.1:9090/rillet --engine spark --spark-master 'local[4]'
   RILLET_TOKEN=secret rillet serve --host 0.0.0.0     others may read; who has the token may write"""
+
+_ENGINE = OneOf("spark", "inline", not_built=["auto"])
 
 _NOT_BUILT = (
     "--max-lag",
@@ -26,28 +39,30 @@ def add(commands: Commands) -> None:
     add_store(parser)
     add_setting(parser, "--host", "the address to listen on", "127.0.0.1")
     add_setting(parser, "--port", "the port to listen on; 0 takes a free one", "8000", type=whole)
-    add_setting(parser, "--base", "what relative IRIs resolve against, if not the URL it listens on", metavar="IRI")
-    add_setting(parser, "--engine", "what runs registered queries: spark or inline", "spark")
+    add_setting(
+        parser,
+        "--base",
+        "what relative IRIs resolve against, if not the URL it listens on",
+        type=base_iri,
+        metavar="IRI",
+    )
+    add_setting(parser, "--engine", "what runs registered queries: spark or inline", "spark", type=_ENGINE)
     add_setting(parser, "--spark-master", "where Spark runs: local[N] or spark://...", "local[*]", metavar="URL")
     add_setting(parser, "--spark-epoch", "length of an epoch; 0: micro-batches", "30s", type=seconds, metavar="TIME")
     add_setting(parser, "--batch-ms", "the longest that a pushed element waits for company", "100", type=whole)
-    add_setting(parser, "--durability", "what a push survives: process (our crash) or power", "process")
+    survives = "what a push survives: process (our crash) or power"
+    add_setting(parser, "--durability", survives, "process", type=OneOf("process", "power"))
     add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
     for flag in _NOT_BUILT:
         parser.add_argument(flag, action=Refuse)
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    if arguments.engine == "auto":
-        raise UsageError("--engine auto is not built yet in this version: write spark or inline")
-    if arguments.engine not in ("spark", "inline"):
-        raise UsageError(f"--engine {arguments.engine}: it is spark or inline")
-    if arguments.durability not in ("process", "power"):
-        raise UsageError(f"--durability {arguments.durability}: it is process or power")
     if arguments.port > 65_535:
         raise UsageError(f"--port {arguments.port}: ports end at 65535")
     from endpoint.serve import ServeSettings, Stopped
     from endpoint.serve import serve as run
+    from stream_ext.errors import BadArgument
 
     settings = ServeSettings(
         store=arguments.store,
@@ -61,6 +76,10 @@ def serve(arguments: argparse.Namespace) -> None:
         durability=arguments.durability,
         token=arguments.token or None,
     )
+    try:
+        settings.spark()
+    except BadArgument as error:
+        raise UsageError(str(error)) from None
     try:
         run(settings, say=lambda line: print(line, flush=True))
     except Stopped:

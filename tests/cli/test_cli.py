@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 
 from endpoint.bench import BENCHES
 from endpoint.cli import build_parser, main
+from endpoint.completion import script
 from tests.endpoint.live import NEAR, Live, live
 
 TURTLE = "@prefix ex: <http://ex/> . ex:z1 ex:partOf ex:c1 . ex:a ex:knows [ ex:name 'é' ] ."
@@ -107,10 +107,9 @@ def test_a_query_is_registered_pushed_to_and_watched(
     (tmp_path / "far.rq").write_text(NEAR.replace("near", "far"))
     assert rillet("register", "-f", tmp_path / "far.rq", *server) == 0
     assert capsys.readouterr().out.startswith("far is registered")
-    for time in (1000, 1200):
-        (tmp_path / "t.nt").write_text("<http://ex/t1> <http://ex/in> <http://ex/z1> .")
-        push = ("push", "taxis", tmp_path / "t.nt", "--timestamp", time, "--wait", "evaluated")
-        assert rillet(*push, *server) == 0
+    (tmp_path / "t.nt").write_text("<http://ex/t1> <http://ex/in> <http://ex/z1> .")
+    assert rillet("push", "taxis", tmp_path / "t.nt", "--timestamp", 1000, "--wait", "evaluated", *server) == 0
+    assert rillet("push", "taxis", "--timestamp", 1200, "--wait", "evaluated", *server, tmp_path / "t.nt") == 0
     assert capsys.readouterr().out.startswith("1 element accepted, snapshot ")
     assert rillet("watch", "far", "--since", 0, "--limit", 2, *server) == 0
     row = "<http://ex/t1>\t<http://ex/z1>\t<http://ex/c1>"
@@ -167,7 +166,18 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
     ("code", "says", "argv"),
     [
         (2, "invalid choice: 'frob'", ["frob"]),
-        (2, "COMMAND", []),
+        (2, "did you mean serve?", ["serv"]),
+        (2, "did you mean --store?", ["serve", "--stor", "lmdb:x"]),
+        (2, "(try: rillet push --help)", ["push", "s", "--timestmp", "5"]),
+        (2, "(try: rillet serve --help)", ["serve", "now"]),
+        (2, "an absolute IRI that begins with http://, https:// or urn:", ["serve", "--base", "foo"]),
+        (2, "an absolute IRI", ["load", "a.nt", "--base", "http:x"]),
+        (2, "'foo' is no absolute IRI", ["load", "a.nt", "--graph", "foo"]),
+        (2, "local[N]", ["serve", "--spark-master", "foo"]),
+        (2, "local[N]", ["serve", "--spark-master", "foo", "--engine", "inline"]),
+        (2, "give the address without a path: http://h:80", ["status", "--server", "http://h:80/sparql"]),
+        (2, "no address of a server", ["status", "--server", "ftp://h"]),
+        (1, "no server answers at http://127.0.0.1:1;", ["status", "--server", "127.0.0.1:1"]),
         (2, "auto is not built yet", ["serve", "--engine", "auto"]),
         (2, "spark or inline", ["serve", "--engine", "flink"]),
         (2, "--max-lag is not built yet", ["serve", "--max-lag", "5s"]),
@@ -195,6 +205,17 @@ def test_a_mistake_is_one_clear_line(
     assert says in said
     assert "Traceback" not in said
     assert said.startswith("rillet: ")
+    assert not list(tmp_path.iterdir()), "nothing is made by a mistake"
+
+
+def test_a_setting_of_the_environment_is_checked_as_a_flag_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, says in (("ENGINE", "did you mean inline?"), ("BASE", "absolute IRI"), ("SPARK_MASTER", "local[N]")):
+        with monkeypatch.context() as here:
+            here.setenv("RILLET_" + name, "inlin")
+            assert rillet("serve") == 2
+        assert says in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_said_at_once(near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,13 +264,57 @@ def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]
     assert rillet("--version") == 0
 
 
-def test_completions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert rillet("completion", "bash") == 0
-    script = capsys.readouterr().out
-    assert "--spark-master" in script
-    bash = shutil.which("bash")
-    assert bash is not None
-    subprocess.run([bash, "-n"], input=script, text=True, check=True, timeout=30)
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["rillet"])
+    assert main() == 2
+    assert "examples:" in capsys.readouterr().err
+    assert rillet("help") == 0
+    assert "examples:" in capsys.readouterr().out
+    assert rillet("help", "push") == 0
+    assert "--timestamp" in capsys.readouterr().out
+    assert rillet("help", "pus") == 2
+    assert "did you mean push?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["load", ""], {"near.rq", "folder"}),
+        (["query", "-f", "ne"], {"near.rq"}),
+        (["query", "--format", ""], {"table", "json", "xml", "csv", "tsv"}),
+        (["push", "taxis", ""], {"near.rq", "folder"}),
+        (["push", "taxis", "--format", "nd"], {"ndjson"}),
+        (["serve", "--engine", ""], {"spark", "inline"}),
+        (["serve", "--durability", ""], {"process", "power"}),
+        (["serve", "--store", ""], {"lmdb:folder", "lmdb:", "hbase://"}),
+        (["serve", "--spark-m"], {"--spark-master"}),
+        (["bench", "--json", ""], {"near.rq", "folder"}),
+        (["wat"], {"watch"}),
+    ],
+)
+def test_a_shell_completes(typed: list[str], offered: set[str], completions: Path, tmp_path: Path) -> None:
+    (tmp_path / "near.rq").touch()
+    (tmp_path / "folder").mkdir()
+    words = " ".join(f"'{word}'" for word in ["rillet", *typed])
+    asked = (
+        f"source {completions}; cd {tmp_path}; COMP_WORDS=({words}); COMP_CWORD={len(typed)}; "
+        '_shtab_rillet; printf "%s\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=30, check=True)
+    assert set(done.stdout.split()) == offered
+
+
+@pytest.fixture(scope="module")
+def completions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("shell") / "rillet.bash"
+    path.write_text(script(build_parser(), "bash"))
+    return path
+
+
+def test_completions_are_printed_for_every_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell in ("bash", "zsh", "tcsh"):
+        assert rillet("completion", shell) == 0
+        assert "rillet" in capsys.readouterr().out
 
 
 def test_the_doctor_says_what_is_wrong_and_what_to_do(

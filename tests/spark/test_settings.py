@@ -27,7 +27,7 @@ def test_a_local_master_has_more_slots_than_seats_and_retries(chosen: str, told:
 @pytest.mark.parametrize("master", ["yarn", "k8s://host", "spark://elsewhere:7077", "local-cluster[2,1,512]", ""])
 def test_a_master_that_is_not_on_this_machine_is_refused_by_name(master: str) -> None:
     with pytest.raises(BadArgument, match="on this machine only"):
-        spark_master(SparkSettings(master=master))
+        SparkSettings(master=master)
 
 
 def test_settings_without_meaning_are_refused() -> None:

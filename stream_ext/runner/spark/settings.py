@@ -36,6 +36,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise BadArgument(f"a Spark epoch of {self.epoch_s} s with {self.grace_s} s of grace has no meaning")
         if self.shards != 1:
             raise BadArgument(f"{self.shards} shards: this version runs all queries on one")
+        spark_master(self)  # here, so that whoever shows it later cannot fail
 
 
 def spark_master(settings: SparkSettings, cores: int | None = None) -> str:

@@ -39,6 +39,7 @@ bench: $(STAMP)  ## the benchmarks, quick; raw figures go to docs/explanation/fi
 	$(BIN)/rillet bench line --quick --json docs/explanation/figures/line.json
 
 soak: $(STAMP)  ## the long, seeded campaigns that continuous integration runs a short version of
+	$(BIN)/python -m pip install --quiet --group soak
 	$(BIN)/python -m pytest -m soak $(TEST_FLAGS)
 
 hbase: $(STAMP)  ## a real HBase on this machine, for --store hbase://127.0.0.1:9090/rillet (needs JDK 17 and Maven)

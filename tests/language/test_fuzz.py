@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -99,3 +101,9 @@ def test_what_is_long_but_not_deep_is_read() -> None:
     ):
         unit = parse(text, "http://base/")
         assert parse(to_canonical(unit), "http://base/") is not None
+
+
+@pytest.mark.soak
+def test_texts_that_coverage_leads_to_are_read_or_refused() -> None:
+    fuzzer = Path(__file__).with_name("fuzz_with_atheris.py")
+    subprocess.run([sys.executable, str(fuzzer), "-max_total_time=600"], check=True)

@@ -22,6 +22,7 @@ setup: $(STAMP)  ## the virtual environment, the packages, the compiled kernels
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Rillet needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV); this takes a minute or two"
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	$(BIN)/rillet warm
@@ -38,6 +39,7 @@ bench: $(STAMP)  ## the benchmarks, quick; raw figures go to docs/explanation/fi
 	$(BIN)/rillet bench line --quick --json docs/explanation/figures/line.json
 
 soak: $(STAMP)  ## the long, seeded campaigns that continuous integration runs a short version of
+	$(BIN)/python -m pip install --quiet --group soak
 	$(BIN)/python -m pytest -m soak $(TEST_FLAGS)
 
 hbase: $(STAMP)  ## a real HBase on this machine, for --store hbase://127.0.0.1:9090/rillet (needs JDK 17 and Maven)

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from endpoint.commands import caring, loading, serving, talking
+from endpoint.commands import caring, explaining, loading, serving, talking
 from endpoint.commands.flags import Command, Parser, add_command
 
 _DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
@@ -39,6 +39,7 @@ def build_parser() -> Parser:
     serving.add(commands)
     loading.add(commands)
     talking.add(commands)
+    explaining.add(commands)
     caring.add(commands)
     help_ = add_command(commands, "help", _help, "show this help, or that of a command", "  rillet help push")
     help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="which")

@@ -12,13 +12,13 @@ from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.evaluate import Answer, Instant, evaluate
 from stream_ext.plan.algebra import Form, Query, Register
+from stream_ext.plan.refuse import parse_runnable
 from stream_ext.schedule import QueryState
 from stream_ext.shard import query_of, windows_of
-from stream_ext.syntax import parse
 
 
 def answer_once(store: Store, text: str, base: str, sn: int, at: int | None) -> Answer:
-    unit = parse(text, base)
+    unit = parse_runnable(text, base)
     if isinstance(unit, Register):
         raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
     if not isinstance(unit, Query):

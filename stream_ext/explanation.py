@@ -6,61 +6,117 @@ from typing import Any
 
 from stream_ext.catalog import names_of
 from stream_ext.errors import BadArgument
-from stream_ext.plan.algebra import R2S, InsertData, Query, Register, Unit, Update, WindowClause
+from stream_ext.plan.algebra import (
+    Admin,
+    DeleteData,
+    DeleteWhere,
+    Explain,
+    InsertData,
+    Load,
+    Manage,
+    Modify,
+    Operation,
+    Query,
+    Register,
+    Transfer,
+    Unit,
+    Update,
+)
+from stream_ext.plan.policy import Origin, Policy, WindowPolicy, policy_of
+from stream_ext.plan.refuse import first_refusal
 from stream_ext.registration import key_of
 from stream_ext.syntax import parse
-
-_BOUNDS, _REPORT = "[)", "WINDOW_CLOSE"
 
 
 def explain(text: str, base: str) -> dict[str, Any]:
     """As JSON; registers and creates nothing. `origins` says what was written and what is a default."""
     unit: Unit = parse(text, base)
-    if isinstance(unit, Update):
-        return {"unit": "update", "operations": [_operation(operation) for operation in unit.operations]}
-    query = unit.query if isinstance(unit, Register) else unit
-    explained: dict[str, Any] = {
-        "unit": "registration" if isinstance(unit, Register) else "query",
-        "form": query.form.value,
-        "dialect": "RSP-QL" if query.windows else "none",
-        "variables": list(query.variables),
-        "r2s": (query.r2s or R2S.RSTREAM).value if query.windows else None,
-        "windows": [_window(window, base) for window in query.windows],
-        "origins": _origins(query),
-    }
-    if isinstance(unit, Register):
-        explained["query"] = unit.name or unit.iri
+    while isinstance(unit, Explain):
+        unit = unit.unit
+    explained = _unit(unit, base)
+    if (refusal := first_refusal(unit)) is not None:
+        position, name = refusal
+        explained["refused"] = {"name": name, "line": position.line, "column": position.column}
     return explained
 
 
-def _operation(operation: object) -> dict[str, Any]:
-    kind = "INSERT DATA" if isinstance(operation, InsertData) else "DELETE DATA"
-    return {"operation": kind, "quads": len(getattr(operation, "quads", ()))}
+def _unit(unit: Unit, base: str) -> dict[str, Any]:
+    if isinstance(unit, Update):
+        return {"unit": "update", "operations": [_operation(operation) for operation in unit.operations]}
+    if isinstance(unit, Admin):
+        return {"unit": "administration", "statement": type(unit).__name__}
+    if isinstance(unit, Register):
+        return {"unit": "registration", **_query(unit.query, base), "query": unit.name or unit.iri}
+    return {"unit": "query", **_query(unit, base)}
 
 
-def _window(window: WindowClause, base: str) -> dict[str, Any]:
+def _query(query: Query, base: str) -> dict[str, Any]:
+    policy = policy_of(query)
+    return {
+        "form": query.form.value,
+        "dialect": policy.dialect.value,
+        "variables": list(query.variables),
+        "r2s": policy.r2s.value.value if query.windows else None,
+        "windows": [_window(window, base) for window in policy.windows],
+        "origins": {"r2s": policy.r2s.origin.value} if query.windows else {},
+        "policy": _policy(policy),
+        **({"warnings": list(policy.warnings)} if policy.warnings else {}),
+    }
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "r2s": _said(policy.r2s.value, policy.r2s.origin),
+        "scope": _said(policy.scope.value, policy.scope.origin),
+        "empty": _said(policy.empty.value, policy.empty.origin),
+        "evaluated": _said([each.value for each in policy.evaluated.value], policy.evaluated.origin),
+    }
+    if policy.every_ms:
+        found["every_ms"] = _said(list(policy.every_ms), Origin.WRITTEN)
+    return found
+
+
+def _said(value: Any, origin: Origin) -> dict[str, Any]:
+    return {"value": value, "origin": origin.value}
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    match operation:
+        case InsertData(quads):
+            return {"operation": "INSERT DATA", "quads": len(quads)}
+        case DeleteData(quads):
+            return {"operation": "DELETE DATA", "quads": len(quads)}
+        case DeleteWhere(quads):
+            return {"operation": "DELETE WHERE", "quads": len(quads)}
+        case Modify(_, deletes, inserts):
+            return {"operation": "DELETE / INSERT", "deletes": len(deletes or ()), "inserts": len(inserts or ())}
+        case Load():
+            return {"operation": "LOAD", "source": operation.source.text[1:-1].decode()}
+        case Manage(verb) | Transfer(verb):
+            return {"operation": verb}
+
+
+def _window(policy: WindowPolicy, base: str) -> dict[str, Any]:
+    window = policy.window
+    key = key_of(window.stream)
     try:
-        stream = names_of(key_of(window.stream), base + "streams/").name
+        stream = names_of(key, base + "streams/").name
     except BadArgument:
-        stream = key_of(window.stream)
+        stream = key
     return {
         "name": window.name,
         "stream": stream,
         "range_ms": window.range_ms,
         "step_ms": window.step_ms,
-        "count": None,
-        "bounds": _BOUNDS,
-        "t0": window.t0_ms or 0,
-        "report": [_REPORT],
+        "count": window.count or None,
+        "bounds": policy.bounds.value.value,
+        "t0": policy.t0.value,
+        "report": [report.trigger.value for report in policy.reports.value],
         "origins": {
             "range_ms": "written",
-            "step_ms": "default" if window.step_ms == window.range_ms else "written",
-            "bounds": "default",
-            "t0": "default" if window.t0_ms is None else "written",
-            "report": "default",
+            "step_ms": policy.step_ms.origin.value,
+            "bounds": policy.bounds.origin.value,
+            "t0": policy.t0.origin.value,
+            "report": policy.reports.origin.value,
         },
     }
-
-
-def _origins(query: Query) -> dict[str, str]:
-    return {"r2s": "default" if query.r2s is None else "written"} if query.windows else {}

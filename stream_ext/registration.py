@@ -23,9 +23,9 @@ from stream_ext.errors import BadArgument, NameInUse, TooLarge, Unsupported
 from stream_ext.injector import Intent, View
 from stream_ext.options import StreamOptions
 from stream_ext.plan.algebra import R2S, Query, Register, StreamRef, WindowClause
+from stream_ext.plan.refuse import parse_runnable
 from stream_ext.schedule import initial_state
 from stream_ext.shard import constants_of, windows_of
-from stream_ext.syntax import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Registration:
 
 def read_registration(text: str, base: str, name: str | None, queries_max: int) -> Registration:
     """`name` is the one that the caller wants (a PUT path); one in the text must agree with it."""
-    unit = parse(text, base)
+    unit = parse_runnable(text, base)
     folder = base + "queries/"
     written: str | None = None
     if isinstance(unit, Register):

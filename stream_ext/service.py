@@ -28,11 +28,11 @@ from stream_ext.evaluate import Answer
 from stream_ext.explanation import explain
 from stream_ext.injector import Change, Injector, Pace, Receipt
 from stream_ext.plan.algebra import R2S, Update
+from stream_ext.plan.refuse import parse_runnable
 from stream_ext.registration import Registered, read_registration
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.status import query_status, service_status
 from stream_ext.subscriptions import Subscription
-from stream_ext.syntax import parse
 from stream_ext.updates import change_of
 
 Wait = Literal["published", "evaluated"]
@@ -174,7 +174,7 @@ class Service:
         """INSERT DATA and DELETE DATA; the snapshot that has it."""
         self._check_text(text)
         _check_wait(wait)
-        unit = parse(text, self.base)
+        unit = parse_runnable(text, self.base)
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
         sn = int(self._injector.change(change_of(unit)).result())

@@ -15,21 +15,22 @@ from stream_ext.plan.algebra import BlankLabel, Constant, DeleteData, InsertData
 def change_of(update: Update) -> Change:
     """Its result is the snapshot that has it; a request without any quad makes none."""
 
-    for operation in update.operations:
+    operations = [each for each in update.operations if isinstance(each, InsertData | DeleteData)]
+    for operation in operations:
         check_terms(node.text for node in _nodes(operation.quads) if isinstance(node, Constant))
 
     def change(view: View) -> Intent:
-        if not any(operation.quads for operation in update.operations):
+        if not any(operation.quads for operation in operations):
             return Intent(result=int)
-        return Intent(result=int, write=lambda batch: _write(update, view.store, batch))
+        return Intent(result=int, write=lambda batch: _write(operations, view.store, batch))
 
     return change
 
 
-def _write(update: Update, store: Store, batch: Batch) -> None:
+def _write(operations: list[InsertData | DeleteData], store: Store, batch: Batch) -> None:
     """Operations in order: the last one on a quad wins."""
     known: dict[Constant | BlankLabel, int] = {}
-    for operation in update.operations:
+    for operation in operations:
         if isinstance(operation, InsertData):
             _learn(operation, known, batch)
             batch.insert(*_columns(operation.quads, known))

@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
     _add_query(commands)
     _add_push(commands)
     register_ = add_command(commands, "register", register, "register a query that goes on being answered", _REGISTER)
-    _add_text(register_)
+    add_text(register_)
     register_.add_argument("--name", help="its name, if the text gives none")
     add_server(register_)
     watch_ = add_command(commands, "watch", watch, "show what a registered query says, as it says it", _WATCH)
@@ -68,7 +68,7 @@ def add(commands: Commands) -> None:
 
 def _add_query(commands: Commands) -> None:
     parser = add_command(commands, "query", query, "ask once, or update", _QUERY)
-    _add_text(parser)
+    add_text(parser)
     parser.add_argument("--format", choices=["table", *_ACCEPT], help="default: table on a terminal, else tsv")
     parser.add_argument("--snapshot", type=whole, metavar="SN", help="ask an earlier snapshot")
     parser.add_argument("--at", metavar="TIME", help="when to evaluate a query with windows")
@@ -88,7 +88,7 @@ def _add_push(commands: Commands) -> None:
     add_server(parser)
 
 
-def _add_text(parser: Parser) -> None:
+def add_text(parser: Parser) -> None:
     parser.add_argument("text", nargs="?", help="the text; - is standard input")
     parser.add_argument("-f", "--file", metavar="FILE", help="a file with the text")
 

@@ -220,7 +220,7 @@ def _variables(expression: Expression) -> Iterable[str]:
             yield node.name
         elif isinstance(node, (Not, Negate)):
             pending.append(node.inner)
-        elif not isinstance(node, Constant):
+        elif isinstance(node, (Compare, Arithmetic, And, Or)):
             pending += (node.left, node.right)
 
 
@@ -240,6 +240,7 @@ def _scalar(expression: Expression, slots: Mapping[str, int]) -> _Scalar:
         return lambda values: constant
     if isinstance(expression, (Not, Negate)):
         return _scalar_unary(expression, _scalar(expression.inner, slots))
+    assert isinstance(expression, (Compare, Arithmetic, And, Or)), "what is not built was refused before"
     return _scalar_binary(expression, _scalar(expression.left, slots), _scalar(expression.right, slots))
 
 

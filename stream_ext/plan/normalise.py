@@ -88,6 +88,8 @@ def flatten(pattern: Pattern, graph: Node = DEFAULT_GRAPH, window: str | None = 
             return flatten(inner, node, window)
         case InWindow(name, inner):
             return flatten(inner, DEFAULT_GRAPH, name)
+        case _:
+            raise AssertionError(f"{type(pattern).__name__} is refused before it is planned")
 
 
 def _flatten_join(pattern: Join, graph: Node, window: str | None) -> Conjunction:

@@ -4,6 +4,8 @@ A text is run as written, or refused by name with line and column; nothing in it
 
 from __future__ import annotations
 
+import re
+
 from stream_ext.errors import QuerySyntaxError
 from stream_ext.plan.algebra import Unit
 from stream_ext.syntax.cursor import Cursor
@@ -24,6 +26,6 @@ def _check_characters(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        before = text[: error.start].split("\n")
+        before = re.split("\r\n|\n|\r", text[: error.start])
         message = "half a surrogate pair is no character"
         raise QuerySyntaxError(message, text, len(before), len(before[-1]) + 1) from None

@@ -1,4 +1,4 @@
-"""Expressions, by precedence climbing: one function for all binary operators, a loop and not a call for each chain.
+"""Expressions: operators by precedence, with a stack of their own instead of one call for each level.
 
 `a && b && c && ...` becomes a balanced tree (&& and || are associative, errors included), so that nobody who
 walks the algebra meets a depth that only the length of a text decides."""
@@ -6,28 +6,28 @@ walks the algebra meets a depth that only the length of a text decides."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from stream_ext.plan.algebra import (
+from stream_ext.plan.formulas import (
     And,
     Arithmetic,
     ArithmeticOp,
     Compare,
     CompareOp,
     Expression,
+    Membership,
     Negate,
     Not,
     Or,
-    Variable,
 )
+from stream_ext.syntax.calls import arguments, call_by_iri, call_by_word
 from stream_ext.syntax.cursor import Cursor
 from stream_ext.syntax.literals import literal_here
-from stream_ext.syntax.words import AGGREGATES, FUNCTIONS
 
 Item = TypeVar("Item")
 
 _OR, _AND, _COMPARE, _ADD, _MULTIPLY = range(5)
-_LEVELS = {
+_LEVELS: Final = {
     "||": _OR,
     "&&": _AND,
     **{op.value: _COMPARE for op in CompareOp},
@@ -36,6 +36,8 @@ _LEVELS = {
     "*": _MULTIPLY,
     "/": _MULTIPLY,
 }
+_COMPARISONS: Final = {op.value: op for op in CompareOp}
+_ARITHMETIC: Final = {op.value: op for op in ArithmeticOp}
 
 
 def balanced(items: Sequence[Item], combine: Callable[[Item, Item], Item]) -> Item:
@@ -47,58 +49,93 @@ def balanced(items: Sequence[Item], combine: Callable[[Item, Item], Item]) -> It
     return level[0]
 
 
-def constraint(cursor: Cursor) -> Expression:
+def constraint(cursor: Cursor, after: str = "FILTER") -> Expression:
     """What may follow FILTER: an expression in parentheses, or a call."""
     if cursor.raw == "(" and cursor.kind == "op":
-        return _bracketed(cursor)
-    _refuse_call(cursor)
-    return cursor.expected("a condition in parentheses after FILTER, as in FILTER (?age > 55)")
+        return bracketed(cursor)
+    if cursor.kind == "word":
+        return call_by_word(cursor)
+    if cursor.kind in ("iri", "pname") and cursor.peek()[1] == "(":
+        return call_by_iri(cursor)
+    return cursor.expected(f"a condition in parentheses after {after}, as in {after} (?age > 55)")
 
 
-def expression(cursor: Cursor, lowest: int = _OR) -> Expression:
-    """The longest expression here whose operators bind at least as tightly as `lowest`."""
-    left = _unary(cursor)
-    while True:
-        level = _LEVELS.get(cursor.raw, -1) if cursor.kind == "op" else -1
-        if level < lowest:
-            if cursor.kind == "word":
-                _refuse_membership(cursor)
-            return left
-        if level <= _AND:
-            left = _chain(cursor, left, level)
-        elif level == _COMPARE:
-            left = _comparison(cursor, left)
-        else:
-            left = _arithmetic(cursor, left, level)
-
-
-def _chain(cursor: Cursor, first: Expression, level: int) -> Expression:
-    sign = cursor.raw
-    parts = [first]
-    while cursor.take(sign):
-        parts.append(expression(cursor, level + 1))
-    return balanced(parts, And if level == _AND else Or)
-
-
-def _comparison(cursor: Cursor, left: Expression) -> Expression:
-    op = CompareOp(cursor.raw)
-    cursor.advance()
-    compared = Compare(op, left, expression(cursor, _ADD))
-    if cursor.kind == "op" and _LEVELS.get(cursor.raw) == _COMPARE:
-        cursor.fail(f"a comparison cannot be compared again by '{cursor.raw}'; put one of them in parentheses")
-    return compared
-
-
-def _arithmetic(cursor: Cursor, left: Expression, level: int) -> Expression:
-    """A chain of sums or of products: not associative in all number types, so it stays as deep as it is long."""
-    while cursor.kind == "op" and _LEVELS.get(cursor.raw) == level:
-        op = ArithmeticOp(cursor.raw)
+def bracketed(cursor: Cursor) -> Expression:
+    with cursor.nested():
         cursor.advance()
-        left = Arithmetic(op, left, expression(cursor, level + 1))
-    return left
+        inner = expression(cursor)
+        cursor.require(")", "to close the expression")
+    return inner
 
 
-def _unary(cursor: Cursor) -> Expression:
+def expression(cursor: Cursor) -> Expression:
+    """The longest expression here."""
+    operand = _operand(cursor)
+    level = _level_here(cursor)
+    if level < 0:
+        return operand
+    operands: list[Expression] = [operand]
+    signs: list[str] = []
+    member: Expression | None = None  # an IN that stands bare: nothing but && and || may follow it
+    while level >= 0:
+        _reduce(operands, signs, level)
+        if level >= _COMPARE and (operands[-1] is member or (level == _COMPARE and signs and _level(signs) == level)):
+            cursor.fail(f"a comparison cannot be compared again by '{cursor.raw}'; put one of them in parentheses")
+        if cursor.kind == "word":
+            member = operands[-1] = _membership(cursor, operands[-1])
+        else:
+            signs.append(cursor.raw)
+            cursor.advance()
+            operands.append(_operand(cursor))
+        level = _level_here(cursor)
+    _reduce(operands, signs, -1)
+    return operands[0]
+
+
+def _level(signs: list[str]) -> int:
+    return _LEVELS[signs[-1]]
+
+
+def _level_here(cursor: Cursor) -> int:
+    if cursor.kind == "op":
+        return _LEVELS.get(cursor.raw, -1)
+    if cursor.kind == "word":
+        word = cursor.word()
+        if word == "IN" or (word == "NOT" and cursor.peek_word() == "IN"):
+            return _COMPARE
+    return -1
+
+
+def _reduce(operands: list[Expression], signs: list[str], level: int) -> None:
+    """Combines what binds tighter than an operator of `level`, and sums and products of the same one."""
+    while signs and ((top := _level(signs)) > level or (top == level and top >= _ADD)):
+        if top > _AND:
+            right, sign = operands.pop(), signs.pop()
+            operands[-1] = _binary(sign, operands[-1], right)
+            continue
+        start = len(signs)
+        while start and _LEVELS[signs[start - 1]] == top:
+            start -= 1
+        del signs[start:]
+        operands[start:] = [balanced(operands[start:], And if top == _AND else Or)]
+
+
+def _binary(sign: str, left: Expression, right: Expression) -> Expression:
+    if sign in _COMPARISONS:
+        return Compare(_COMPARISONS[sign], left, right)
+    return Arithmetic(_ARITHMETIC[sign], left, right)
+
+
+def _membership(cursor: Cursor, inner: Expression) -> Expression:
+    position = cursor.position()
+    negated = cursor.take_word("NOT")
+    cursor.advance()
+    return Membership(inner, arguments(cursor, "IN"), negated, position)
+
+
+def _operand(cursor: Cursor) -> Expression:
+    if cursor.kind == "var":
+        return cursor.variable()
     negations = 0
     while cursor.kind == "op" and cursor.raw == "!":
         negations += 1
@@ -123,44 +160,14 @@ def _signed(cursor: Cursor) -> Expression:
 
 def _primary(cursor: Cursor) -> Expression:
     if cursor.kind == "var":
-        name = cursor.raw[1:]
-        cursor.advance()
-        return Variable(name)
+        return cursor.variable()
     if cursor.kind == "op" and cursor.raw == "(":
-        return _bracketed(cursor)
+        return bracketed(cursor)
     literal = literal_here(cursor)
     if literal is not None:
         return literal
-    _refuse_call(cursor)
+    if cursor.kind == "word":
+        return call_by_word(cursor)
     if cursor.kind in ("iri", "pname"):
-        return cursor.constant()
+        return call_by_iri(cursor) if cursor.peek()[1] == "(" else cursor.constant()
     return cursor.expected("an operand (a variable, a literal, an IRI or an expression in parentheses)")
-
-
-def _bracketed(cursor: Cursor) -> Expression:
-    with cursor.nested():
-        cursor.advance()
-        inner = expression(cursor)
-        cursor.require(")", "to close the expression")
-    return inner
-
-
-def _refuse_call(cursor: Cursor) -> None:
-    """Raises for what is a call by its first word or by the parenthesis behind an IRI."""
-    word = cursor.word()
-    if word in FUNCTIONS or word in AGGREGATES:
-        if cursor.peek()[1] != "(":
-            cursor.fail(f"{word} is a function; its arguments in parentheses are missing")
-        cursor.refuse(word)
-    if word == "EXISTS" or (word == "NOT" and cursor.peek_word() == "EXISTS"):
-        cursor.refuse("NOT EXISTS" if word == "NOT" else word)
-    if word:
-        cursor.fail(f"there is no function {cursor.raw}")
-    if cursor.kind in ("iri", "pname") and cursor.peek()[1] == "(":
-        cursor.refuse("a function named by an IRI")
-
-
-def _refuse_membership(cursor: Cursor) -> None:
-    word = cursor.word()
-    if word == "IN" or (word == "NOT" and cursor.peek_word() == "IN"):
-        cursor.refuse("NOT IN" if word == "NOT" else "IN")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NoReturn
 
 from hbase_store import terms
 from stream_ext.errors import QuerySyntaxError, Unsupported
-from stream_ext.plan.algebra import Constant, Position, WindowClause
+from stream_ext.plan.terms import Constant, Position, Variable
+from stream_ext.plan.windows import GraphClause, WindowClause
 from stream_ext.syntax.iris import is_absolute, resolve
 from stream_ext.syntax.tokens import Source, Token, unescape
 from stream_ext.syntax.words import WELL_KNOWN_PREFIXES
@@ -28,8 +27,12 @@ class Cursor:
         "_depth",
         "_index",
         "_tokens",
+        "_variables",
+        "aggregates",
         "base",
         "fresh",
+        "graphs",
+        "home",
         "kind",
         "labels",
         "offset",
@@ -43,13 +46,16 @@ class Cursor:
 
     def __init__(self, text: str, base: str) -> None:
         self.source = Source(text)
-        self.base = base
+        self.home = self.base = base
         self.prefixes: dict[str, str] = {}
         self.windows: dict[str, WindowClause] = {}
-        self.visible: dict[str, None] = {}  # variables of patterns in order of first appearance
+        self.graphs: list[GraphClause] = []
+        self.visible: dict[str, None] = {}  # variables of the group so far, in order of first appearance
+        self.aggregates: list[str] | None = None  # those of the query so far; None where none may stand
         self.labels: dict[str, int] = {}  # the scope (basic graph pattern, operation) of each blank node label
         self.scope = 0
         self.fresh = 0  # how many blank nodes without a label there were
+        self._variables: dict[str, Variable] = {}
         self._constants: dict[str, Constant] = {}  # of IRIs and prefixed names as written
         self._tokens = self.source.tokens
         self._index = -1
@@ -62,6 +68,11 @@ class Cursor:
     def advance(self) -> None:
         self._index += 1
         self.kind, self.raw, self.offset = self._tokens[self._index]
+
+    @property
+    def index(self) -> int:
+        """How many tokens stand before this one."""
+        return self._index
 
     def peek(self, ahead: int = 1) -> Token:
         return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
@@ -99,6 +110,14 @@ class Cursor:
         while self.offset < offset:
             self.advance()
 
+    def split_lang(self) -> None:
+        """Reads `@ex` and `:time`, which stand at one another, as the prefixed name `ex:time`."""
+        prefix, offset = self.raw[1:], self.offset
+        self.advance()
+        if self.offset != offset + 1 + len(prefix) or not self.raw.startswith(":"):
+            self.expected(f"a prefixed name after '@', as in @{prefix}:time")
+        self.raw, self.offset = prefix + self.raw, offset + 1
+
     def bare_name(self) -> str:
         """The bare name here; its dots and hyphens are other tokens elsewhere."""
         match = _BARE_NAME.match(self.source.text, self.offset)
@@ -106,12 +125,17 @@ class Cursor:
         self.skip_to(match.end())
         return match[0]
 
-    @contextmanager
-    def nested(self) -> Iterator[None]:
+    def nested(self) -> Cursor:
+        """For `with`: what is inside is one bracket or group deeper."""
         if self._depth == NESTING_MAX:
             self.fail(f"brackets and groups are nested more than {NESTING_MAX} deep here")
         self._depth += 1
-        yield
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
 
     # ---- complaining
@@ -120,16 +144,17 @@ class Cursor:
         return self.source.position(self.offset if offset is None else offset)
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
-        at = self.position(offset)
-        raise QuerySyntaxError(message, self.source.text, at.line, at.column)
+        self.source.fail(message, self.offset if offset is None else offset)
+
+    def fail_at(self, message: str, position: Position) -> NoReturn:
+        raise QuerySyntaxError(message, self.source.written, position.line, position.column)
 
     def refuse(self, name: str, offset: int | None = None) -> NoReturn:
+        """What has no place in the algebra yet; all else that is not run is refused by `plan/refuse.py`."""
         at = self.position(offset)
-        raise Unsupported(f"{name} is not built yet", self.source.text, at.line, at.column)
+        raise Unsupported(f"{name} is not built yet", self.source.written, at.line, at.column)
 
     def expected(self, what: str) -> NoReturn:
-        if self.kind == "bad" and self.raw == "\\" and self.peek()[1][:1] in ("u", "U"):
-            self.refuse("a \\u escape outside of strings and IRIs")
         self.fail(f"expected {what}, found {self._found()}")
 
     def _found(self) -> str:
@@ -137,6 +162,8 @@ class Cursor:
             return "the end of the text"
         if self.kind == "bad" and self.raw in "\"'":
             return f"a string that is not closed (a line break in it wants {self.raw * 3})"
+        if self.raw == ">":
+            return "'>' (an IRI is closed by it, a prefixed name before it is not)"
         if self.raw == "<":
             return "'<' (if it begins an IRI: that one is not closed, or holds a blank or one of \" { } | ^ ` \\)"
         return f"'{self.raw[:40]}'"
@@ -159,20 +186,32 @@ class Cursor:
 
     def _prefix_declaration(self) -> None:
         self.advance()
-        if self.kind != "pname" or not self.raw.endswith(":") or self.raw.index(":") != len(self.raw) - 1:
+        raw = self.raw
+        if self.kind != "pname" or raw.find(":") != len(raw) - 1:
             self.expected("a prefix and its colon after PREFIX, as in PREFIX ex: <http://example.org/>")
-        prefix = self.raw[:-1]
         self.advance()
         if self.kind != "iri":
-            self.expected(f"the <IRI> that the prefix '{prefix}:' stands for")
-        self.prefixes[prefix] = self.iri()
-        self._constants.clear()
+            self.expected(f"the <IRI> that the prefix '{raw}' stands for")
+        self.prefixes[raw[:-1]] = self._reference()
+        self.advance()
+        if self._constants:
+            self._constants = {}
 
     def iri(self) -> str:
         """The absolute IRI of the IRI or prefixed name here."""
         value = self._reference() if self.kind == "iri" else self._expanded()
         self.advance()
         return value
+
+    def variable(self) -> Variable:
+        """The variable here."""
+        raw = self.raw
+        self._index += 1
+        self.kind, self.raw, self.offset = self._tokens[self._index]
+        known = self._variables.get(raw)
+        if known is None:
+            known = self._variables[raw] = Variable(raw[1:])
+        return known
 
     def constant(self) -> Constant:
         """`iri` as a constant; each spelling is worked out once."""

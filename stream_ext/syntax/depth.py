@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from stream_ext.plan.algebra import (
-    And,
-    Arithmetic,
-    Compare,
-    Expression,
-    Filter,
-    Graph,
-    InWindow,
-    Join,
-    Negate,
-    Not,
-    Or,
-    Pattern,
-)
+from stream_ext.plan.algebra import Pattern
+from stream_ext.plan.formulas import Expression
+from stream_ext.plan.walk import parts_of
+from stream_ext.syntax.cursor import Cursor
 
-#: Brackets and long sums add up to this at most; Python itself stops at 1,000 calls.
+#: Brackets, OPTIONALs and long sums add up to this at most; Python itself stops at 1,000 calls.
 DEPTH_MAX = 200
 
 
+def check_depth(cursor: Cursor, root: Pattern | Expression, start: int | None, what: str) -> None:
+    """`start`: where `root` begins; None: it ends here."""
+    if cursor.index > DEPTH_MAX and is_too_deep(root):  # nothing is deeper than it has tokens
+        where = "that begins here " if start is not None else "that ends here "
+        cursor.fail(f"{what} {where}is nested too deep: more than {DEPTH_MAX} operators", start)
+
+
 def is_too_deep(root: Pattern | Expression) -> bool:
-    pending: list[tuple[Pattern | Expression, int]] = [(root, 1)]
-    while pending:
-        node, depth = pending.pop()
-        if depth > DEPTH_MAX:
-            return True
-        if isinstance(node, (Join, Compare, Arithmetic, And, Or)):
-            pending += ((node.left, depth + 1), (node.right, depth + 1))
-        elif isinstance(node, Filter):
-            pending += ((node.inner, depth + 1), (node.condition, depth + 1))
-        elif isinstance(node, (Graph, InWindow, Negate, Not)):
-            pending.append((node.inner, depth + 1))
-    return False
+    level: list[Pattern | Expression] = [root]
+    for _ in range(DEPTH_MAX):
+        level = [part for node in level for part in parts_of(node)]
+        if not level:
+            return False
+    return True

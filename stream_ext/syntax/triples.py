@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from hbase_store import terms
-from stream_ext.plan.algebra import BlankLabel, Constant, Variable
+from stream_ext.plan.formulas import Path
+from stream_ext.plan.terms import BlankLabel, Constant, Variable
+from stream_ext.syntax import paths
 from stream_ext.syntax.cursor import Cursor
 from stream_ext.syntax.literals import NUMBERS, STRINGS, literal_here, signed_number_here
 from stream_ext.syntax.words import RDF
 
-TYPE = Constant(terms.iri(RDF + "type"))
 FIRST = Constant(terms.iri(RDF + "first"))
 REST = Constant(terms.iri(RDF + "rest"))
 NIL = Constant(terms.iri(RDF + "nil"))
@@ -32,10 +33,11 @@ class Triples(Generic[Blank]):
         cursor: Cursor,
         blank: Callable[[str], Blank],
         emit: Callable[[Variable | Constant | Blank, Variable | Constant, Variable | Constant | Blank, int], None],
+        emit_path: Callable[[Variable | Constant | Blank, Path, Variable | Constant | Blank, int], None] | None = None,
         refuse_variables: str | None = None,
         refuse_blanks: str | None = None,
     ) -> None:
-        self._cursor, self._blank, self._emit = cursor, blank, emit
+        self._cursor, self._blank, self._emit, self._emit_path = cursor, blank, emit, emit_path
         self._refuse_variables, self._refuse_blanks = refuse_variables, refuse_blanks
 
     def block(self) -> None:
@@ -76,10 +78,15 @@ class Triples(Generic[Blank]):
     def _properties(self, subject: Variable | Constant | Blank, start: int) -> None:
         cursor = self._cursor
         while True:
+            verb = cursor.offset
             predicate = self._verb()
             while True:
                 target = self._node("an object")
-                self._emit(subject, predicate, target, start)
+                if isinstance(predicate, Variable | Constant):
+                    self._emit(subject, predicate, target, start)
+                else:
+                    assert self._emit_path is not None  # a path is read only where it may stand
+                    self._emit_path(subject, predicate, target, verb)
                 if cursor.raw != "," or cursor.kind != "op":
                     break
                 cursor.advance()
@@ -92,22 +99,30 @@ class Triples(Generic[Blank]):
             if not self._verb_begins():
                 return
 
-    def _verb(self) -> Variable | Constant:
+    def _verb(self) -> Variable | Constant | Path:
         cursor = self._cursor
         if cursor.kind in _NAMES:
-            predicate: Variable | Constant = cursor.constant()
+            predicate = cursor.constant()
         elif cursor.kind == "word" and cursor.raw == "a":
             cursor.advance()
-            predicate = TYPE
+            predicate = paths.TYPE
         elif cursor.kind == "var":
             return self._variable()
         elif cursor.kind == "op" and cursor.raw in ("^", "!", "("):
-            return cursor.refuse("a property path")
+            self._check_path()
+            return paths.path(cursor)
         else:
             cursor.expected("a predicate (an IRI, a prefixed name, a variable or 'a')")
-        if cursor.kind == "op" and cursor.raw in ("/", "|", "*", "+", "?") and not signed_number_here(cursor):
-            cursor.refuse("a property path")
+        if paths.continues(cursor):
+            self._check_path()
+            return paths.go_on(cursor, predicate)
         return predicate
+
+    def _check_path(self) -> None:
+        if self._emit_path is None:
+            self._cursor.fail(
+                "a property path finds triples; here stand triples that are made: give each its predicate"
+            )
 
     def _node(self, what: str) -> Variable | Constant | Blank:
         cursor = self._cursor
@@ -131,10 +146,9 @@ class Triples(Generic[Blank]):
         cursor = self._cursor
         if self._refuse_variables:
             cursor.fail(self._refuse_variables)
-        name = cursor.raw[1:]
-        cursor.visible[name] = None
-        cursor.advance()
-        return Variable(name)
+        found = cursor.variable()
+        cursor.visible[found.name] = None
+        return found
 
     def _labelled(self) -> Blank:
         cursor = self._cursor

@@ -1,272 +1,149 @@
-"""Whole texts: queries, registrations, updates."""
+"""Whole texts: queries, registrations, updates, administration."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from stream_ext.plan.algebra import (
-    R2S,
-    BlankLabel,
-    Constant,
-    DeleteData,
-    Form,
-    InsertData,
-    Quad,
-    Query,
+    Admin,
+    CreateStream,
+    Drop,
+    Explain,
+    Named,
     Register,
+    Show,
     Unit,
-    Update,
-    Variable,
 )
-from stream_ext.syntax.conditions import expression
+from stream_ext.plan.terms import Constant
+from stream_ext.plan.windows import R2S
 from stream_ext.syntax.cursor import Cursor
-from stream_ext.syntax.depth import DEPTH_MAX, is_too_deep
-from stream_ext.syntax.groups import group
-from stream_ext.syntax.triples import Triples
-from stream_ext.syntax.windows import window_clause
-from stream_ext.syntax.words import MODIFIERS, NO_NAMES, UNITS
+from stream_ext.syntax.durations import duration
+from stream_ext.syntax.literals import literal_here
+from stream_ext.syntax.queries import FORMS, query
+from stream_ext.syntax.updates import VERBS, update
+from stream_ext.syntax.words import NO_NAMES
 
-_COUNT_MAX = 2**63 - 1
+_KINDS = ("QUERY", "STREAM", "RSTREAM", "ISTREAM", "DSTREAM")
 
 
 def unit(cursor: Cursor) -> Unit:
-    cursor.prologue()
-    word = cursor.word()
-    if word in ("SELECT", "ASK"):
-        result: Unit = _query(cursor)
-    elif word == "REGISTER":
-        result = _register(cursor)
-    elif word in ("INSERT", "DELETE") or cursor.kind == "end":
-        result = _update(cursor)  # an update of no operations is one, says SPARQL
-    else:
-        _refuse_unit(cursor, word)
-        cursor.expected("SELECT, ASK, REGISTER, INSERT DATA or DELETE DATA")
+    result = _unit(cursor)
     if cursor.kind != "end":
         cursor.expected("the end of the text")
     return result
 
 
-def _refuse_unit(cursor: Cursor, word: str) -> None:
-    following = cursor.peek_word()
-    if word in ("CREATE", "DROP"):
-        kinds = ("STREAM", "QUERY") if word == "DROP" else ("STREAM",)
-        cursor.refuse(f"{word} {following}" if following in kinds else f"{word} GRAPH")
-    if word == "INSERT":
-        cursor.refuse("INSERT ... WHERE")
-    if word == "DELETE":
-        cursor.refuse("DELETE WHERE" if following == "WHERE" else "DELETE ... WHERE")
-    if word in UNITS:
-        cursor.refuse(UNITS[word])
-
-
-# ---- queries -------------------------------------------------------------------------------------------------
-
-
-def _query(cursor: Cursor) -> Query:
-    form = Form(cursor.word())
-    cursor.advance()
-    r2s = _r2s(cursor)
-    distinct = form is Form.SELECT and _distinct(cursor)
-    projected = cursor.offset
-    written = _projection(cursor) if form is Form.SELECT else ()
-    while cursor.word() == "FROM":
-        _dataset_clause(cursor)
-    cursor.take_word("WHERE")
-    start = cursor.offset
-    pattern = group(cursor)
-    if is_too_deep(pattern):
-        cursor.fail(f"the pattern that begins here is nested too deep: more than {DEPTH_MAX} operators", start)
-    offset, limit = _modifiers(cursor)
-    variables = tuple(cursor.visible) if written is None else written
-    if form is Form.SELECT and not variables:
-        cursor.refuse("SELECT * over a pattern without variables (ASK says whether it holds)", projected)
-    return Query(form, pattern, variables, distinct, offset, limit, tuple(cursor.windows.values()), r2s)
-
-
-def _r2s(cursor: Cursor) -> R2S | None:
+def _unit(cursor: Cursor) -> Unit:
+    cursor.prologue()
     word = cursor.word()
-    if word == "DSTREAM":
-        cursor.refuse("DSTREAM")
-    if word not in ("ISTREAM", "RSTREAM"):
-        return None
-    cursor.advance()
-    return R2S(word)
+    if word in FORMS:
+        return query(cursor)
+    if word == "REGISTER":
+        return _register(cursor)
+    if word in ("CREATE", "DROP", "SHOW", "EXPLAIN", "UNREGISTER") and (admin := _admin(cursor, word)) is not None:
+        return admin
+    if word in VERBS or cursor.kind == "end":
+        return update(cursor)  # an update of no operations is one, says SPARQL
+    return cursor.expected("SELECT, ASK, REGISTER, CONSTRUCT, DESCRIBE, an update (INSERT DATA ...) or CREATE STREAM")
 
 
-def _distinct(cursor: Cursor) -> bool:
-    if cursor.word() == "REDUCED":
-        cursor.refuse("REDUCED")
-    return cursor.take_word("DISTINCT")
-
-
-def _projection(cursor: Cursor) -> tuple[str, ...] | None:
-    """The variables that are written; None for `*`."""
-    if cursor.take("*"):
-        return None
-    names: dict[str, None] = {}
-    while cursor.kind == "var":
-        names[cursor.raw[1:]] = None
-        cursor.advance()
-    if cursor.kind == "op" and cursor.raw == "(":
-        _refuse_projected_expression(cursor)
-    if cursor.kind == "op" and cursor.raw == "," and names:
-        cursor.fail("variables are separated by blanks, not by commas: SELECT ?x ?y")
-    if not names:
-        cursor.expected("variables or '*' after SELECT")
-    return tuple(names)
-
-
-def _refuse_projected_expression(cursor: Cursor) -> None:
-    start = cursor.offset
-    cursor.advance()
-    expression(cursor)  # names a function or an aggregate, if it begins with one
-    cursor.require_word("AS", "and a variable after the expression")
-    cursor.refuse("SELECT (expression AS ?variable)", start)
-
-
-def _dataset_clause(cursor: Cursor) -> None:
-    start = cursor.offset
-    cursor.advance()
-    named = cursor.take_word("NAMED")
-    said = "FROM NAMED" if named else "FROM"
-    word = cursor.word()
-    if named and word == "WINDOW":
-        cursor.advance()
-        window_clause(cursor)
-        return
-    if word == "STREAM":
-        cursor.refuse(f"{said} STREAM (C-SPARQL)", start)
-    if word == "GRAPH" or (word in ("STATIC", "DEFAULT") and not named):
-        cursor.refuse(f"{said} {word}", start)
-    if cursor.kind in ("iri", "pname"):
-        cursor.iri()  # a prefix that is not declared is the graver fault
-        cursor.refuse(said + " with a graph" if named else said, start)
-    if word == "WINDOW":
-        cursor.fail("a window is declared by FROM NAMED WINDOW", start)
-    if word and word not in NO_NAMES and not named:
-        cursor.refuse("FROM with a bare name", start)
-    cursor.expected(f"WINDOW or the IRI of a graph after {said}")
-
-
-def _modifiers(cursor: Cursor) -> tuple[int, int | None]:
-    """OFFSET and LIMIT, which may stand in either order, once each."""
-    found: dict[str, int] = {}
-    while (word := cursor.word()) in MODIFIERS or word in ("LIMIT", "OFFSET"):
-        if word in MODIFIERS:
-            cursor.refuse(MODIFIERS[word])
-        if word in found:
-            cursor.fail(f"{word} is written twice")
-        cursor.advance()
-        if cursor.kind != "integer":
-            cursor.expected(f"a whole number after {word}")
-        found[word] = int(cursor.raw) if len(cursor.raw) < 19 else _COUNT_MAX
-        cursor.advance()
-    return found.get("OFFSET", 0), found.get("LIMIT")
+# ---- registrations -------------------------------------------------------------------------------------------
 
 
 def _register(cursor: Cursor) -> Register:
     position = cursor.position()
-    start = cursor.offset
     cursor.advance()
-    kind = cursor.word()
-    if kind == "DSTREAM":
-        cursor.refuse("REGISTER DSTREAM")
-    if kind not in ("QUERY", "STREAM", "RSTREAM", "ISTREAM"):
+    kind, kind_position = cursor.word(), cursor.position()
+    if kind not in _KINDS:
         cursor.expected("QUERY, STREAM, RSTREAM or ISTREAM after REGISTER")
     cursor.advance()
-    iri = cursor.iri() if cursor.kind in ("iri", "pname") else None
-    name = _bare_name(cursor) if iri is None else None
+    named = _named(cursor, "the name of the query")
+    every_ms, places = 0, []
     if cursor.word() == "COMPUTED":
-        cursor.refuse("COMPUTED EVERY")
+        places.append(("COMPUTED EVERY", cursor.position()))
+        cursor.advance()
+        cursor.require_word("EVERY", "after COMPUTED")
+        every_ms = duration(cursor, "EVERY")
     cursor.take_word("AS")
     cursor.prologue()
-    if cursor.word() not in ("SELECT", "ASK"):
-        _refuse_unit(cursor, cursor.word())
-        cursor.expected("SELECT or ASK after the name of the query")
+    if cursor.word() not in FORMS:
+        cursor.expected("SELECT, ASK, CONSTRUCT or DESCRIBE after the name of the query")
     at = cursor.offset
-    query = _query(cursor)
-    if not query.windows:
-        cursor.refuse("a registered query without windows", start)
-    if kind in ("RSTREAM", "ISTREAM"):
-        if query.r2s not in (None, R2S(kind)):
-            cursor.fail(f"REGISTER says {kind}, the query says {query.r2s}", at)
-        query = replace(query, r2s=R2S(kind))
-    return Register(name, iri, query, position)
+    found = query(cursor)
+    r2s = found.r2s
+    if kind in R2S.__members__:
+        if r2s not in (None, R2S(kind)):
+            cursor.fail(f"REGISTER says {kind}, the query says {r2s}", at)
+        r2s = R2S(kind)
+        if kind == "DSTREAM":
+            places.append(("REGISTER DSTREAM", kind_position))
+    if every_ms or places:
+        shape = found.shape
+        found = replace(found, shape=replace(shape, every_ms=every_ms, places=(*places, *shape.places)))
+    return Register(named.name, named.iri, replace(found, r2s=r2s), position)
 
 
-def _bare_name(cursor: Cursor) -> str:
+def _named(cursor: Cursor, what: str) -> Named:
+    if cursor.kind in ("iri", "pname"):
+        return Named(cursor.iri(), None)
     if cursor.kind != "word" or cursor.word() in NO_NAMES:
-        cursor.expected("the name of the query: a bare name, an IRI or a prefixed name")
-    return cursor.bare_name()
+        cursor.expected(f"{what}: a bare name, an IRI or a prefixed name")
+    return Named(None, cursor.bare_name())
 
 
-# ---- updates -------------------------------------------------------------------------------------------------
+# ---- administration ------------------------------------------------------------------------------------------
 
 
-def _update(cursor: Cursor) -> Update:
-    operations: list[InsertData | DeleteData] = []
-    while cursor.kind != "end":
-        word = cursor.word()
-        if word not in ("INSERT", "DELETE") or cursor.peek_word() != "DATA":
-            _refuse_unit(cursor, word)
-            cursor.expected("INSERT DATA or DELETE DATA")
+def _admin(cursor: Cursor, word: str) -> Admin | None:
+    """None where the word begins an update."""
+    position = cursor.position()
+    following = cursor.peek_word()
+    if word == "EXPLAIN":
+        with cursor.nested():
+            cursor.advance()
+            return Explain(_unit(cursor), position)
+    if word == "CREATE" and following == "STREAM":
+        return _create_stream(cursor)
+    if word in ("DROP", "UNREGISTER") and following in (("STREAM", "QUERY") if word == "DROP" else ("QUERY",)):
         cursor.advance()
         cursor.advance()
-        quads = _Quads(cursor, word).read()
-        operations.append(InsertData(quads) if word == "INSERT" else DeleteData(quads))
-        if not cursor.take(";"):
-            break
-        cursor.prologue()
-    return Update(tuple(operations))
-
-
-class _Quads:
-    """The braces of INSERT DATA and DELETE DATA: triples, and GRAPH blocks of triples."""
-
-    def __init__(self, cursor: Cursor, word: str) -> None:
-        self._cursor = cursor
-        self._quads: list[Quad] = []
-        self._graph: Constant | None = None
-        self._triples: Triples[BlankLabel] = Triples(
-            cursor,
-            BlankLabel,
-            self._emit,
-            refuse_variables=f"{word} DATA holds data only; a variable has no place in it",
-            refuse_blanks="DELETE DATA cannot name a blank node" if word == "DELETE" else None,
-        )
-
-    def read(self) -> tuple[Quad, ...]:
-        cursor = self._cursor
-        cursor.scope += 1
-        cursor.require("{", "to begin the data")
-        self._triples.block()
-        while not cursor.take("}"):
-            if cursor.word() != "GRAPH":
-                cursor.expected("a triple, GRAPH or '}'")
-            self._graph_block()
-            cursor.take(".")
-            self._triples.block()
-        return tuple(self._quads)
-
-    def _graph_block(self) -> None:
-        cursor = self._cursor
+        said = f"{word} {following}" if word == "DROP" else word
+        return Drop(following, _named(cursor, f"the name of the {following.lower()}"), said, position)
+    if word == "SHOW" and following in ("STREAMS", "QUERIES"):
         cursor.advance()
-        if cursor.kind not in ("iri", "pname"):
-            cursor.expected("the IRI of a graph after GRAPH")
-        self._graph = cursor.constant()
-        cursor.require("{", "to begin the data of the graph")
-        self._triples.block()
-        cursor.require("}", "to close the data of the graph")
-        self._graph = None
+        cursor.advance()
+        return Show(following, position)
+    if word in ("SHOW", "UNREGISTER"):
+        cursor.advance()
+        cursor.expected("STREAMS or QUERIES after SHOW" if word == "SHOW" else "QUERY after UNREGISTER")
+    return None
 
-    def _emit(
-        self,
-        subject: Variable | Constant | BlankLabel,
-        predicate: Variable | Constant,
-        target: Variable | Constant | BlankLabel,
-        offset: int,
-    ) -> None:
-        if isinstance(subject, Constant) and subject.text[:1] == b'"':
-            self._cursor.fail("a literal cannot be the subject of a triple", offset)
-        # Variables were refused where they stood.
-        self._quads.append(Quad(subject, predicate, target, self._graph))  # type: ignore[arg-type]
+
+def _create_stream(cursor: Cursor) -> CreateStream:
+    position = cursor.position()
+    cursor.advance()
+    cursor.advance()
+    stream = _named(cursor, "the name of the stream")
+    options: dict[str, Constant] = {}
+    if cursor.take_word("WITH"):
+        cursor.require("(", "and the options after WITH")
+        while True:
+            _option(cursor, options)
+            if not cursor.take(","):
+                break
+        cursor.require(")", "to close the options (or ',')")
+    return CreateStream(stream, tuple(options.items()), position)
+
+
+def _option(cursor: Cursor, options: dict[str, Constant]) -> None:
+    if cursor.kind != "word":
+        cursor.expected("the name of an option, as in WITH (timeless = true)")
+    name = cursor.raw
+    if name in options:
+        cursor.fail(f"the option {name} is written twice")
+    cursor.advance()
+    cursor.require("=", f"and a value after {name}")
+    value = cursor.constant() if cursor.kind in ("iri", "pname") else literal_here(cursor)
+    if value is None:
+        cursor.expected("a value: a literal, an IRI, true or false")
+    options[name] = value

@@ -1,259 +1,296 @@
-"""FROM NAMED WINDOW: the window's name, its stream, its lengths and its policy."""
+"""A window: its lengths, in every way that one may be written, and its policy."""
 
 from __future__ import annotations
 
-import re
-from fractions import Fraction
+from dataclasses import dataclass, field
+from typing import Final
 
-from stream_ext.errors import BadArgument
-from stream_ext.plan.algebra import StreamRef, WindowClause
+from stream_ext.plan.algebra import DIALECTS
+from stream_ext.plan.windows import (
+    Bounds,
+    Declared,
+    Dialect,
+    Extent,
+    Report,
+    StreamRef,
+    Trigger,
+    WindowClause,
+    Written,
+)
+from stream_ext.syntax import datasets  # it imports this one: STREAM [..] ?s names the stream behind the window
 from stream_ext.syntax.cursor import Cursor
+from stream_ext.syntax.durations import duration, duration_begins, point_in_time
 from stream_ext.syntax.literals import STRINGS
 from stream_ext.syntax.tokens import string_value
-from stream_ext.syntax.words import NO_NAMES, XSD
-from stream_ext.times import parse_time
 
-_UNIT_MS = {"MS": 1, "S": 1000, "M": 60_000, "MIN": 60_000, "H": 3_600_000, "D": 86_400_000}
-_COUNTS = frozenset({"TRIPLES", "COUNT", "ELEMENTS", "ROWS"})
-_DURATION_TYPES = frozenset({XSD + "duration", XSD + "dayTimeDuration"})
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-_ISO = re.compile(
-    rf"P(?=[0-9T])(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
-    rf"(?:T(?=[0-9])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?(?![\w.])",
-    re.IGNORECASE,
-)
-_ISO_MS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1000)  # weeks, days, hours, minutes, seconds
-#: Some 285,000 years: any sum of a time and a length stays far inside 64 bits.
-LENGTH_MS_MAX = 2**53
+_COUNTS: Final = {
+    "TRIPLES": Extent.TRIPLES,
+    "COUNT": Extent.TRIPLES,
+    "ELEMENTS": Extent.ELEMENTS,
+    "ROWS": Extent.ELEMENTS,
+}
+_COUNT_DIGITS_MAX: Final = 15
+_BOUNDS: Final = {bounds.value: bounds for bounds in Bounds}
+_TRIGGERS: Final = {trigger.value: trigger for trigger in Trigger}
+_EMIT: Final = {"ON_UPDATE": Trigger.CONTENT_CHANGE, "ON_CLOSE": Trigger.WINDOW_CLOSE}
 
 
-def window_clause(cursor: Cursor) -> None:
-    """Reads what follows FROM NAMED WINDOW and declares it."""
-    offset = cursor.offset
-    if cursor.word() == "ON":
-        cursor.refuse("FROM NAMED WINDOW ON ... AS (the form of 2014)")
-    if cursor.kind not in ("iri", "pname"):
-        cursor.expected("the IRI of the window after FROM NAMED WINDOW")
-    name = cursor.iri()
-    if name in cursor.windows:
-        first = cursor.windows[name].position
-        cursor.fail(f"the window <{name}> is declared twice (first in line {first.line})", offset)
-    cursor.require_word("ON", "and the stream after the name of the window")
-    stream = stream_reference(cursor)
+@dataclass(slots=True)
+class _Draft:
+    """A window's clause while it is read."""
+
+    extent: Extent = Extent.RANGE
+    range_ms: int = 0
+    step_ms: int = 0
+    step_written: bool = False
+    count: int = 0
+    count_step: int = 0
+    until_ms: int = 0
+    start_ms: int = 0
+    end_ms: int = 0
+    time_predicate: str | None = None
+    t0_ms: int | None = None
+    bounds: Bounds | None = None
+    lateness_ms: int | None = None
+    reports: list[Report] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+
+
+def window(cursor: Cursor, name: str, stream: StreamRef | None, declared: Declared) -> WindowClause:
+    """The window at its bracket; only RSP-QL's may have none. Without `stream` that one stands behind the window."""
+    draft = _Draft()
+    position = cursor.position()
     bracket = cursor.take("[")
-    range_ms, step_ms = _lengths(cursor)
-    t0_ms = _policy(cursor, None)
+    if not bracket and declared is not Declared.WINDOW:
+        cursor.expected("'[' and the extent of the window, as in [RANGE 10s STEP 1s]")
+    _lengths(cursor, draft, DIALECTS[declared])
+    _policy(cursor, draft)
     if bracket:
         cursor.require("]", "to close the window (or STEP, T0, REPORT)")
-        t0_ms = _policy(cursor, t0_ms)
-    cursor.windows[name] = WindowClause(name, stream, range_ms, step_ms, t0_ms, cursor.position(offset))
+        if declared is Declared.WINDOW:
+            _policy(cursor, draft)
+    if not draft.step_ms and draft.range_ms and declared is not Declared.PATTERN:
+        draft.step_ms = draft.range_ms
+    return WindowClause(
+        name=name,
+        stream=stream or datasets.stream_reference(cursor),
+        range_ms=draft.range_ms,
+        step_ms=draft.step_ms,
+        t0_ms=draft.t0_ms,
+        position=position,
+        extent=draft.extent,
+        step_written=draft.step_written,
+        count=draft.count,
+        count_step=draft.count_step,
+        until_ms=draft.until_ms,
+        start_ms=draft.start_ms,
+        end_ms=draft.end_ms,
+        time_predicate=draft.time_predicate,
+        bounds=draft.bounds,
+        lateness_ms=draft.lateness_ms,
+        reports=tuple(draft.reports),
+        declared=declared,
+        written=tuple(draft.written),
+    )
 
 
-def stream_reference(cursor: Cursor) -> StreamRef:
-    if cursor.word() == "STREAM" and cursor.peek()[0] in ("iri", "pname", "var", "word"):
-        cursor.advance()
-    position = cursor.position()
-    if cursor.kind == "var":
-        cursor.refuse("a stream named by a variable")
-    if cursor.kind in ("iri", "pname"):
-        return StreamRef(cursor.iri(), None, position)
-    if cursor.kind == "word" and cursor.word() not in NO_NAMES:
-        return StreamRef(None, cursor.bare_name(), position)
-    return cursor.expected("a stream: its IRI, a prefixed name or a bare name")
+# ---- lengths -------------------------------------------------------------------------------------------------
 
 
-def _lengths(cursor: Cursor) -> tuple[int, int]:
-    """Range and step in milliseconds."""
-    word = cursor.word()
-    _refuse_shape(cursor, word)
-    if word not in ("RANGE", "TUMBLING", "SLIDING"):
-        cursor.expected("the extent of the window: RANGE 10s STEP 1s, or TUMBLING 10s")
-    start = cursor.offset
-    cursor.advance()
-    range_ms = _duration(cursor, word)
-    while word == "RANGE" and _duration_begins(cursor):
-        range_ms += _duration(cursor, word)  # 1h 30m
-    if cursor.kind in ("lang",) or cursor.raw == "@" or cursor.word() == "ON":
-        cursor.refuse("RANGE ... ON a predicate for the time")
-    if cursor.word() in ("STEP", "SLIDE"):
-        step = cursor.word()
-        at = cursor.offset
-        cursor.advance()
-        step_ms = _duration(cursor, step)
-        if word == "TUMBLING" and step_ms != range_ms:
-            cursor.refuse("a TUMBLING window whose STEP is not its length", at)
-        return range_ms, step_ms
-    if word == "SLIDING":
-        cursor.refuse("SLIDING without STEP", start)
-    if word == "RANGE":
-        cursor.take_word("TUMBLING")
-    return range_ms, range_ms
-
-
-def _refuse_shape(cursor: Cursor, word: str) -> None:
-    """Raises for the shapes of windows that are known and not run."""
+def _lengths(cursor: Cursor, draft: _Draft, dialect: Dialect) -> None:
+    word, start = cursor.word(), cursor.offset
+    draft.written.append(Written("extent", cursor.position()))
     if word == "RANGE" and cursor.peek_word() in _COUNTS:
-        word = cursor.peek_word()
+        cursor.advance()
+        word = cursor.word()
     if word in _COUNTS:
-        cursor.refuse(f"{_article(word)} {word} (count) window")
-    if word in ("NOW", "ALL"):
-        cursor.refuse(f"{_article(word)} {word} window")
-    if word == "FROM" and cursor.peek_word() == "NOW":
-        cursor.refuse("a FROM NOW - ... window")
-    if word == "START":
-        cursor.refuse("a START ... END window")
+        _count(cursor, draft, word)
+    elif word == "ALL" or (word == "NOW" and cursor.peek()[1] != "-"):
+        draft.extent = Extent(word)
+        cursor.advance()
+    elif word in ("FROM", "NOW"):
+        _span(cursor, draft)
+    elif word == "START":
+        _history(cursor, draft)
+    elif word == "RANGE":
+        _range(cursor, draft)
+    elif word in ("TUMBLING", "SLIDING"):
+        _tumbling_or_sliding(cursor, draft, word)
+        if word == "SLIDING" and not draft.step_ms and dialect is not Dialect.CQELS:
+            cursor.refuse("SLIDING without STEP", start)
+    else:
+        cursor.expected("the extent of the window: RANGE 10s STEP 1s, or TUMBLING 10s")
 
 
-def _article(word: str) -> str:
-    return "an" if word[0] in "AE" else "a"
+def _range(cursor: Cursor, draft: _Draft) -> None:
+    cursor.advance()
+    draft.range_ms = duration(cursor, "RANGE")
+    while duration_begins(cursor):
+        draft.range_ms += duration(cursor, "RANGE")  # 1h 30m
+    _time_predicate(cursor, draft)
+    if not _step(cursor, draft) and cursor.take_word("TUMBLING"):
+        draft.step_ms, draft.step_written = draft.range_ms, True
 
 
-# ---- lengths of time -----------------------------------------------------------------------------------------
+def _time_predicate(cursor: Cursor, draft: _Draft) -> None:
+    """ON predicate, or @predicate."""
+    position = cursor.position()
+    if cursor.kind == "lang" and cursor.peek()[0] == "pname":
+        cursor.split_lang()  # @ex:time was read as a language and :time
+    elif not cursor.take("@") and not cursor.take_word("ON"):
+        return
+    draft.written.append(Written("RANGE ... ON a predicate for the time", position))
+    if cursor.kind not in ("iri", "pname"):
+        cursor.expected("the IRI of the predicate that has the time")
+    draft.time_predicate = cursor.iri()
 
 
-def _duration_begins(cursor: Cursor) -> bool:
-    if cursor.kind == "integer" or cursor.kind in STRINGS:
-        return True
-    return cursor.kind == "word" and _ISO.match(cursor.source.text, cursor.offset) is not None
+def _step(cursor: Cursor, draft: _Draft) -> bool:
+    word = cursor.word()
+    if word not in ("STEP", "SLIDE"):
+        return False
+    cursor.advance()
+    draft.step_ms, draft.step_written = duration(cursor, word), True
+    return True
 
 
-def _duration(cursor: Cursor, owner: str) -> int:
-    """The length after `owner` (RANGE, STEP, ...) in milliseconds, above zero."""
-    offset = cursor.offset
-    if cursor.kind == "op" and cursor.raw == "-":
-        cursor.fail(f"{owner} cannot be negative")
-    milliseconds = _any_duration(cursor, owner)
-    if milliseconds <= 0:
-        cursor.fail(f"{owner} must be longer than 0", offset)
-    if milliseconds > LENGTH_MS_MAX:
-        cursor.fail(f"{owner} is longer than {LENGTH_MS_MAX} ms", offset)
-    return milliseconds
+def _tumbling_or_sliding(cursor: Cursor, draft: _Draft, word: str) -> None:
+    cursor.advance()
+    draft.range_ms = duration(cursor, word)
+    at = cursor.offset
+    stepped = _step(cursor, draft)
+    if word == "TUMBLING":
+        if stepped and draft.step_ms != draft.range_ms:
+            cursor.refuse("a TUMBLING window whose STEP is not its length", at)
+        draft.step_ms, draft.step_written = draft.range_ms, True
 
 
-def _any_duration(cursor: Cursor, owner: str) -> int:
-    if cursor.kind == "integer":
-        return _with_unit(cursor)
-    if cursor.kind == "word":
-        match = _ISO.match(cursor.source.text, cursor.offset)
-        if match:
-            milliseconds = _iso(cursor, match)
-            cursor.skip_to(match.end())
-            return milliseconds
-    if cursor.kind in STRINGS:
-        return _duration_literal(cursor)
-    if cursor.kind in ("decimal", "double"):
-        cursor.fail("a length is a whole number with its unit (1500ms), or ISO 8601 (PT1.5S)")
-    return cursor.expected(f"a length after {owner}, as in {owner} 5s or {owner} PT5S")
+def _count(cursor: Cursor, draft: _Draft, word: str) -> None:
+    if word != _COUNTS[word].value:
+        draft.written.append(Written(word, cursor.position()))  # another name of it, which a refusal repeats
+    cursor.advance()
+    draft.extent = _COUNTS[word]
+    draft.count = _how_many(cursor, word)
+    step = cursor.word()
+    if step in ("STEP", "SLIDE"):
+        cursor.advance()
+        draft.count_step = _how_many(cursor, step)
 
 
-def _with_unit(cursor: Cursor) -> int:
-    end = cursor.offset + len(cursor.raw)
-    if len(cursor.raw) > 18:
-        cursor.fail(f"a length of more than {LENGTH_MS_MAX} ms")
+def _how_many(cursor: Cursor, owner: str) -> int:
+    if cursor.kind != "integer" or not int(cursor.raw[:_COUNT_DIGITS_MAX]) or len(cursor.raw) > _COUNT_DIGITS_MAX:
+        cursor.expected(f"a whole number above 0 after {owner}")
     count = int(cursor.raw)
     cursor.advance()
-    if cursor.kind == "word" and cursor.word() in _UNIT_MS:
-        unit = _UNIT_MS[cursor.word()]
-        cursor.advance()
-        return count * unit
-    if cursor.kind in ("word", "pname") and cursor.offset == end:
-        cursor.fail(f"'{cursor.raw}' is no unit of time; those there are: ms, s, m or min, h, d")
     return count
 
 
-def _iso(cursor: Cursor, match: re.Match[str]) -> int:
-    years, months, *rest = match.groups()
-    if years or months:
-        cursor.fail("years and months have no fixed length; write days, hours, minutes, seconds")
-    exact = sum((Fraction(part) * unit for part, unit in zip(rest, _ISO_MS, strict=True) if part), Fraction(0))
-    if exact.denominator != 1:
-        cursor.refuse("a length that is no whole number of milliseconds")
-    return int(exact)
+def _span(cursor: Cursor, draft: _Draft) -> None:
+    """FROM NOW - 10s TO NOW - 2s."""
+    draft.extent = Extent.SPAN
+    cursor.take_word("FROM")
+    start = cursor.offset
+    cursor.require_word("NOW", "after FROM, as in FROM NOW - 10s TO NOW")
+    cursor.require("-", "and a length after NOW")
+    draft.range_ms = duration(cursor, "NOW -")
+    if cursor.take_word("TO"):
+        cursor.require_word("NOW", "after TO")
+        if cursor.take("-"):
+            draft.until_ms = duration(cursor, "NOW -")
+    if draft.until_ms >= draft.range_ms:
+        cursor.fail("this window ends before it begins", start)
+    _step(cursor, draft)
 
 
-def _duration_literal(cursor: Cursor) -> int:
-    offset = cursor.offset
-    lexical, datatype = _typed_string(cursor)
-    if datatype not in _DURATION_TYPES:
-        cursor.fail('a length in quotes wants its datatype: "PT5S"^^xsd:duration', offset)
-    if lexical.startswith("-"):
-        cursor.fail("a length cannot be negative", offset)
-    match = _ISO.fullmatch(lexical)
-    if match is None or lexical != lexical.upper():
-        cursor.fail(f"'{lexical}' is no xsd:duration, as PT5S is one", offset)
-    return _iso(cursor, match)
-
-
-def _typed_string(cursor: Cursor) -> tuple[str, str | None]:
-    lexical = string_value(cursor.source, cursor.kind, cursor.raw, cursor.offset)
+def _history(cursor: Cursor, draft: _Draft) -> None:
+    """START a END b STEP d: the closes from a to b, replayed."""
+    draft.extent = Extent.HISTORY
+    start = cursor.offset
     cursor.advance()
-    if not cursor.take("^^"):
-        return lexical, None
-    if cursor.kind not in ("iri", "pname"):
-        cursor.expected("the IRI of a datatype after '^^'")
-    return lexical, cursor.iri()
+    draft.start_ms = point_in_time(cursor, "START")
+    cursor.require_word("END", "and a time after START")
+    draft.end_ms = point_in_time(cursor, "END")
+    if draft.end_ms <= draft.start_ms:
+        cursor.fail("END is not later than START", start)
+    draft.range_ms = draft.end_ms - draft.start_ms
+    _step(cursor, draft)
 
 
 # ---- policy --------------------------------------------------------------------------------------------------
 
 
-def _policy(cursor: Cursor, t0_ms: int | None) -> int | None:
-    """Reads what may stand behind the lengths; gives T0, which `t0_ms` is if it was written before."""
+def _policy(cursor: Cursor, draft: _Draft) -> None:
+    """Reads what may stand behind the lengths."""
     while True:
         word = cursor.word()
         if word == "REPORT":
-            _report(cursor)
+            _report(cursor, draft)
         elif word == "EMIT":
-            _emit(cursor)
+            _emit(cursor, draft)
         elif word == "T0":
-            if t0_ms is not None:
-                cursor.fail("T0 is written twice")
-            cursor.advance()
-            t0_ms = _time(cursor)
-        elif word in ("LATENESS", "MAXDELAY", "BOUNDS"):
-            cursor.refuse(word)
+            _once(cursor, draft, draft.t0_ms)
+            draft.t0_ms = point_in_time(cursor, "T0")
+        elif word in ("LATENESS", "MAXDELAY"):
+            _once(cursor, draft, draft.lateness_ms)
+            draft.lateness_ms = duration(cursor, word, least=0)
+        elif word == "BOUNDS":
+            _once(cursor, draft, draft.bounds)
+            draft.bounds = _bounds(cursor)
         elif word == "WITH" and cursor.peek_word() == "POLICY":
             cursor.refuse("WITH POLICY")
         elif word == "TICK":
             cursor.refuse("TICK")
         else:
-            return t0_ms
+            return
 
 
-def _report(cursor: Cursor) -> None:
-    """REPORT WINDOW_CLOSE says what holds anyway."""
+def _once(cursor: Cursor, draft: _Draft, before: object) -> None:
+    word = cursor.word()
+    if before is not None:
+        cursor.fail(f"{word} is written twice")
+    draft.written.append(Written(word, cursor.position()))
+    cursor.advance()
+
+
+def _bounds(cursor: Cursor) -> Bounds:
+    if cursor.kind in STRINGS:
+        shown = string_value(cursor.source, cursor.kind, cursor.raw, cursor.offset)
+        found = _BOUNDS.get(shown)
+    else:
+        found = _BOUNDS.get(cursor.raw + cursor.peek()[1])
+        if found is not None:
+            cursor.advance()
+    if found is None:
+        cursor.expected("'[)', '(]' or '[]' after BOUNDS")
+    cursor.advance()
+    return found
+
+
+def _report(cursor: Cursor, draft: _Draft) -> None:
     cursor.advance()
     while True:
         word = cursor.word()
-        if word in ("CONTENT_CHANGE", "NON_EMPTY_CONTENT", "PERIODIC"):
-            cursor.refuse(f"REPORT {word}")
-        cursor.require_word("WINDOW_CLOSE", "after REPORT")
+        if word not in _TRIGGERS:
+            cursor.expected(f"one of {', '.join(_TRIGGERS)} after REPORT")
+        draft.written.append(Written(f"REPORT {word}", cursor.position()))
+        cursor.advance()
+        every_ms = duration(cursor, "PERIODIC") if word == "PERIODIC" else 0
+        _add_report(draft, Report(_TRIGGERS[word], every_ms))
         if not cursor.take(","):
             return
 
 
-def _emit(cursor: Cursor) -> None:
+def _emit(cursor: Cursor, draft: _Draft) -> None:
+    """EMIT ON_UPDATE and ON_CLOSE are other names of REPORT CONTENT_CHANGE and WINDOW_CLOSE."""
     cursor.advance()
-    if cursor.word() == "ON_UPDATE":
-        cursor.refuse("EMIT ON_UPDATE")
-    cursor.require_word("ON_CLOSE", "after EMIT")
+    word = cursor.word()
+    if word not in _EMIT:
+        cursor.expected("ON_UPDATE or ON_CLOSE after EMIT")
+    draft.written.append(Written(f"EMIT {word}", cursor.position()))
+    cursor.advance()
+    _add_report(draft, Report(_EMIT[word]))
 
 
-def _time(cursor: Cursor) -> int:
-    offset = cursor.offset
-    if cursor.kind == "integer":
-        written = cursor.raw
-        cursor.advance()
-    elif cursor.kind in STRINGS:
-        written, datatype = _typed_string(cursor)
-        if datatype not in (None, XSD + "dateTime"):
-            cursor.fail("T0 is milliseconds or an xsd:dateTime", offset)
-    else:
-        cursor.expected('a time after T0: milliseconds since the epoch, or "2024-01-31T12:00:00Z"')
-    try:
-        time_ms = parse_time(written)
-    except BadArgument as error:
-        cursor.fail(str(error), offset)
-    if abs(time_ms) > LENGTH_MS_MAX:
-        cursor.fail(f"T0 is further from 1970 than {LENGTH_MS_MAX} ms", offset)
-    return time_ms
+def _add_report(draft: _Draft, report: Report) -> None:
+    if report not in draft.reports:
+        draft.reports.append(report)

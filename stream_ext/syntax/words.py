@@ -1,4 +1,4 @@
-"""The words of the language: what is known but not built yet, by the name that a refusal uses, and hints."""
+"""The words of the language: functions and how many arguments they take, words that are no names, and hints."""
 
 from __future__ import annotations
 
@@ -6,65 +6,31 @@ from typing import Final
 
 AGGREGATES: Final = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"})
 
-_FUNCTIONS = (
-    "STR LANG LANGMATCHES DATATYPE BOUND IRI URI BNODE RAND ABS CEIL FLOOR ROUND CONCAT STRLEN UCASE LCASE "
-    "ENCODE_FOR_URI CONTAINS STRSTARTS STRENDS STRBEFORE STRAFTER YEAR MONTH DAY HOURS MINUTES SECONDS TIMEZONE TZ "
-    "NOW UUID STRUUID MD5 SHA1 SHA256 SHA384 SHA512 COALESCE IF STRLANG STRDT SAMETERM ISIRI ISURI ISBLANK "
-    "ISLITERAL ISNUMERIC REGEX SUBSTR REPLACE"
-)
-FUNCTIONS: Final = frozenset(_FUNCTIONS.split())
-
-#: Elements of a group that are refused, and as what.
-GROUP_ELEMENTS: Final = {
-    "OPTIONAL": "OPTIONAL",
-    "UNION": "UNION",
-    "MINUS": "MINUS",
-    "BIND": "BIND",
-    "VALUES": "VALUES",
-    "SERVICE": "SERVICE",
-    "SELECT": "a sub-SELECT",
-    "STREAM": "STREAM in a pattern (CQELS-QL)",
-    "SEQ": "SEQ",
-    "PAST": "PAST",
-    "FUTURE": "FUTURE",
+_MANY = 1 << 30
+_BY_COUNT: Final = {
+    (0, 0): "RAND NOW UUID STRUUID",
+    (0, 1): "BNODE",
+    (1, 1): (
+        "STR LANG DATATYPE BOUND IRI URI ABS CEIL FLOOR ROUND STRLEN UCASE LCASE ENCODE_FOR_URI YEAR MONTH DAY HOURS "
+        "MINUTES SECONDS TIMEZONE TZ MD5 SHA1 SHA256 SHA384 SHA512 ISIRI ISURI ISBLANK ISLITERAL ISNUMERIC"
+    ),
+    (2, 2): "LANGMATCHES CONTAINS STRSTARTS STRENDS STRBEFORE STRAFTER STRLANG STRDT SAMETERM",
+    (2, 3): "REGEX SUBSTR",
+    (3, 3): "IF",
+    (3, 4): "REPLACE",
+    (0, _MANY): "CONCAT COALESCE",
 }
+#: Each function's name and the least and greatest number of its arguments.
+FUNCTIONS: Final = {name: counts for counts, names in _BY_COUNT.items() for name in names.split()}
+#: Two names of one function.
+SYNONYMS: Final = {"URI": "IRI", "ISURI": "ISIRI"}
 
-#: After the pattern of a query.
-MODIFIERS: Final = {"GROUP": "GROUP BY", "HAVING": "HAVING", "ORDER": "ORDER BY", "VALUES": "VALUES"}
-
-#: The first word of a unit that is refused; CREATE, DROP, INSERT and DELETE depend on the next word.
-UNITS: Final = {
-    "CONSTRUCT": "CONSTRUCT",
-    "DESCRIBE": "DESCRIBE",
-    "WITH": "WITH ... DELETE / INSERT",
-    "LOAD": "LOAD",
-    "CLEAR": "CLEAR",
-    "ADD": "ADD",
-    "MOVE": "MOVE",
-    "COPY": "COPY",
-    "SHOW": "SHOW",
-    "EXPLAIN": "EXPLAIN",
-    "UNREGISTER": "UNREGISTER",
-}
+#: Elements of a group that other engines have and nothing here has a meaning for yet.
+FOREIGN_ELEMENTS: Final = frozenset({"SEQ", "PAST", "FUTURE"})
 
 #: Words that begin a query or a clause, and so cannot be the name that is missing before them.
-NO_NAMES: Final = frozenset(
-    {
-        "AS",
-        "SELECT",
-        "ASK",
-        "CONSTRUCT",
-        "DESCRIBE",
-        "PREFIX",
-        "BASE",
-        "COMPUTED",
-        "FROM",
-        "WHERE",
-        "RANGE",
-        "ON",
-        "STREAM",
-    }
-)
+_STARTS = "AS SELECT ASK CONSTRUCT DESCRIBE PREFIX BASE COMPUTED FROM WHERE RANGE ON STREAM NAMED USING UNDER"
+NO_NAMES: Final = frozenset(_STARTS.split())
 
 XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"

@@ -424,3 +424,15 @@ def test_benchmarks_are_listed_and_there(capsys: pytest.CaptureFixture[str]) -> 
     for bench in BENCHES.values():
         assert callable(bench.load().run)
     assert build_parser().parse_args(["bench", "line", "--quick"]).quick
+
+
+def test_a_text_is_explained_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "SELECT * FROM NAMED WINDOW <w> ON s [RANGE 1s] { WINDOW <w> { ?s ?p ?o } }"
+    assert rillet("explain", text, "--base", "http://ex/") == 0
+    assert "dialect    RSP-QL" in capsys.readouterr().out
+    assert rillet("explain", text, "--base", "http://ex/", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["windows"][0]["step_ms"] == 1000
+    assert rillet("explain", "--sparql", text, "--base", "http://ex/") == 0
+    assert capsys.readouterr().out.endswith("GRAPH <http://ex/w> {\n    ?s ?p ?o .\n  }\n}\n")
+    assert rillet("explain", "SELECT ?x, ?y {}") == 1
+    assert "separated by blanks" in capsys.readouterr().err

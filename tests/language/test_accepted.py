@@ -98,6 +98,7 @@ def placeless(node: Pattern) -> Pattern:
         return Filter(node.condition, placeless(node.inner))
     if isinstance(node, Graph):
         return Graph(node.graph, placeless(node.inner))
+    assert isinstance(node, InWindow)
     return InWindow(node.window, placeless(node.inner))
 
 

@@ -22,11 +22,13 @@ PATIENCE_S = 120
 class Process:
     """`rillet serve` on a store; the port stays the same over restarts."""
 
-    def __init__(self, store: str, engine: str, log: Path, *flags: str) -> None:
+    def __init__(self, store: str, engine: str, log: Path, *flags: str, before: str = "") -> None:
+        """`before` is Python that the server's process runs first."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._command = [sys.executable, "-m", "endpoint", "serve", "--store", store, "--port", str(self.port)]
-        self._command += ["--engine", engine, *flags]
+        main = f"{before}\nfrom endpoint.cli import main\nraise SystemExit(main())"
+        self._command = [sys.executable, *(["-c", main] if before else ["-m", "endpoint"])]
+        self._command += ["serve", "--store", store, "--port", str(self.port), "--engine", engine, *flags]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -221,6 +221,7 @@ def _select(url: str, text: str) -> Bag:
     return Counter(tuple(row[n]["value"].removeprefix(EX) for n in names) for row in answer["results"]["bindings"])
 
 
+FOLD_OFTEN = "import hbase_store.upkeep; hbase_store.upkeep.FOLD_SLABS = 3"
 SPARK_FLAGS = ("--spark-epoch", "3s")
 
 
@@ -228,6 +229,12 @@ SPARK_FLAGS = ("--spark-epoch", "3s")
 def test_the_line_holds_on_lmdb_inline(tmp_path: Path, kill_at: int | None) -> None:
     server = Process(f"lmdb:{tmp_path / 'store'}", "inline", tmp_path / "log")
     play(server, 1, kill_at, moved=False)
+
+
+@pytest.mark.parametrize("kill_at", [None, 17, 30])
+def test_the_line_holds_while_slabs_are_folded_all_the_time(tmp_path: Path, kill_at: int | None) -> None:
+    server = Process(f"lmdb:{tmp_path / 'store'}", "inline", tmp_path / "log", before=FOLD_OFTEN)
+    play(server, 5, kill_at, moved=False)
 
 
 @pytest.mark.soak
@@ -241,7 +248,8 @@ def test_the_line_holds_wherever_it_is_cut(tmp_path: Path, seed: int, kill_at: i
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("kill_at", [None, 23])
 def test_the_line_holds_on_lmdb_and_spark(tmp_path: Path, kill_at: int | None) -> None:
-    server = Process(f"lmdb:{tmp_path / 'store'}", "spark", tmp_path / "log", *SPARK_FLAGS)
+    folding = FOLD_OFTEN if kill_at is not None else ""
+    server = Process(f"lmdb:{tmp_path / 'store'}", "spark", tmp_path / "log", *SPARK_FLAGS, before=folding)
     play(server, 2, kill_at, moved=True)
 
 

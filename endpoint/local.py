@@ -10,15 +10,13 @@ from stream_ext.answers import answer_once, rows_of
 from stream_ext.errors import Gone
 from stream_ext.evaluate import Answer
 from stream_ext.plan.algebra import Register, Update
-from stream_ext.syntax import parse
+from stream_ext.syntax import DEFAULT_BASE, parse
 from stream_ext.times import parse_time
-
-_BASE = "http://127.0.0.1:8000/"
 
 
 def changes(text: str) -> bool:
     """Whether it is more than a question."""
-    return isinstance(parse(text, _BASE), Update | Register)
+    return isinstance(parse(text), Update | Register)
 
 
 @contextmanager
@@ -31,5 +29,5 @@ def asked(
         sn = head if snapshot is None else snapshot
         if sn > head:
             raise Gone(f"there is no snapshot {sn}; the latest is {head}")
-        answer = answer_once(store, text, _BASE, sn, None if at is None else parse_time(at))
+        answer = answer_once(store, text, DEFAULT_BASE, sn, None if at is None else parse_time(at))
         yield answer, rows_of(answer, store)

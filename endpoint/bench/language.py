@@ -39,7 +39,6 @@ SOCIAL = {
 } ORDER BY DESC(?n) ?org""",
 }
 _TRIPLES = 1000
-_BASE = "http://127.0.0.1:8000/"
 
 
 def run(quick: bool) -> Figures:
@@ -70,11 +69,11 @@ def social(text: str, repeats: int) -> Figures:
     from stream_ext.printing import cache_key, to_rdflib
     from stream_ext.syntax import parse
 
-    unit = parse(text, _BASE)
+    unit = parse(text)
     if to_rdflib(unit).algebra.name != prepareQuery(text).algebra.name:
         raise AssertionError(f"rdflib reads another query in what we print of {text!r}")
     return {
-        "parse_ms": _best_ms(lambda: parse(text, _BASE), repeats),
+        "parse_ms": _best_ms(lambda: parse(text), repeats),
         "cache_key_ms": _best_ms(lambda: cache_key(unit), repeats),
         "rdflib_ms": _best_ms(lambda: prepareQuery(text), max(3, repeats // 100)),
     }
@@ -89,12 +88,12 @@ def insert(repeats: int) -> Figures:
 
     lines = "\n".join(f'<http://ex/s{i}> <http://ex/p{i % 7}> "v{i}" .' for i in range(_TRIPLES))
     text = f"INSERT DATA {{ {lines} }}"
-    unit = parse(text, _BASE)
+    unit = parse(text)
     if not isinstance(unit, Update) or not isinstance(unit.operations[0], InsertData):
         raise AssertionError("data is read as something else")
     if len(unit.operations[0].quads) != _TRIPLES:
         raise AssertionError(f"{len(unit.operations[0].quads)} triples of {_TRIPLES}")
-    ours = _best_ms(lambda: parse(text, _BASE), repeats)
+    ours = _best_ms(lambda: parse(text), repeats)
     theirs = _best_ms(lambda: prepareUpdate(text), 1)
     return {"triples": _TRIPLES, "parse_ms": ours, "rdflib_ms": theirs, "rdflib_over_ours": round(theirs / ours, 1)}
 

@@ -32,6 +32,7 @@ from stream_ext.plan.algebra import (
     Whole,
 )
 from stream_ext.plan.formulas import Call
+from stream_ext.plan.policy import Scope, policy_of
 from stream_ext.plan.terms import Constant, Variable
 from stream_ext.plan.windows import Declared, Dialect, GraphClause
 from stream_ext.printing import terms
@@ -121,9 +122,11 @@ class Units(Patterns):
         if not self.plain:
             declared = [w for w in query.windows if w.declared is not Declared.PATTERN]
             return [*(_graph("FROM", clause) for clause in graphs), *map(declaration, declared)]
+        lines = [_graph("FROM", clause, DEFAULT_GRAPH) for clause in graphs]
+        if query.dialect is Dialect.CSPARQL:
+            return list(dict.fromkeys([*lines, *_merged(query)]))
         if not graphs:
             return []
-        lines = [_graph("FROM", clause, DEFAULT_GRAPH) for clause in graphs]
         if query.dialect is not Dialect.NONE:
             # GRAPH has to reach the windows too; and FROM NAMED alone leaves the default graph of such a query alone.
             lines += [f"FROM NAMED <{window.name}>" for window in query.windows]
@@ -209,6 +212,13 @@ def _registration(unit: Register) -> str:
 
 def _named(named: Named) -> str:
     return f"<{named.iri}>" if named.iri is not None else str(named.name)
+
+
+def _merged(query: Query) -> list[str]:
+    """C-SPARQL: windows are part of the default graph, beside what FROM names; GRAPH reaches them too."""
+    default = [DEFAULT_GRAPH] if policy_of(query).scope.value is Scope.WINDOWS_AND_DEFAULT_GRAPH else []
+    merged = [f"FROM <{name}>" for name in [*default, *(window.name for window in query.windows)]]
+    return merged + [f"FROM NAMED <{window.name}>" for window in query.windows]
 
 
 def _graph(word: str, clause: GraphClause, default: str = "") -> str:

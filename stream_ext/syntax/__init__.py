@@ -14,7 +14,11 @@ from stream_ext.syntax.units import unit
 __all__ = ["parse"]
 
 
-def parse(text: str, base: str) -> Unit:
+#: Where an endpoint is reached by default: what relative IRIs of a text resolve against if nobody says otherwise.
+DEFAULT_BASE = "http://127.0.0.1:8000/"
+
+
+def parse(text: str, base: str = DEFAULT_BASE) -> Unit:
     """What `text` means. Relative IRIs resolve against BASE, else against `base`."""
     if not text.isascii():
         _check_characters(text)

@@ -164,6 +164,27 @@ def test_windows_are_graphs_in_plain_sparql() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("dataset", "default"),
+    [
+        ("FROM STREAM :s [RANGE 3s STEP 1s] FROM STREAM :t [RANGE 3s STEP 1s] FROM :g", {1, 2, 3}),
+        ("FROM STREAM :s [RANGE 3s STEP 1s] FROM NAMED STREAM :t [RANGE 3s STEP 1s]", {1, 2}),
+        ("FROM s [RANGE 3s STEP 1s]", {1, 4}),
+    ],
+)
+def test_the_windows_of_c_sparql_are_merged_with_what_from_names(dataset: str, default: set[int]) -> None:
+    """Each graph of a store holds its own number: those that the plain text reads are those of the text's scope."""
+    text = f"PREFIX : <http://ex/> REGISTER QUERY q AS SELECT ?n {dataset} WHERE {{ :is :number ?n }}"
+    plain = to_sparql(parse(text, BASE))
+    store = pyoxigraph.Store()
+    graphs = ["urn:rillet:window:1", "urn:rillet:window:2", "http://ex/g", "urn:rillet:ns#default"]
+    for number, graph in enumerate(graphs, 1):
+        store.update(f"INSERT DATA {{ GRAPH <{graph}> {{ <http://ex/is> <http://ex/number> {number} }} }}")
+    found = store.query(plain)
+    assert isinstance(found, pyoxigraph.QuerySolutions)
+    assert {int(row[0].value) for row in found} == default, plain
+
+
 def test_an_update_changes_its_base_where_the_text_does() -> None:
     text = """BASE <http://a/> INSERT { ?s ?p ?x } WHERE { BIND(URI('1') AS ?x) } ;
         BASE <http://b/> INSERT { ?s ?p ?x } WHERE { BIND(URI('1') AS ?x) } ; CLEAR ALL"""

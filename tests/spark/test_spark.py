@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stream_ext.clock import ManualClock, SystemClock
+from stream_ext.runner.spark.child import Folder
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
 from tests.spark.doubles import DIES_ONCE, FACTORY, PATIENCE_S, ChainMerge, NumberStore, chain
@@ -202,21 +205,48 @@ store = NumberStore(pathlib.Path(sys.argv[1]))
 settings = SparkSettings(warmup_epochs=0, shard_factory=FACTORY)
 runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock())
 runner.start()
-assert runner.wait_for("up", 120), runner.status()
+if sys.argv[2] == "up":
+    assert runner.wait_for("up", 120), runner.status()
+while runner.status()["driver_pid"] is None:
+    threading.Event().wait(0.01)
 print(runner.status()["driver_pid"], flush=True)
 threading.Event().wait()
 """
 
 
-def test_an_endpoint_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
-    endpoint = subprocess.Popen(
-        [sys.executable, "-c", _ENDPOINT, tmp_path],
+def endpoint_process(folder: Path, until: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _ENDPOINT, folder, until],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         env=dict(os.environ) | {"PYTHONPATH": ROOT},
     )
-    with endpoint:
+
+
+def test_an_endpoint_that_is_killed_while_spark_starts_leaves_no_process_behind(tmp_path: Path) -> None:
+    with endpoint_process(tmp_path, "starting") as endpoint:
+        assert endpoint.stdout is not None
+        driver = int(endpoint.stdout.readline())
+        pids = until_a_jvm_runs(driver)
+        gone = [os.pidfd_open(pid) for pid in pids]
+        endpoint.kill()
+    Folder(Path(tempfile.gettempdir())).remove()  # as the next endpoint does: it removes what the killed one left
+    assert all_gone(gone)
+
+
+def until_a_jvm_runs(driver: int) -> list[int]:
+    waited = threading.Event()
+    for _ in range(3000):
+        pids = family(driver)
+        if any(b"pyspark-shell" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids[1:]):
+            return pids
+        waited.wait(0.01)
+    raise AssertionError("no JVM within 30 s")
+
+
+def test_an_endpoint_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+    with endpoint_process(tmp_path, "up") as endpoint:
         assert endpoint.stdout is not None
         pids = family(int(endpoint.stdout.readline()))
         gone = [os.pidfd_open(pid) for pid in pids]

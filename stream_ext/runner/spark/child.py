@@ -54,7 +54,7 @@ class DriverProcess:
         self.pid = self._process.pid
         self._tail_thread = threading.Thread(target=self._read_tail, name="rillet-spark-errors", daemon=True)
         self._tail_thread.start()
-        job = Job(settings, str(folder), str(address_file), os.getpid())
+        job = Job(settings, str(folder), str(address_file))
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has died already; its reports say so by ending
             self._process.stdin.write(msgspec.json.encode(job) + b"\n")

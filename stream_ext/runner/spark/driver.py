@@ -1,13 +1,12 @@
 """The driver: the process that holds the Spark session, a child of the endpoint.
 
 It is a process of its own because a session whose JVM has died cannot be used again, nor another made in its
-place. It ends with the endpoint, however that ends: the kernel kills it with its parent, its standard input
-closes, and the JVM ends when the driver does. It hears its job as one line of JSON on standard input, and
+place. It ends with the endpoint, however that ends: its standard input closes then, and it kills its process
+group, so that a JVM that has only begun to start ends too. It hears its job as one line of JSON on standard input, and
 says on standard output only what the runner is to know."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -19,14 +18,11 @@ import msgspec
 
 from stream_ext.runner.spark.settings import SparkSettings, spark_conf, spark_master
 
-_PR_SET_PDEATHSIG = 1
-
 
 class Job(msgspec.Struct, frozen=True):
     settings: SparkSettings
     folder: str  # Spark's own; thrown away by the runner
     address_file: str
-    parent: int
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -39,7 +35,8 @@ class Report(msgspec.Struct, frozen=True):
 def main() -> None:
     report_to = _claim_output()
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
-    _die_with(job.parent)
+    # Not the kernel's signal at the parent's death: it would end this process before it could end the JVM, which
+    # notices only once it has started, and never if its folder is removed before that.
     threading.Thread(target=_watch_input, daemon=True).start()
     try:
         query = _start(job)
@@ -61,12 +58,6 @@ def _claim_output() -> int:
 
 def _report(report_to: int, report: Report) -> None:
     os.write(report_to, msgspec.json.encode(report) + b"\n")
-
-
-def _die_with(parent: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel was told
-        os._exit(1)
 
 
 def _watch_input() -> None:

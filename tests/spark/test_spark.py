@@ -239,10 +239,21 @@ def until_a_jvm_runs(driver: int) -> list[int]:
     waited = threading.Event()
     for _ in range(3000):
         pids = family(driver)
-        if any(b"pyspark-shell" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids[1:]):
+        if any(is_starting_spark(Path(f"/proc/{pid}")) for pid in pids[1:]):
             return pids
         waited.wait(0.01)
     raise AssertionError("no JVM within 30 s")
+
+
+def is_starting_spark(process: Path) -> bool:
+    """Spark's own JVM (another one before it only makes its command line), with its first classes loaded."""
+    try:
+        program, *arguments = (process / "cmdline").read_bytes().split(b"\0")
+        resident_pages = int((process / "statm").read_text().split()[1])
+    except OSError:
+        return False  # it has just ended
+    is_spark = program.endswith(b"java") and b"org.apache.spark.launcher.Main" not in arguments
+    return is_spark and resident_pages * os.sysconf("SC_PAGE_SIZE") > 50 << 20
 
 
 def test_an_endpoint_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:

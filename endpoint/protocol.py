@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from endpoint import negotiation, results
@@ -18,13 +17,10 @@ from endpoint.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from hbase_store.terms import iri, literal
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.plan.algebra import Register, Unit, Update
-from stream_ext.syntax import parse
+from stream_ext.syntax import parse_again
 
 if TYPE_CHECKING:
     from stream_ext.evaluate import Answer
-
-#: The same few texts come again and again, and what they mean is an immutable value.
-_parsed = lru_cache(maxsize=256)(parse)
 
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
@@ -49,7 +45,7 @@ async def sparql(exchange: Exchange) -> None:
         parameters.done(_KNOWN)
         await _explain(exchange, text)
         return
-    unit = _parsed(text, exchange.desk.base)
+    unit = parse_again(text, exchange.desk.base)
     if isinstance(unit, Register | Update) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     await _run(exchange, text, unit, parameters)

@@ -7,12 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from hbase_store.arrays import Ids, Offsets, frozen
-
-Bytes = npt.NDArray[np.uint8]
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR = np.uint64(0xBF58476D1CE4E5B9)

@@ -145,11 +145,6 @@ def inline_integers(ids: Ids) -> npt.NDArray[np.int64]:
     return (ids & np.uint64(DATA_MASK)).astype(np.int64) - _ZERO
 
 
-def blank_numbers(ids: Ids) -> Ids:
-    """The numbers of ids whose tag is BLANK."""
-    return ids & np.uint64(DATA_MASK)
-
-
 def blank_ids(first: int, count: int) -> Ids:
     return np.arange(_BLANK_BASE + first, _BLANK_BASE + first + count, dtype=np.uint64)
 

@@ -51,10 +51,7 @@ def evaluate(
     snapshot = store.at(sn)
     by_name = {window.name: window for window in windows}
 
-    def id_of(text: bytes) -> int:
-        return int(store.ids([text])[0])
-
-    network = Network(replace(query, r2s=R2S.RSTREAM), by_name, snapshot, id_of, store.terms)
+    network = Network(replace(query, r2s=R2S.RSTREAM), by_name, snapshot, store.ids, store.terms)
     if at is not None:
         _fill(network, store, sn, windows, at)
     rows, weights = network.step(Moment(at.time if at else 0, snapshot, None, last=True))

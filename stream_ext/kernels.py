@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 import hbase_store.kernels
-
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
 
 NEVER = np.iinfo(np.int64).min  # validity of what is not shown at all
 END = -1  # of a chain

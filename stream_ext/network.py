@@ -5,13 +5,13 @@ network that is stepped once, with the whole store as the change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store import Snapshot
+from hbase_store import NAMED, Snapshot
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.filter import Filter
 from stream_ext.operators.join import Join
@@ -30,7 +30,7 @@ from stream_ext.plan.place_filters import place_filters
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import Rows, Weights, ZSet, empty, unit
 
-IdOf = Callable[[bytes], int]
+Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 Inner = Join | StoreJoin | Filter | Project | Distinct
 
 
@@ -46,17 +46,20 @@ class Network:
     """A chain of stages that starts with the unit row, or with the first window's scan, and ends in the answer."""
 
     def __init__(
-        self, query: Query, windows: Mapping[str, ScheduledWindow], snapshot: Snapshot, id_of: IdOf, decode: Decode
+        self, query: Query, windows: Mapping[str, ScheduledWindow], snapshot: Snapshot, encode: Encode, decode: Decode
     ) -> None:
         self.query = query
         self.scans: list[WindowScan] = []
         self._windows = windows
-        self._id_of, self._decode = id_of, decode
+        self._decode = decode
         self._first: WindowScan | None = None
         self._stages: list[Stage] = []
         self._started = False
         flat = flatten(query.pattern)
-        self._plan(flat, Estimates(snapshot, id_of))
+        # One look-up for all constants: on HBase each is a round trip.
+        ids = dict(zip(flat.constants, encode(flat.constants).tolist(), strict=True))
+        self._patterns = {source: id_pattern(source.pattern, source.graph, ids) for source in flat.sources}
+        self._plan(flat, Estimates(snapshot, self._patterns))
         variables = query.variables if query.form is Form.SELECT else ()
         self._push_stage(Project(self.variables_inside, variables))
         if query.distinct or query.form is Form.ASK:  # an ASK is one empty row or none
@@ -73,7 +76,7 @@ class Network:
             self._test(then)
 
     def _add_source(self, source: Source) -> None:
-        pattern = id_pattern(source.pattern, source.graph, self._id_of)
+        pattern = self._patterns[source]
         if source.window is None:
             self._push_stage(StoreJoin(self.variables_inside, pattern))
             return
@@ -128,19 +131,24 @@ def _ranking(query: Query) -> Ranking | None:
 class Estimates:
     """How many rows a source is expected to have: exact counts by predicate, thinned by what is bound."""
 
-    def __init__(self, snapshot: Snapshot, id_of: IdOf) -> None:
-        self._snapshot, self._id_of = snapshot, id_of
+    def __init__(self, snapshot: Snapshot, patterns: Mapping[Source, IdPattern]) -> None:
+        self._patterns = patterns
+        # Counted once: ordering asks for each source again and again.
+        self._rows = {
+            source: 1000.0 if source.window is not None else float(_count(snapshot, pattern))
+            for source, pattern in patterns.items()
+        }
 
     def __call__(self, source: Source, bound: frozenset[str]) -> float:
-        pattern = id_pattern(source.pattern, source.graph, self._id_of)
-        rows = 1000.0 if source.window is not None else float(self._count(pattern))
+        pattern, rows = self._patterns[source], self._rows[source]
         for position in (0, 2):
             if position in pattern.fixed or pattern.binding[position] in bound:
                 rows = rows**0.5
         return rows
 
-    def _count(self, pattern: IdPattern) -> int:
-        graph = pattern.fixed.get(3, -1)
-        if 1 in pattern.fixed:
-            return self._snapshot.count(pattern.fixed[1], graph=graph)
-        return self._snapshot.count_all(graph=graph)
+
+def _count(snapshot: Snapshot, pattern: IdPattern) -> int:
+    graph = pattern.fixed.get(3, NAMED)
+    if 1 in pattern.fixed:
+        return snapshot.count(pattern.fixed[1], graph=graph)
+    return snapshot.count_all(graph=graph)

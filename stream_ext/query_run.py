@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -92,7 +92,7 @@ class QueryRun:
         last = state.evaluated
         at = self._store.at(last.sn if last else sn)
         windows = {window.name: window for window in self._windows}
-        self._network = Network(self._query, windows, at, self._id_of, self._store.terms)
+        self._network = Network(self._query, windows, at, self._store.ids, self._store.terms)
         after: list[Arrival] = []
         for arrival in self._retained(state, sn):
             if last is None or (arrival.sn, arrival.push) <= (last.sn, last.push):
@@ -106,26 +106,19 @@ class QueryRun:
         for arrival in after:
             self._arrive(arrival)
 
-    def _retained(self, state: QueryState, sn: int) -> Iterator[Arrival]:
+    def _retained(self, state: QueryState, sn: int) -> list[Arrival]:
         """What the windows of the last evaluation, or of a later one, can hold; in order of acknowledgement."""
         reference = state.evaluated.time if state.evaluated else state.registered
         found: list[Arrival] = []
         for stream, oldest in reach(self._windows, reference).items():
             found += history(self._store, stream, sn, oldest)
-        return iter(sorted(found, key=lambda arrival: (arrival.sn, arrival.push)))
-
-    def _id_of(self, text: bytes) -> int:
-        return int(self._store.ids([text])[0])
+        return sorted(found, key=lambda arrival: (arrival.sn, arrival.push))
 
     # -- one snapshot --------------------------------------------------------------------------------------------
 
     @property
     def streams(self) -> frozenset[int]:
         return self._schedule.streams()
-
-    @property
-    def schedule(self) -> Schedule:
-        return self._schedule
 
     def step(self, sn: int, arrivals: Sequence[Arrival]) -> list[Part]:
         """All evaluations that the pushes of this snapshot make due, in order."""

@@ -133,13 +133,10 @@ class Schedule:
 
     def next_time(self) -> int | None:
         """The next evaluation that is due; None if the streams have not come to one."""
-        bound = self.bound()
-        closes = (
-            [] if bound is None else [c for c in map(self._next_close, self.windows) if c is not None and c <= bound]
-        )
-        return min(closes) if closes else None
+        bound, upcoming = self.bound(), self._upcoming()
+        return None if bound is None or upcoming is None or upcoming > bound else upcoming
 
-    def upcoming(self) -> int | None:
+    def _upcoming(self) -> int | None:
         """The next close, due or not; None while no window has seen an element."""
         closes = [c for c in map(self._next_close, self.windows) if c is not None]
         return min(closes) if closes else None

@@ -32,7 +32,7 @@ def query_of(text: str, base: str) -> Query:
 
 def constants_of(query: Query) -> list[bytes]:
     """The terms of a query's patterns; registration makes them permanent, so that each has an id."""
-    return list(dict.fromkeys(text for source in flatten(query.pattern).sources for text in source.constants))
+    return flatten(query.pattern).constants
 
 
 def windows_of(query: Query, catalog: Catalog) -> list[ScheduledWindow]:

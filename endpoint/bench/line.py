@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -152,7 +152,11 @@ def window_join(batches: int) -> Figures:
     assert isinstance(query, Query)
     predicates = {b"<http://ex/a>": 1, b"<http://ex/b>": 2}
     windows = {f"http://ex/w{n}": ScheduledWindow(f"http://ex/w{n}", n, span, 1) for n in (1, 2)}
-    network = Network(query, windows, snapshot=None, id_of=predicates.__getitem__, decode=_no_terms)  # type: ignore[arg-type]  # no pattern reads the store
+
+    def encode(texts: Sequence[bytes]) -> Any:
+        return np.array([predicates[text] for text in texts], np.uint64)
+
+    network = Network(query, windows, snapshot=None, encode=encode, decode=_no_terms)  # type: ignore[arg-type]  # no pattern reads the store
     chance = np.random.default_rng(20261118)
     made = [[_side(chance, rows, keys, b, side) for side in (1, 2)] for b in range(batches)]
     seconds: list[float] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,8 +47,8 @@ class IdPattern:
         return fits, rows
 
 
-def id_pattern(pattern: TriplePattern, graph: Node, id_of: Callable[[bytes], int]) -> IdPattern:
-    """`graph` is DEFAULT_GRAPH, a named graph or a variable. `id_of` says 0 for a term that the store does not know."""
+def id_pattern(pattern: TriplePattern, graph: Node, ids: Mapping[bytes, int]) -> IdPattern:
+    """`graph` is DEFAULT_GRAPH, a named graph or a variable. `ids` has 0 for a term that the store does not know."""
     fixed: dict[int, int] = {}
     binding: dict[int, str] = {}
     for position, node in enumerate((pattern.subject, pattern.predicate, pattern.object, graph)):
@@ -57,5 +57,5 @@ def id_pattern(pattern: TriplePattern, graph: Node, id_of: Callable[[bytes], int
         elif node == DEFAULT_GRAPH:
             fixed[position] = 0
         else:
-            fixed[position] = id_of(node.text) or UNKNOWN
+            fixed[position] = ids[node.text] or UNKNOWN
     return IdPattern(fixed, binding)

@@ -73,6 +73,11 @@ class Conjunction:
     def variables(self) -> frozenset[str]:
         return frozenset().union(*(source.variables for source in self.sources))
 
+    @property
+    def constants(self) -> list[bytes]:
+        """Each term of the patterns once."""
+        return list(dict.fromkeys(text for source in self.sources for text in source.constants))
+
 
 def flatten(pattern: Pattern, graph: Node = DEFAULT_GRAPH, window: str | None = None) -> Conjunction:
     match pattern:

@@ -47,14 +47,14 @@ from stream_ext.plan.formulas import Aggregate, Call, Exists, Membership
 from stream_ext.plan.terms import Constant, Position
 from stream_ext.plan.walk import Part, parts_of, walk
 from stream_ext.plan.windows import Declared, Extent, Trigger, WindowClause
-from stream_ext.syntax import parse
+from stream_ext.syntax import parse_again
 
 Refusal = tuple[Position, str]
 
 
 def parse_runnable(text: str, base: str) -> Unit:
     """What `text` means, if the engine runs all of it."""
-    unit = parse(text, base)
+    unit = parse_again(text, base)
     refused = first_refusal(unit)
     if refused is not None:
         position, name = refused

@@ -5,13 +5,14 @@ A text is run as written, or refused by name with line and column; nothing in it
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from stream_ext.errors import QuerySyntaxError
 from stream_ext.plan.algebra import Unit
 from stream_ext.syntax.cursor import Cursor
 from stream_ext.syntax.units import unit
 
-__all__ = ["parse"]
+__all__ = ["parse", "parse_again"]
 
 
 #: Where an endpoint is reached by default: what relative IRIs of a text resolve against if nobody says otherwise.
@@ -23,6 +24,15 @@ def parse(text: str, base: str = DEFAULT_BASE) -> Unit:
     if not text.isascii():
         _check_characters(text)
     return unit(Cursor(text, base))
+
+
+def parse_again(text: str, base: str) -> Unit:
+    """As `parse`, for texts that come again and again: what a short one means, an immutable value, is remembered."""
+    return _remembered(text, base) if len(text) <= _REMEMBERED_CHARACTERS else parse(text, base)
+
+
+_remembered = lru_cache(maxsize=256)(parse)
+_REMEMBERED_CHARACTERS = 10_000  # updates with data are long, and come once
 
 
 def _check_characters(text: str) -> None:

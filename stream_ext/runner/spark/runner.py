@@ -122,11 +122,10 @@ class SparkRunner:
             "boundary_ms": _summary(figures.boundary_ms),
         }
 
-    # ---- the supervisor's thread: it lives as long as the driver does, which the kernel ends with it -----------
+    # ---- the supervisor's thread: a driver that outlives it sees its input close, and ends Spark -----------
 
     def _supervise(self) -> None:
         try:
-            spark_master(self._settings)
             self._java = find_java(self._environ)
         except RilletError as error:
             self._becomes("down", str(error))

@@ -9,9 +9,9 @@ it could give another answer to the same text."""
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rdflib import BNode, Graph, URIRef, Variable
@@ -30,6 +30,9 @@ from stream_ext.service import Service
 Triple = tuple[Node, Node, Node]
 TriplePattern = tuple[Node | None, Node | None, Node | None]
 Match = tuple[Triple, Iterator[Graph]]
+
+
+Answered = TypeVar("Answered")
 
 
 class RilletStore(Store):
@@ -195,12 +198,8 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> Result:
-        head, text = _head_and_text(query, initNs)
-        _check(text, initBindings, queryGraph, kwargs)
-        attachment = self._open
-        attachment.write()
-        with _places_as_written(head, text):
-            answer = attachment.service.query(head + text)
+        service = self._open.service
+        answer = self._send(service.query, query, initNs, initBindings, queryGraph, kwargs)
         if answer.boolean is not None:
             result = Result("ASK")
             result.askAnswer = answer.boolean
@@ -208,7 +207,7 @@ class RilletStore(Store):
         result = Result("SELECT")
         result.vars = [Variable(name) for name in answer.variables]
         memo: dict[bytes, Node] = {}
-        rows = attachment.service.decode(answer)
+        rows = service.decode(answer)
         result.bindings = [self._binding(result.vars, row, memo) for row in rows]
         return result
 
@@ -232,11 +231,23 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> None:
-        head, text = _head_and_text(update, initNs)
-        _check(text, initBindings, queryGraph, kwargs)
+        self._send(self._open.service.update, update, initNs, initBindings, queryGraph, kwargs)
+
+    def _send(
+        self,
+        to: Callable[[str], Answered],
+        query: Query | Update | str,
+        namespaces: Mapping[str, Any],
+        bindings: Mapping[str, Identifier],
+        graph: str,
+        others: Mapping[str, Any],
+    ) -> Answered:
+        """What was added is written first: a text sees all that was said before it."""
+        head, text = _head_and_text(query, namespaces)
+        _check(text, bindings, graph, others)
         self._open.write()
         with _places_as_written(head, text):
-            self._open.service.update(head + text)
+            return to(head + text)
 
 
 def _columns(block: Quads) -> tuple[np.ndarray, ...]:

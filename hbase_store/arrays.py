@@ -81,8 +81,11 @@ def last_of_each(columns: Columns, flags: Mask) -> tuple[Columns, Mask]:
 def distinct_values(column: Ids) -> Ids:
     if len(column) < 2:
         return column
-    ordered = np.sort(column)
-    return ordered[_first_of_run((ordered,))]
+    return distinct_of_ascending(np.sort(column))
+
+
+def distinct_of_ascending(column: Ids) -> Ids:
+    return column[_first_of_run((column,))]
 
 
 def group_rows(column: Ids) -> list[tuple[int, Offsets | slice]]:

@@ -26,7 +26,7 @@ from hbase_store.run_blocks import NAMED_EDGES, is_edges
 from hbase_store.run_list import NO_RUNS, RunList
 from hbase_store.slab import Slab
 from hbase_store.streams import graphs_of
-from hbase_store.view import View
+from hbase_store.view import FORWARD, View
 
 #: Layers of so many spans of older snapshots are kept.
 SPANS_KEPT = 3
@@ -144,7 +144,7 @@ class Edges:
 
 def _whole(run: Run) -> Iterator[Changes]:
     for key, column in run.columns.items():
-        if is_edges(key) and not key.inverse:
+        if is_edges(key) and key.order == FORWARD:
             view = column.whole()
             inserted = np.ones(len(view), np.bool_) if view.inserted is None else view.inserted
             yield key.kind == NAMED_EDGES, key.predicate, view.columns, inserted

@@ -32,7 +32,7 @@ from hbase_store.run_blocks import (
 )
 from hbase_store.run_list import RunEntry
 from hbase_store.slab import TermsChunk, term_ids
-from hbase_store.view import View, lay_over, nothing, settled, view_of
+from hbase_store.view import View, lay_over, nothing, orders, settled, view_of
 
 #: The writer folds when so many slabs, or so many bytes of them, are not in runs.
 FOLD_SLABS = 256
@@ -79,7 +79,7 @@ class FoldWriter:
         self._kv, self._give_way = kv, give_way
         self._time = last
         self._writer = RunWriter(kv.allocate("run", 1), last)
-        self._vertices: dict[tuple[int, bool], list[tuple[Ids, int]]] = {}
+        self._vertices: dict[tuple[int, int], list[tuple[Ids, int]]] = {}
 
     def write_pages(self, pages: Pages, chunks: Iterable[TermsChunk]) -> None:
         """The texts, which nobody looks for before the run counts."""
@@ -112,14 +112,14 @@ class FoldWriter:
             if is_edges(key):
                 keys = settled(view).columns[0]
                 keys = keys[np.concatenate((keys[:1] == keys[:1], keys[1:] != keys[:-1]))]  # they ascend
-                self._vertices.setdefault((key.kind, key.inverse), []).append((keys, key.predicate))
-        for (kind, inverse), parts in self._vertices.items():
+                self._vertices.setdefault((key.kind, key.order), []).append((keys, key.predicate))
+        for (kind, order), parts in self._vertices.items():
             vertices = np.concatenate([keys for keys, _ in parts])
             predicates = np.repeat(
                 np.array([predicate for _, predicate in parts], np.uint64), [len(keys) for keys, _ in parts]
             )
             rows = sort_distinct((vertices, predicates))
-            yield ColumnKey(kind, PREDICATES, inverse), view_of(rows, None)
+            yield ColumnKey(kind, PREDICATES, order), view_of(rows, None)
 
 
 def hash_rows(chunks: Sequence[TermsChunk]) -> Iterator[tuple[ColumnKey, View]]:
@@ -136,9 +136,9 @@ def folded_columns(layers: Layers, sn: Sn) -> Iterator[tuple[ColumnKey, View]]:
     """The net changes above the layers' runs."""
     for named in (False, True):
         for predicate in layers.overlay.predicates(named):
-            for inverse in (False, True):
-                key = ColumnKey(NAMED_EDGES if named else PLAIN, predicate, inverse)
-                yield key, layers.overlay.view(named, predicate, inverse, sn)
+            for order in orders(named):
+                key = ColumnKey(NAMED_EDGES if named else PLAIN, predicate, order)
+                yield key, layers.overlay.view(named, predicate, order, sn)
 
 
 def merged_columns(runs: Sequence[Run], keep: bool) -> Iterator[tuple[ColumnKey, View]]:

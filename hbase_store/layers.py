@@ -5,17 +5,18 @@ blocks are answered from as they are. Otherwise only the rows of the keys asked 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 
 import numpy as np
 
-from hbase_store.arrays import Columns, Ids, distinct_values
+from hbase_store.arrays import NO_IDS, Columns, Ids, concatenate, distinct_of_ascending, distinct_values
 from hbase_store.cache import Cache
 from hbase_store.overlay import Overlay
 from hbase_store.rows import Sn
 from hbase_store.run import Run, RunColumn
 from hbase_store.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey
-from hbase_store.view import View, contains, lay_over, nothing, rows_of, settled
+from hbase_store.view import BY_GRAPH, FORWARD, View, contains, lay_over, nothing, rows_of, settled
 
 _serial = count()
 
@@ -33,44 +34,45 @@ class Layers:
         self.overlay = Overlay(self.start, self._below) if overlay is None else overlay.since(self.start, self._below)
         self._cache = cache
         self._serial = next(_serial)
-        self._asked: dict[tuple[bool, int, bool, int], int] = {}
+        self._asked: dict[tuple[bool, int, int, int], int] = {}
         self._counts: dict[tuple[bool, int, int], int] = {}
+        self._run_graphs: tuple[Ids, Ids] | None = None
 
     def _below(self, named: bool, predicate: int) -> bool:
-        return bool(self._columns(named, predicate, False))
+        return bool(self._columns(named, predicate, FORWARD))
 
-    def _columns(self, named: bool, predicate: int, inverse: bool) -> list[RunColumn]:
-        key = ColumnKey(NAMED_EDGES if named else PLAIN, predicate, inverse)
+    def _columns(self, named: bool, predicate: int, order: int) -> list[RunColumn]:
+        key = ColumnKey(NAMED_EDGES if named else PLAIN, predicate, order)
         return [run.columns[key] for run in self.runs if key in run.columns]
 
-    def view(self, named: bool, predicate: int, inverse: bool, sn: Sn) -> View:
-        """All rows, in order of the direction."""
-        columns = self._columns(named, predicate, inverse)
-        changes = self.overlay.view(named, predicate, inverse, sn)
+    def view(self, named: bool, predicate: int, order: int, sn: Sn) -> View:
+        """All rows, in one order."""
+        columns = self._columns(named, predicate, order)
+        changes = self.overlay.view(named, predicate, order, sn)
         if not columns:
             return changes
         if len(columns) == 1 and len(changes) == 0:
             return settled(columns[0].whole())
-        name = (self._serial, named, predicate, inverse, self._end(named, predicate, sn))
+        name = (self._serial, named, predicate, order, self._end(named, predicate, sn))
         view = self._cache.get(name)
         if view is None:
             view = _flattened([*(column.whole() for column in columns), changes])
             self._cache.put(name, view, view.nbytes)
         return view
 
-    def reach(self, named: bool, predicate: int, inverse: bool, keys: Ids, sn: Sn) -> View:
+    def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View:
         """Rows in order, with at least all those of `keys`."""
-        columns = self._columns(named, predicate, inverse)
-        changes = self.overlay.view(named, predicate, inverse, sn)
+        columns = self._columns(named, predicate, order)
+        changes = self.overlay.view(named, predicate, order, sn)
         if not columns:
             return changes
         if len(keys) == 0:
             return nothing(named)
-        known = self._known(columns, changes, named, predicate, inverse, sn)
+        known = self._known(columns, changes, named, predicate, order, sn)
         if known is not None:
             return known
-        if self._is_asked_often(columns, named, predicate, inverse, len(keys), sn):
-            return self.view(named, predicate, inverse, sn)
+        if self._is_asked_often(columns, named, predicate, order, len(keys), sn):
+            return self.view(named, predicate, order, sn)
         keys = keys if bool((keys[1:] > keys[:-1]).all()) else distinct_values(keys)
         if len(changes):
             changes = rows_of(changes, keys)
@@ -79,35 +81,35 @@ class Layers:
         return _flattened([*(rows_of(column.reach(keys), keys) for column in columns), changes])
 
     def _is_asked_often(
-        self, columns: list[RunColumn], named: bool, predicate: int, inverse: bool, keys: int, sn: Sn
+        self, columns: list[RunColumn], named: bool, predicate: int, order: int, keys: int, sn: Sn
     ) -> bool:
         """Whether layers that differ were asked for so many keys that laying them together once is cheaper."""
-        name = (named, predicate, inverse, self._end(named, predicate, sn))
+        name = (named, predicate, order, self._end(named, predicate, sn))
         asked = self._asked.get(name, 0) + keys
         if len(self._asked) > _ASKED_KEPT:
             self._asked.clear()
         self._asked[name] = asked
         return asked * _ASKED_PART > sum(column.total for column in columns)
 
-    def known(self, named: bool, predicate: int, inverse: bool, sn: Sn) -> View | None:
+    def known(self, named: bool, predicate: int, order: int, sn: Sn) -> View | None:
         """All rows, if they are at hand."""
-        columns = self._columns(named, predicate, inverse)
-        changes = self.overlay.view(named, predicate, inverse, sn)
-        return self._known(columns, changes, named, predicate, inverse, sn) if columns else changes
+        columns = self._columns(named, predicate, order)
+        changes = self.overlay.view(named, predicate, order, sn)
+        return self._known(columns, changes, named, predicate, order, sn) if columns else changes
 
     def _known(
-        self, columns: list[RunColumn], changes: View, named: bool, predicate: int, inverse: bool, sn: Sn
+        self, columns: list[RunColumn], changes: View, named: bool, predicate: int, order: int, sn: Sn
     ) -> View | None:
         if len(columns) == 1 and len(changes) == 0 and columns[0].index.deletions == 0:
             return columns[0].known()
-        return self._cache.get((self._serial, named, predicate, inverse, self._end(named, predicate, sn)))
+        return self._cache.get((self._serial, named, predicate, order, self._end(named, predicate, sn)))
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int:
         """How many rows there are, without reading more of them than have changed above the lowest layer."""
-        columns = self._columns(named, predicate, False)
+        columns = self._columns(named, predicate, FORWARD)
         end = self._end(named, predicate, sn)
         if not columns:
-            return len(self.overlay.view(named, predicate, False, sn))
+            return len(self.overlay.view(named, predicate, FORWARD, sn))
         if len(columns) == 1 and end == 0 and columns[0].index.deletions == 0:
             return columns[0].total
         known = self._counts.get((named, predicate, end))
@@ -118,11 +120,11 @@ class Layers:
     def _counted(self, named: bool, predicate: int, sn: Sn, columns: list[RunColumn]) -> int:
         lowest = columns[0]
         if lowest.index.deletions or 4 * sum(column.total for column in columns[1:]) > lowest.total:
-            return len(self.view(named, predicate, False, sn))
+            return len(self.view(named, predicate, FORWARD, sn))
         upper = nothing(named)
         for column in columns[1:]:
             upper = lay_over(upper, column.whole(), True)
-        upper = lay_over(upper, self.overlay.view(named, predicate, False, sn), True)
+        upper = lay_over(upper, self.overlay.view(named, predicate, FORWARD, sn), True)
         if len(upper) == 0:
             return lowest.total
         there = contains(lowest.reach(distinct_values(upper.columns[0])), upper.columns)
@@ -136,23 +138,52 @@ class Layers:
     def predicates(self, named: bool) -> list[int]:
         """All that may have rows, ascending."""
         kind = NAMED_EDGES if named else PLAIN
-        found = {key.predicate for run in self.runs for key in run.columns if key.kind == kind and not key.inverse}
+        found = {key.predicate for run in self.runs for key in run.columns if key.kind == kind and key.order == FORWARD}
         found.discard(PREDICATES)
         return sorted(found.union(self.overlay.predicates(named)))
 
-    def predicates_of(self, named: bool, inverse: bool, keys: Ids, sn: Sn) -> Columns:
+    def predicates_of(self, named: bool, order: int, keys: Ids, sn: Sn) -> Columns:
         """(key, predicate) of ascending, distinct keys: each has rows, or had some before they were deleted."""
         parts: list[Columns] = []
-        for column in self._columns(named, PREDICATES, inverse):
+        for column in self._columns(named, PREDICATES, order):
             rows = rows_of(column.reach(keys), keys)
             parts.append(rows.columns[:2])
         for predicate in self.overlay.predicates(named):
-            rows = rows_of(self.overlay.view(named, predicate, inverse, sn), keys)
+            rows = rows_of(self.overlay.view(named, predicate, order, sn), keys)
             found = distinct_values(rows.columns[0])
             parts.append((found, np.full(len(found), predicate, np.uint64)))
         if not parts:
             return nothing(False).columns
         return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+    def graphs(self, sn: Sn) -> tuple[Ids, Ids]:
+        """The named graphs that had rows, ascending; and those of them of which some rows were deleted since."""
+        if self._run_graphs is None:
+            listed = [column.whole().columns[0] for column in self._columns(True, PREDICATES, BY_GRAPH)]
+            self._run_graphs = _united(listed), _united([*self._deleted_in_runs()])
+        listed_above, deleted_above = [], []
+        for predicate in self.overlay.predicates(True):
+            changes = self.overlay.view(True, predicate, BY_GRAPH, sn)
+            listed_above.append(settled(changes).columns[0])
+            deleted_above.append(_deleted(changes))
+        listed_below, deleted_below = self._run_graphs
+        return _united([listed_below, *listed_above]), _united([deleted_below, *deleted_above])
+
+    def _deleted_in_runs(self) -> Iterator[Ids]:
+        for run in self.runs:
+            for key, column in run.columns.items():
+                if key.kind == NAMED_EDGES and key.order == BY_GRAPH and column.index.deletions:
+                    yield _deleted(column.whole())
+
+
+def _deleted(view: View) -> Ids:
+    return NO_IDS if view.inserted is None else view.columns[0][~view.inserted]
+
+
+def _united(columns: list[Ids]) -> Ids:
+    """The values of ascending columns, each once."""
+    distinct = [distinct_of_ascending(column) for column in columns if len(column)]
+    return distinct[0] if len(distinct) == 1 else distinct_values(concatenate(distinct))
 
 
 def _flattened(layers: list[View]) -> View:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.arrays import Ids, Item, Offsets, sort_distinct
+from hbase_store.arrays import Columns, Ids, Item, Offsets, sort_distinct
 from hbase_store.run_blocks import NAMED_EDGES, PLAIN, ColumnKey
 from hbase_store.slab import TERM_BYTES_MAX, TermsChunk, check_lengths
 from hbase_store.terms import check_encodable
-from hbase_store.view import View, view_of
+from hbase_store.view import View, in_order, orders, view_of
 
 #: (a line, its number) to its statements: canonical s, p, o and graph (b"" for none).
 Careful = Callable[[bytes, int], Iterable[tuple[bytes, bytes, bytes, bytes]]]
@@ -208,15 +208,15 @@ def edge_columns(columns: Sequence[Numbers32], ids: Ids) -> Iterator[tuple[Colum
         named = g[rows] >= 0 if named_any else np.zeros(len(rows), np.bool_)
         plain, in_graphs = rows[~named], rows[named]
         if len(plain):
-            yield from _both_ways(PLAIN, of_predicate, (ids[s[plain]], ids[o[plain]]))
+            yield from _in_orders(PLAIN, of_predicate, (ids[s[plain]], ids[o[plain]]))
         if len(in_graphs):
-            yield from _both_ways(NAMED_EDGES, of_predicate, (ids[s[in_graphs]], ids[o[in_graphs]], ids[g[in_graphs]]))
+            yield from _in_orders(NAMED_EDGES, of_predicate, (ids[s[in_graphs]], ids[o[in_graphs]], ids[g[in_graphs]]))
 
 
-def _both_ways(kind: int, predicate: int, rows: tuple[Ids, ...]) -> Iterator[tuple[ColumnKey, View]]:
-    forward = sort_distinct(rows)
-    yield ColumnKey(kind, predicate, False), view_of(forward, None)
-    yield ColumnKey(kind, predicate, True), view_of(sort_distinct((forward[1], forward[0], *forward[2:])), None)
+def _in_orders(kind: int, predicate: int, rows: Columns) -> Iterator[tuple[ColumnKey, View]]:
+    rows = sort_distinct(rows)
+    for order in orders(kind == NAMED_EDGES):
+        yield ColumnKey(kind, predicate, order), view_of(sort_distinct(in_order(rows, order)), None)
 
 
 def _is_utf8(lines: bytes) -> bool:

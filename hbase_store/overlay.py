@@ -1,9 +1,9 @@
 """The overlay: what changed since the last run, in memory, for every snapshot that somebody may still ask for.
 
-For each predicate, of the default graph and of the named graphs apart, there is a log of changes and, made when
-they are asked for, sorted views of its net changes up to some snapshot: by subject, and by object. A newer view is an
-older one with the changes between laid over it; an older one than those at hand is made from the log. Views and log
-entries never change, so any number of readers share them; a lock guards only their making."""
+For each predicate, of the default graph and of the named graphs apart, there is a log of changes and, made when they
+are asked for, sorted views of its net changes up to some snapshot: by subject, by object and by graph. A newer view
+is an older one with the changes between laid over it; an older one than those at hand is made from the log. Views and
+log entries never change, so any number of readers share them; a lock guards only their making."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from hbase_store.arrays import Columns, Ids, Item, Mask, last_of_each
 from hbase_store.rows import Sn
-from hbase_store.view import View, lay_over, nothing, settled, view_of
+from hbase_store.view import BY_GRAPH, FORWARD, View, in_order, lay_over, nothing, settled, view_of
 
-# Of each direction: of the head, and of the two snapshots that somebody who follows behind it compares.
+# Of each order: of the head, and of the two snapshots that somebody who follows behind it compares.
 VIEWS_KEPT = 3
 
 
@@ -62,12 +62,10 @@ class _Log:
             place = slice(self._ends[i - 1] if i else 0, self._ends[i])
             yield Sn(self._sns[i]), tuple(column[place] for column in self._columns), self._inserted[place]
 
-    def net(self, start: int, end: int, inverse: bool) -> tuple[Columns, Mask]:
-        """What became of each row between, in order of the direction."""
-        columns = [column[start:end] for column in self._columns]
-        if inverse:
-            columns[0], columns[1] = columns[1], columns[0]
-        return last_of_each(tuple(columns), self._inserted[start:end])
+    def net(self, start: int, end: int, order: int) -> tuple[Columns, Mask]:
+        """What became of each row between."""
+        columns = in_order(tuple(column[start:end] for column in self._columns), order)
+        return last_of_each(columns, self._inserted[start:end])
 
 
 def _grown(array: npt.NDArray[Item], used: int, size: int) -> npt.NDArray[Item]:
@@ -85,8 +83,8 @@ class Column:
         self._nothing = nothing(named)
         self._keep = keep
         self._log = _Log(3 if named else 2)
-        # Per direction, the last used one at the end: (changes that are in it, view).
-        self._views: list[list[tuple[int, View]]] = [[], []]
+        # Per order, the last used one at the end: (changes that are in it, view).
+        self._views: list[list[tuple[int, View]]] = [[] for _ in range(BY_GRAPH + 1)]
         self._lock = threading.Lock()
 
     def append(self, sn: Sn, columns: Columns, inserted: Mask) -> None:
@@ -104,31 +102,31 @@ class Column:
     def changes(self, sn: Sn) -> tuple[Columns, Mask]:
         """What the slab of `sn` says, net, whether or not it changed anything."""
         with self._lock:
-            return self._log.net(self._log.end(Sn(sn - 1)), self._log.end(sn), False)
+            return self._log.net(self._log.end(Sn(sn - 1)), self._log.end(sn), FORWARD)
 
     def entries(self, after: Sn) -> list[tuple[Sn, Columns, Mask]]:
         with self._lock:
             return list(self._log.entries(after))
 
-    def view(self, inverse: bool, sn: Sn) -> View:
-        """The net changes up to `sn`, in order of the direction."""
+    def view(self, order: int, sn: Sn) -> View:
+        """The net changes up to `sn`."""
         with self._lock:
             end = self._log.end(sn)
             if end == 0:
                 return self._nothing
-            views = self._views[inverse]
+            views = self._views[order]
             start, nearest = 0, self._nothing
             for made, view in views:
                 if start < made <= end:
                     start, nearest = made, view
             if start < end:
-                nearest = self._laid_over(nearest, start, end, inverse)
+                nearest = self._laid_over(nearest, start, end, order)
             others = [kept for kept in views if kept[0] != end]
-            self._views[inverse] = [*others[1 - VIEWS_KEPT :], (end, nearest)]
+            self._views[order] = [*others[1 - VIEWS_KEPT :], (end, nearest)]
             return nearest
 
-    def _laid_over(self, view: View, start: int, end: int, inverse: bool) -> View:
-        changes = view_of(*self._log.net(start, end, inverse))
+    def _laid_over(self, view: View, start: int, end: int, order: int) -> View:
+        changes = view_of(*self._log.net(start, end, order))
         if len(view) == 0:
             return changes if self._keep else settled(changes)
         return lay_over(view, changes, self._keep)
@@ -157,11 +155,11 @@ class Overlay:
         """All that something was said of."""
         return sorted(predicate for is_named, predicate in self._columns.copy() if is_named == named)
 
-    def view(self, named: bool, predicate: int, inverse: bool, sn: Sn) -> View:
+    def view(self, named: bool, predicate: int, order: int, sn: Sn) -> View:
         column = self._columns.get((named, predicate))
         if column is None:
             return nothing(named)
-        return column.view(inverse, sn)
+        return column.view(order, sn)
 
     def since(self, start: Sn, below: Callable[[bool, int], bool]) -> Overlay:
         """The changes above `start` alone, over something else."""

@@ -18,7 +18,7 @@ from hbase_store.columns import pack_column, unpack_column
 from hbase_store.errors import SnapshotGone
 from hbase_store.keyvalue import Key, Put, Value
 from hbase_store.sealed import corrupt, cut, seal, unseal
-from hbase_store.view import View, view_of
+from hbase_store.view import FORWARD, View, view_of
 
 BLOCK_ROWS = 8192
 #: Hashes are looked up one by one, anywhere: small blocks.
@@ -26,7 +26,7 @@ HASH_BLOCK_ROWS = 1024
 
 #: What the rows of a column are: edges of the default graph, edges of the named graphs, hashes of terms.
 PLAIN, NAMED_EDGES, HASHES = 0, 1, 2
-#: As a predicate: the rows are (vertex, predicate), for each predicate that the vertex has.
+#: As a predicate: the rows are (vertex or graph, predicate), for each predicate that it has.
 PREDICATES = 0
 
 _MAGIC, _INDEX_MAGIC = b"RB", b"RI"
@@ -39,11 +39,11 @@ _INDEX_KEY = struct.Struct(">QI")
 class ColumnKey(NamedTuple):
     kind: int
     predicate: int
-    inverse: bool
+    order: int  # of `hbase_store.view`
 
 
 #: The one column of hashes: rows (hash of a term, its id).
-HASH_COLUMN = ColumnKey(HASHES, 1, False)
+HASH_COLUMN = ColumnKey(HASHES, 1, FORWARD)
 
 
 def is_edges(key: ColumnKey) -> bool:
@@ -71,7 +71,7 @@ class ColumnIndex:
 
 def block_key(run: int, column: ColumnKey, first: Sequence[int]) -> Key:
     graph = first[2] if len(first) == 3 else 0
-    return _KEY.pack(run, column.kind, column.predicate, column.inverse, first[0], first[1], graph)
+    return _KEY.pack(run, column.kind, column.predicate, column.order, first[0], first[1], graph)
 
 
 def run_range(run: int) -> tuple[Key, Key]:
@@ -171,12 +171,12 @@ class RunWriter:
 
 
 def pack_index(columns: dict[ColumnKey, ColumnIndex]) -> bytes:
-    """Layout: the columns' kinds, predicates, directions, numbers of blocks, of deletions and of keys; then of all
+    """Layout: the columns' kinds, predicates, orders, numbers of blocks, of deletions and of keys; then of all
     blocks the first keys, values and graphs, and the numbers of rows. Each is written as a column."""
     ordered = sorted(columns)
     of_columns = np.array(
         [
-            (key.kind, key.predicate, key.inverse, len(index.rows), index.deletions, index.keys)
+            (key.kind, key.predicate, key.order, len(index.rows), index.deletions, index.keys)
             for key, index in ((key, columns[key]) for key in ordered)
         ],
         np.uint64,
@@ -209,13 +209,13 @@ def _unpack_index(data: memoryview) -> dict[ColumnKey, ColumnIndex]:
     for _ in range(10):
         column, at = unpack_column(data, at)
         parts.append(column)
-    kinds, predicates, inverse, blocks, deletions, keys = (column.tolist() for column in parts[:6])
+    kinds, predicates, orders, blocks, deletions, keys = (column.tolist() for column in parts[:6])
     if len({*map(len, parts[6:])}) > 1 or sum(blocks) != len(parts[9]):
         raise ValueError("the columns of an index do not fit each other")
     columns: dict[ColumnKey, ColumnIndex] = {}
     start = 0
     for i, kind in enumerate(kinds):
-        key = ColumnKey(kind, predicates[i], bool(inverse[i]))
+        key = ColumnKey(kind, predicates[i], orders[i])
         place = slice(start, start + blocks[i])
         wide = kind == NAMED_EDGES and key.predicate != PREDICATES
         first = tuple(column[place] for column in parts[6 : 9 if wide else 8])

@@ -13,12 +13,12 @@ from typing import TypeVar
 import numpy as np
 
 from hbase_store.arrays import (
-    NO_IDS,
     Columns,
     Ids,
     Mask,
     Offsets,
     as_ids,
+    concatenate,
     distinct_values,
     gather_ranges,
     group_rows,
@@ -28,7 +28,7 @@ from hbase_store.errors import SnapshotGone
 from hbase_store.layers import Layers
 from hbase_store.rows import Sn
 from hbase_store.terms import NO_TERM
-from hbase_store.view import View, contains
+from hbase_store.view import BY_GRAPH, FORWARD, INVERSE, View, contains, in_order, rows_of
 
 Answer = TypeVar("Answer")
 
@@ -40,6 +40,8 @@ DEFAULT = NO_TERM
 _FEW = 4
 # From this many keys on, sorting them and calling a kernel beats looking each up.
 _MANY = 256
+# From so many edges in all named graphs on, those of one graph are found by way of the graph.
+_WIDE = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,12 @@ class Snapshot:
         self._renewed = renewed
         self._scalar: dict[tuple[int, bool], Columns] = {}
 
-    def view(self, named: bool, predicate: int, inverse: bool) -> View:
-        """All edges of a predicate, of the default graph or of the named ones, in order of one direction."""
-        return self._read(lambda layers: layers.view(named, predicate, inverse, self.sn))
+    def view(self, named: bool, predicate: int, order: int) -> View:
+        """All edges of a predicate, of the default graph or of the named ones, in one order."""
+        return self._read(lambda layers: layers.view(named, predicate, order, self.sn))
 
-    def _reach(self, named: bool, predicate: int, inverse: bool, keys: Ids) -> View:
-        return self._read(lambda layers: layers.reach(named, predicate, inverse, keys, self.sn))
+    def _reach(self, named: bool, predicate: int, order: int, keys: Ids) -> View:
+        return self._read(lambda layers: layers.reach(named, predicate, order, keys, self.sn))
 
     def _read(self, read: Callable[[Layers], Answer]) -> Answer:
         try:
@@ -115,18 +117,31 @@ class Snapshot:
             found = tuple(column[places] for column in columns[1:])
         if graph in (DEFAULT, NAMED):
             return offsets, *found
+        if len(found[0]) > _WIDE:
+            return self._neighbours_within(p, keys, inverse, graph)
         there = found[1] == np.uint64(graph)
         before = np.zeros(len(there) + 1, np.int64)
         np.cumsum(there, out=before[1:])
         return before[offsets], found[0][there]
 
+    def _neighbours_within(self, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Offsets, Ids]:
+        """By way of the graph: keys with very many edges in all graphs together may have few in this one."""
+        keyed, values = self.pairs(p, inverse, graph)
+        starts, ends = keyed.searchsorted(keys, "left"), keyed.searchsorted(keys, "right")
+        offsets, places = gather_ranges(starts, ends)
+        return offsets, values[places]
+
     def pairs(self, p: int, inverse: bool = False, graph: int = DEFAULT) -> Columns:
         """(keys, values[, graphs]) of all edges, sorted by these columns; graphs only with `graph` = NAMED."""
-        columns = self.view(graph != DEFAULT, p, inverse).columns
         if graph in (DEFAULT, NAMED):
-            return columns
-        there = columns[2] == np.uint64(graph)
-        return columns[0][there], columns[1][there]
+            return self.view(graph == NAMED, p, inverse).columns
+        found = self._of_graph(p, graph)
+        return sort_distinct(in_order(found, INVERSE)) if inverse else found
+
+    def _of_graph(self, p: int, graph: int) -> Columns:
+        """(s, o) of one predicate in one named graph, in order."""
+        key = np.array([graph], np.uint64)
+        return rows_of(self._reach(True, p, BY_GRAPH, key), key).columns[1:]
 
     def contains(self, s: Ids, p: Ids, o: Ids, g: Ids) -> Mask:
         """Which quads are there; g is 0 for the default graph."""
@@ -153,12 +168,12 @@ class Snapshot:
 
     def contains_rows(self, named: bool, predicate: int, rows: Columns) -> Mask:
         """Which rows (s, o[, g]) of one predicate are there."""
-        return contains(self._reach(named, predicate, False, rows[0]), rows)
+        return contains(self._reach(named, predicate, FORWARD, rows[0]), rows)
 
     def _has(self, s: Ids, p: Ids, o: Ids, g: Ids) -> bool:
         """One quad. Keys stay arrays: searching for a Python number would make numpy convert the column."""
         graph = int(g[0])
-        columns: Columns = self._reach(graph != DEFAULT, int(p[0]), False, s).columns
+        columns: Columns = self._reach(graph != DEFAULT, int(p[0]), FORWARD, s).columns
         for key in (s, o) if graph == DEFAULT else (s, o, g):
             start, end = int(columns[0].searchsorted(key)[0]), int(columns[0].searchsorted(key, "right")[0])
             if start == end:
@@ -168,36 +183,71 @@ class Snapshot:
 
     def predicates(self, graph: int = DEFAULT) -> Ids:
         """Those of at least one edge, ascending."""
-        candidates = self.layers.predicates(graph != DEFAULT)
-        return np.array([p for p in candidates if self.count(p, graph)], np.uint64)
+        if graph in (DEFAULT, NAMED):
+            candidates = self.layers.predicates(graph == NAMED)
+            return np.array([p for p in candidates if self.count(p, graph)], np.uint64)
+        return self._listed(True, BY_GRAPH, np.array([graph], np.uint64), NAMED)[1]
 
     def predicates_of(self, keys: Ids, inverse: bool = False, graph: int = DEFAULT) -> tuple[Offsets, Ids]:
         """(offsets, predicates): those of the edges that begin at each key (`inverse`: that end there), ascending."""
         keys = as_ids(keys)
-        distinct = distinct_values(keys)
-        vertices, predicates = sort_distinct(
-            self._read(lambda layers: layers.predicates_of(graph != DEFAULT, inverse, distinct, self.sn))
-        )
-        there = np.zeros(len(vertices), bool)
-        for predicate, rows in group_rows(predicates):
-            # What is listed may have been deleted since, or stand in another graph.
-            offsets = self.neighbours(predicate, vertices[rows], inverse, graph)[0]
-            there[rows] = np.diff(offsets) > 0
-        vertices, predicates = vertices[there], predicates[there]
+        vertices, predicates = self._listed(graph != DEFAULT, inverse, distinct_values(keys), graph)
         starts, ends = vertices.searchsorted(keys, "left"), vertices.searchsorted(keys, "right")
         offsets, places = gather_ranges(starts, ends)
         return offsets, predicates[places]
 
+    def _listed(self, named: bool, order: int, keys: Ids, graph: int) -> Columns:
+        """(key, predicate) of ascending, distinct keys, for each predicate of which a key has edges, in order."""
+        listed = self._read(lambda layers: layers.predicates_of(named, order, keys, self.sn))
+        vertices, predicates = sort_distinct(listed)
+        there = np.zeros(len(vertices), bool)
+        for predicate, rows in group_rows(predicates):
+            # What is listed may have been deleted since, or stand in another graph.
+            there[rows] = self._has_edges(named, predicate, order, vertices[rows], graph)
+        return vertices[there], predicates[there]
+
+    def _has_edges(self, named: bool, predicate: int, order: int, keys: Ids, graph: int) -> Mask:
+        if order != BY_GRAPH:
+            return np.diff(self.neighbours(predicate, keys, order == INVERSE, graph)[0]) > 0
+        found = self._reach(named, predicate, order, keys).columns[0]
+        return found.searchsorted(keys, "left") < found.searchsorted(keys, "right")
+
+    # ---- graphs
+
     def graphs(self) -> Ids:
         """The named graphs that hold at least one edge, ascending."""
-        columns = [self.view(True, p, False).columns[2] for p in self.layers.predicates(True)]
-        return distinct_values(np.concatenate([distinct_values(column) for column in columns])) if columns else NO_IDS
+        listed, doubtful = self._read(lambda layers: layers.graphs(self.sn))
+        if len(doubtful) == 0:
+            return listed
+        emptied = np.setdiff1d(doubtful, self._listed(True, BY_GRAPH, doubtful, NAMED)[0])
+        return np.setdiff1d(listed, emptied, assume_unique=True)
+
+    def graph_quads(self, g: int) -> tuple[Ids, Ids, Ids]:
+        """(s, p, o) of all edges of one graph, 0 for the default graph, predicate by predicate."""
+        predicates = self.predicates(g).tolist()
+        parts = [self.pairs(p, graph=g) for p in predicates]
+        p = np.repeat(np.array(predicates, np.uint64), [len(part[0]) for part in parts])
+        return concatenate([part[0] for part in parts]), p, concatenate([part[1] for part in parts])
+
+    def quads(self) -> tuple[Ids, Ids, Ids, Ids]:
+        """(s, p, o, g) of everything; g is 0 for the default graph."""
+        plain = self.graph_quads(DEFAULT)
+        predicates = self.predicates(NAMED).tolist()
+        parts = [self.pairs(p, graph=NAMED) for p in predicates]
+        p = np.repeat(np.array(predicates, np.uint64), [len(part[0]) for part in parts])
+        s, o, g = (concatenate([part[i] for part in parts]) for i in range(3))
+        named = (s, p, o, g)
+        default = (*plain, np.full(len(plain[0]), DEFAULT, np.uint64))
+        s, p, o, g = (np.concatenate(pair) for pair in zip(default, named, strict=True))
+        return s, p, o, g
 
     def count(self, p: int, graph: int = DEFAULT) -> int:
         """How many edges the predicate has."""
         if graph in (DEFAULT, NAMED):
             return self._read(lambda layers: layers.count(graph == NAMED, p, self.sn))
-        return int(np.count_nonzero(self.view(True, p, False).columns[2] == np.uint64(graph)))
+        return len(self._of_graph(p, graph)[0])
 
     def count_all(self, graph: int = DEFAULT) -> int:
-        return sum(self.count(p, graph) for p in self.layers.predicates(graph != DEFAULT))
+        if graph in (DEFAULT, NAMED):
+            return sum(self.count(p, graph) for p in self.layers.predicates(graph == NAMED))
+        return sum(self.count(p, graph) for p in self.predicates(graph).tolist())

@@ -1,7 +1,8 @@
 """Views: sorted rows of edges, and how a newer layer of them lies over an older one.
 
-The rows of the lowest layer are simply there. A row of a layer above says that it was inserted or deleted since;
-of two layers the upper wins."""
+Rows are kept in several orders, each of which begins with what is asked for: the subject, the object or, of edges in
+named graphs, the graph. The rows of the lowest layer are simply there. A row of a layer above says that it was inserted
+or deleted since; of two layers the upper wins."""
 
 from __future__ import annotations
 
@@ -11,10 +12,26 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen, gather_ranges
 
+#: The orders of the rows of an edge (s, o[, g]): (s, o[, g]), (o, s[, g]) and, of named graphs alone, (g, s, o).
+FORWARD, INVERSE, BY_GRAPH = 0, 1, 2
+
+
+def orders(named: bool) -> tuple[int, ...]:
+    return (FORWARD, INVERSE, BY_GRAPH) if named else (FORWARD, INVERSE)
+
+
+def in_order(columns: Columns, order: int) -> Columns:
+    """The columns (s, o[, g]) as they stand in that order; the rows stay where they are."""
+    if order == FORWARD:
+        return columns
+    if order == INVERSE:
+        return columns[1], columns[0], *columns[2:]
+    return columns[2], columns[0], columns[1]
+
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Sorted, distinct rows (key, value[, graph]); `inserted` tells insertions from deletions (None: all inserted)."""
+    """Sorted, distinct rows in one order; `inserted` tells insertions from deletions (None: all inserted)."""
 
     columns: Columns
     inserted: Mask | None = None

@@ -22,6 +22,7 @@ from hbase_store.terms import BLANK, iri, literal, tag_of
 from stream_ext.errors import BadData
 from stream_ext.rdf import careful_rows, parse_rdf
 from tests.language import w3c
+from tests.store.counting import Counting
 from tests.store.faulty import Shared
 from tests.store.test_folding import Dying
 from tests.store.test_store import G, H, O, P, S, add, quads
@@ -278,6 +279,39 @@ def test_a_hundred_thousand_graphs_of_five_triples_share_blocks(store: Store) ->
         assert snapshot.count_all(int(g)) == 5
         assert [column.tolist() for column in snapshot.pairs(int(p), graph=int(g))] == [[s], [o]]
         assert snapshot.neighbours(int(p), as_ids([s]), graph=NAMED)[0].tolist() == [0, 2000]
+
+
+def test_one_of_a_hundred_thousand_graphs_is_read_from_a_few_blocks(tmp_path: Path) -> None:
+    inner = LmdbKeyValue(tmp_path / "store")
+    kv = Counting(inner)
+    writer = Store(kv, "counted", WallClock(), folding=False)
+    loading = Loading(partial(careful_rows, quads=True), quads=True)
+    loading.read(
+        b"".join(
+            b"<http://ex/s%d> <http://ex/p%d> <http://ex/o%d> <http://ex/g%d> .\n" % (i % 50, n, n, i)
+            for i in range(100_000)
+            for n in range(5)
+        )
+    )
+    writer.load(loading)
+    store = Store(kv, "counted", WallClock(), folding=False)
+    g = int(store.ids([b"<http://ex/g50001>"])[0])
+    snapshot = store.at()
+    with kv.counted():
+        found = list(zip(*(store.terms(column) for column in snapshot.graph_quads(g)), strict=True))
+    assert sorted(found) == [(b"<http://ex/s1>", b"<http://ex/p%d>" % n, b"<http://ex/o%d>" % n) for n in range(5)]
+    assert kv.keys["run"] <= 2 * 6, "of all but one of its columns it reads a block or two"
+    gone, kept = store.ids([b"<http://ex/g7>", b"<http://ex/g8>"]).tolist()
+    batch = store.begin()
+    batch.delete(*store.at().graph_quads(gone), gone)
+    batch.delete(*(column[:4] for column in store.at().graph_quads(kept)), kept)
+    store.commit(batch)
+    for _ in ("in a slab", "in a run"):
+        graphs = store.at().graphs()
+        assert (len(graphs), gone in graphs, kept in graphs) == (99_999, False, True)
+        assert (store.at().count_all(gone), store.at().count_all(kept)) == (0, 1)
+        store.fold()
+    inner.close()
 
 
 def test_every_term_of_the_w3c_comes_back_byte_for_byte(store: Store) -> None:

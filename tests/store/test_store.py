@@ -389,6 +389,7 @@ def test_every_snapshot_is_what_the_model_says(
 
 def check(store: Store, model: Model, sn: int) -> None:
     assert quads(store, sn) == model.snapshots[sn]
+    check_graphs(store, model, sn)
     rows = store.net_changes(sn)
     graphs = [store.terms(as_ids([g]))[0] if g else None for g in rows.g.tolist()]
     found = list(zip(store.terms(rows.s), store.terms(rows.p), store.terms(rows.o), graphs, strict=True))
@@ -400,6 +401,21 @@ def check(store: Store, model: Model, sn: int) -> None:
     assert store.at(sn).contains(*columns).tolist() == there
     one = [store.at(sn).contains(*(column[i : i + 1] for column in columns)).item() for i in range(len(universe))]
     assert one == there
+
+
+def check_graphs(store: Store, model: Model, sn: int) -> None:
+    """What is found by way of the graphs."""
+    snapshot, expected = store.at(sn), model.snapshots[sn]
+    assert set(store.terms(snapshot.graphs())) == {g for *_, g in expected if g is not None}
+    everything = [store.terms(column) for column in snapshot.quads()[:3]]
+    names = [store.terms(as_ids([g]))[0] if g else None for g in snapshot.quads()[3].tolist()]
+    assert sorted(zip(*everything, names, strict=True), key=str) == sorted(expected, key=str)
+    for name in (None, G, H):
+        graph = int(store.ids([name])[0]) if name else 0
+        found = list(zip(*(store.terms(column) for column in snapshot.graph_quads(graph)), strict=True))
+        assert sorted(found) == sorted((s, p, o) for s, p, o, g in expected if g == name)
+        assert snapshot.count_all(graph) == len(found)
+        assert set(store.terms(snapshot.predicates(graph))) == {p for _, p, _ in found}
 
 
 def test_large_batches_match_a_set_of_pairs(store: Store) -> None:
@@ -424,6 +440,13 @@ def test_large_batches_match_a_set_of_pairs(store: Store) -> None:
         for graph in (0, 1, 2):
             pairs = sorted((a, b) for h, a, b in expected if h == graph)
             assert list(zip(*(column.tolist() for column in at.pairs(p, graph=graph)), strict=True)) == pairs
+            assert at.count(p, graph) == len(pairs)
+            keys = np.unique(nodes)[::2]
+            for inverted in (False, True):
+                offsets, values = at.neighbours(p, keys, inverted, graph)
+                for key, start, end in zip(keys.tolist()[:40], offsets.tolist(), offsets[1:].tolist(), strict=False):
+                    there = sorted(pair[not inverted] for pair in pairs if pair[inverted] == key)
+                    assert values[start:end].tolist() == there
             inverse = sorted((b, a) for a, b in pairs)
             assert list(zip(*(column.tolist() for column in at.pairs(p, True, graph)), strict=True)) == inverse
         assert len(at.pairs(p, graph=NAMED)[0]) + at.count(p) == len(expected)

@@ -36,7 +36,8 @@ def manifests(versions: tuple[str, ...]) -> Iterator[dict[Node, Properties]]:
 
 def graph(path: Path) -> dict[Node, Properties]:
     subjects: dict[Node, Properties] = defaultdict(lambda: defaultdict(list))
-    for quad in pyoxigraph.parse(path=path, format=pyoxigraph.RdfFormat.TURTLE, base_iri=path.as_uri()):
+    form = pyoxigraph.RdfFormat.RDF_XML if path.suffix == ".rdf" else pyoxigraph.RdfFormat.TURTLE
+    for quad in pyoxigraph.parse(path=path, format=form, base_iri=path.as_uri()):
         subjects[quad.subject][quad.predicate.value].append(quad.object)
     return subjects
 

@@ -1,0 +1,102 @@
+"""A test played: its data loaded into a store as `rillet load` does it, its query asked, the answer brought home.
+
+The rows come back through the writer of the result file's own format, so that what is compared is what a client of
+that format would read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+import hbase_store
+from endpoint.results import write
+from hbase_store import Loading, Store
+from stream_ext.answers import answer_once, rows_of
+from stream_ext.plan.algebra import Query, Shape
+from stream_ext.rdf import careful_rows, parse_rdf
+from stream_ext.syntax import parse
+from tests.conformance.cases import Case
+from tests.conformance.expected import Expected, csv_result, read_expected, standard_result
+from tests.conformance.sameness import Table, same
+
+_MEDIA_TYPES = {".ttl": "text/turtle", ".rdf": "application/rdf+xml"}
+_WRITERS = {".srx": "xml", ".srj": "json", ".tsv": "tsv", ".csv": "csv"}
+
+
+def judge(case: Case, place: Path) -> str:
+    """What is wrong; "" if nothing is."""
+    text = case.query.read_bytes().decode()
+    with closing(hbase_store.open(f"lmdb:{place}", folding=False)) as store:
+        for path in case.data:
+            load(store, path, None)
+        for name, path in graphs_of(case, text):
+            load(store, path, name)
+        found = ask(store, text, case.query.as_uri(), case.result.suffix)
+    return difference(case, text, read_expected(case.result), found)
+
+
+def graphs_of(case: Case, text: str) -> Iterable[tuple[str, Path]]:
+    """The named graphs; a test that says FROM means the file of that name, which is here a graph of the store."""
+    clauses = shape_of(case, text).graphs
+    named = [clause.graph.text[1:-1].decode() for clause in clauses if clause.graph is not None]
+    files = {name: Path(name.removeprefix("file://")) for name in named}
+    return (files | dict(case.graphs)).items()
+
+
+def shape_of(case: Case, text: str) -> Shape:
+    query = parse(text, case.query.as_uri())
+    assert isinstance(query, Query)
+    return query.shape
+
+
+def load(store: Store, path: Path, graph: str | None) -> None:
+    parsed = parse_rdf(path.read_bytes(), _MEDIA_TYPES[path.suffix], path.as_uri())
+    loading = Loading(careful_rows, False)
+    loading.add(parsed.terms, (parsed.s, parsed.p, parsed.o, parsed.g))
+    store.load(loading, graph=None if graph is None else f"<{graph}>".encode())
+
+
+def ask(store: Store, text: str, base: str, suffix: str) -> Expected:
+    answer = answer_once(store, text, base, store.head(), None)
+    rows = rows_of(answer, store)
+    if answer.boolean is not None:
+        return Expected(boolean=answer.boolean)
+    written = b"".join(write(_WRITERS.get(suffix, "json"), answer.variables, rows, answer.boolean))
+    return csv_result(written.decode()) if suffix == ".csv" else standard_result(written, suffix_read(suffix))
+
+
+def suffix_read(suffix: str) -> str:
+    return suffix if suffix in _WRITERS else ".srj"
+
+
+def difference(case: Case, text: str, expected: Expected, found: Expected) -> str:
+    if expected.boolean is not None or expected.triples is not None:
+        table, other = expected.triples or (), found.triples or ()
+        right = expected.boolean == found.boolean and same(table, other)
+    elif set(expected.variables) != set(found.variables):
+        return f"{case.name}: variables {found.variables}, expected {expected.variables}\n{text}"
+    else:
+        table, other = expected.rows or (), by_names(found, expected.variables)
+        # A graph says the order by its indexes, or not at all.
+        ordered = expected.ordered or (case.result.suffix != ".ttl" and bool(shape_of(case, text).order_by))
+        right = same_set(table, other) if case.lax else same(table, other, ordered=ordered)
+    return "" if right else told(case, text, expected, found, table, other)
+
+
+def by_names(found: Expected, names: tuple[str, ...]) -> Table:
+    places = [found.variables.index(name) for name in names]
+    return [[row[place] for place in places] for row in found.rows or ()]
+
+
+def same_set(table: Table, other: Table) -> bool:
+    return same([*{tuple(row) for row in table}], [*{tuple(row) for row in other}])
+
+
+def told(case: Case, text: str, expected: Expected, found: Expected, table: Table, other: Table) -> str:
+    if expected.boolean is not None:
+        return f"{case.name}: {found.boolean}, expected {expected.boolean}\n{text}"
+    missing = [row for row in map(tuple, table) if row not in set(map(tuple, other))]
+    surplus = [row for row in map(tuple, other) if row not in set(map(tuple, table))]
+    counts = f"{len(other)} rows, expected {len(table)}"
+    return f"{case.name}: {counts}\n{text}\nvariables {expected.variables}\nmissing {missing}\nsurplus {surplus}"

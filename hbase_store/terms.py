@@ -17,7 +17,8 @@ from hbase_store.arrays import Ids
 
 TAG_SHIFT = 60
 DATA_MASK = (1 << TAG_SHIFT) - 1
-DICTIONARY, INTEGER, BLANK = 0, 1, 8
+#: LOCAL ids belong to one running query: terms that it made and that the store does not know.
+DICTIONARY, INTEGER, BLANK, LOCAL = 0, 1, 8, 9
 #: The id of "no term"; as a graph it is the default graph.
 NO_TERM = 0
 

@@ -10,10 +10,12 @@ RilletError
 ├── NameInUse          the name stands for something else already
 ├── Gone               it was there, and is not retained any more
 ├── TooLarge           a body or text over its limit
+│   └── QueryTooLarge      a query would make more solutions than it may
 ├── UnsupportedMedia   a media type that nothing here reads
 ├── NotAcceptable      a media type that nothing here writes
 ├── Overload           come back later (`retry_after_s`)
-└── DeadlineExceeded   it took longer than was allowed
+├── DeadlineExceeded   it took longer than was allowed
+└── QueryCancelled     who asked, or an operator, ended it
 """
 
 from __future__ import annotations
@@ -73,6 +75,10 @@ class TooLarge(RilletError):
     pass
 
 
+class QueryTooLarge(TooLarge):
+    pass
+
+
 class UnsupportedMedia(RilletError):
     pass
 
@@ -88,4 +94,8 @@ class Overload(RilletError):
 
 
 class DeadlineExceeded(RilletError):
+    pass
+
+
+class QueryCancelled(RilletError):
     pass

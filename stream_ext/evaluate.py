@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from hbase_store import Store
 from stream_ext.arrivals import history
 from stream_ext.network import Network
@@ -17,6 +15,7 @@ from stream_ext.part import Ids
 from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.query_run import reach
 from stream_ext.schedule import ScheduledWindow
+from stream_ext.zset import repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +53,13 @@ def evaluate(
     network = Network(replace(query, r2s=R2S.RSTREAM), by_name, snapshot, store.ids, store.terms)
     if at is not None:
         _fill(network, store, sn, windows, at)
-    rows, weights = network.step(Moment(at.time if at else 0, snapshot, None, last=True))
+    columns, weights = network.step(Moment(at.time if at else 0, snapshot, None, last=True))
     if ranked is not None and network.answer.ranking is not None:
         network.answer.ranking.restore(ranked)
-        rows, weights = network.answer.whole()
+        columns, weights = network.answer.whole()
     if query.form is Form.ASK:
-        return Answer((), [], bool(len(rows)), sn)
-    rows = np.repeat(rows, weights, axis=0)
-    return Answer(query.variables, [np.ascontiguousarray(column) for column in rows.T], None, sn)
+        return Answer((), [], bool(len(weights)), sn)
+    return Answer(query.variables, list(repeated(columns, weights)), None, sn)
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:

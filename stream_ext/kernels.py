@@ -13,13 +13,14 @@ import numpy as np
 import hbase_store.kernels
 
 NEVER = np.iinfo(np.int64).min  # validity of what is not shown at all
+FOREVER = np.iinfo(np.int64).max
 END = -1  # of a chain
 
 
 @numba.njit(cache=True, nogil=True)
-def _hash(rows, i, columns):
+def _hash(rows, i):
     h = np.uint64(0x9E3779B97F4A7C15)
-    for c in columns:
+    for c in range(rows.shape[1]):
         h = (h ^ rows[i, c]) * np.uint64(0xBF58476D1CE4E5B9)
         h ^= h >> np.uint64(29)
     h *= np.uint64(0x94D049BB133111EB)
@@ -27,38 +28,70 @@ def _hash(rows, i, columns):
 
 
 @numba.njit(cache=True, nogil=True)
-def index_insert(rows, start, stop, columns, heads, nexts):
-    """Chains rows[start:stop] into the index; `heads` has a power of two buckets."""
-    mask = np.uint64(len(heads) - 1)
+def _bucket(key, shift):
+    return (key * np.uint64(0x9E3779B97F4A7C15)) >> shift
+
+
+@numba.njit(cache=True, nogil=True)
+def mix(key, column):
+    """Takes one more column into a key of several: rows that agree have equal keys (not the other way round)."""
+    for i in range(len(key)):
+        h = (key[i] ^ column[i]) * np.uint64(0xBF58476D1CE4E5B9)
+        key[i] = h ^ (h >> np.uint64(29))
+
+
+@numba.njit(cache=True, nogil=True)
+def index_insert(keys, start, stop, heads, nexts, shift):
+    """Chains keys[start:stop] into the index; `heads` has 2 ** (64 - shift) buckets."""
     for i in range(start, stop):
-        bucket = _hash(rows, i, columns) & mask
+        bucket = _bucket(keys[i], shift)
         nexts[i] = heads[bucket]
         heads[bucket] = i
 
 
 @numba.njit(cache=True, nogil=True)
-def index_probe(probes, probe_columns, rows, columns, heads, nexts, untils, time, left, right):
-    """All pairs (probe, indexed row) that agree on the key columns, of rows still valid at `time`.
+def index_probe(probes, keys, heads, nexts, shift, untils, time, left, right):
+    """All pairs (probe, indexed row) of equal keys, of rows still valid at `time`.
 
     Writes as many pairs as fit into left/right and returns how many there are: call again with more room."""
-    mask = np.uint64(len(heads) - 1)
     found = 0
     for i in range(len(probes)):
-        j = heads[_hash(probes, i, probe_columns) & mask]
+        key = probes[i]
+        j = heads[_bucket(key, shift)]
         while j >= 0:
-            if untils[j] >= time:
-                equal = True
-                for c in range(len(columns)):
-                    if rows[j, columns[c]] != probes[i, probe_columns[c]]:
-                        equal = False
-                        break
-                if equal:
-                    if found < len(left):
-                        left[found] = i
-                        right[found] = j
-                    found += 1
+            if keys[j] == key and untils[j] >= time:
+                if found < len(left):
+                    left[found] = i
+                    right[found] = j
+                found += 1
             j = nexts[j]
     return found
+
+
+@numba.njit(cache=True, nogil=True)
+def distinct_first(rows, heads, nexts, chosen):
+    """The places of the first of each distinct row, in order; their number is returned. `nexts` chains chosen rows."""
+    mask = np.uint64(len(heads) - 1)
+    used = 0
+    for i in range(len(rows)):
+        bucket = _hash(rows, i) & mask
+        slot = heads[bucket]
+        while slot >= 0:
+            j = chosen[slot]
+            equal = True
+            for c in range(rows.shape[1]):
+                if rows[j, c] != rows[i, c]:
+                    equal = False
+                    break
+            if equal:
+                break
+            slot = nexts[slot]
+        if slot < 0:
+            chosen[used] = i
+            nexts[used] = heads[bucket]
+            heads[bucket] = used
+            used += 1
+    return used
 
 
 @numba.njit(cache=True, nogil=True)
@@ -66,7 +99,6 @@ def distinct_add(
     rows,
     weights,
     untils,
-    columns,
     slots,
     heads,
     nexts,
@@ -85,11 +117,11 @@ def distinct_add(
     says which rows a step has touched."""
     mask = np.uint64(len(heads) - 1)
     for i in range(len(rows)):
-        bucket = _hash(rows, i, columns) & mask
+        bucket = _hash(rows, i) & mask
         slot = heads[bucket]
         while slot >= 0:
             equal = True
-            for c in range(len(columns)):
+            for c in range(rows.shape[1]):
                 if slots[slot, c] != rows[i, c]:
                     equal = False
                     break
@@ -99,7 +131,7 @@ def distinct_add(
         if slot < 0:
             slot = used
             used += 1
-            for c in range(len(columns)):
+            for c in range(rows.shape[1]):
                 slots[slot, c] = rows[i, c]
             nexts[slot] = heads[bucket]
             heads[bucket] = slot
@@ -122,6 +154,46 @@ def distinct_add(
 
 
 @numba.njit(cache=True, nogil=True)
+def _standing(entry, entry_until, entry_weight, entry_next, time):
+    """Until when the row of this list of entries is there without a break, from `time` on; NEVER if it is not there."""
+    total = np.int64(0)
+    longest = NEVER
+    mixed = False
+    first = entry
+    while entry >= 0:
+        if entry_until[entry] >= time and entry_weight[entry] != 0:
+            total += entry_weight[entry]
+            if entry_until[entry] > longest:
+                longest = entry_until[entry]
+            if entry_weight[entry] < 0:
+                mixed = True
+        entry = entry_next[entry]
+    if total <= 0:
+        return NEVER
+    if not mixed:
+        return longest
+    # Some entries take away: the row ends with the first expiry after which nothing is left of the sum.
+    until = time - 1
+    while total > 0:
+        soonest = FOREVER
+        entry = first
+        while entry >= 0:
+            if until < entry_until[entry] < soonest and entry_weight[entry] != 0:
+                soonest = entry_until[entry]
+            entry = entry_next[entry]
+        if soonest == FOREVER:
+            return FOREVER
+        until = soonest
+        total = np.int64(0)
+        entry = first
+        while entry >= 0:
+            if entry_until[entry] > until:
+                total += entry_weight[entry]
+            entry = entry_next[entry]
+    return until
+
+
+@numba.njit(cache=True, nogil=True)
 def distinct_show(
     time, used, first, entry_until, entry_weight, entry_next, shown, marks, out_slot, out_until, out_sign
 ):
@@ -134,43 +206,40 @@ def distinct_show(
         if marks[slot] == 0 and shown[slot] >= time:
             continue
         marks[slot] = 0
-        longest = NEVER
-        entry = first[slot]
-        while entry >= 0:
-            if entry_weight[entry] > 0 and entry_until[entry] > longest:
-                longest = entry_until[entry]
-            entry = entry_next[entry]
+        until = _standing(first[slot], entry_until, entry_weight, entry_next, time)
         if shown[slot] >= time:
-            if longest >= shown[slot]:
+            if until >= shown[slot]:
                 continue
             out_slot[n] = slot
             out_until[n] = shown[slot]
             out_sign[n] = -1
             n += 1
             shown[slot] = NEVER
-        if longest >= time:
+        if until >= time:
             out_slot[n] = slot
-            out_until[n] = longest
+            out_until[n] = until
             out_sign[n] = 1
             n += 1
-            shown[slot] = longest
+            shown[slot] = until
     return n
 
 
 def warm() -> None:
     """Compiles every kernel, the store's too (or loads it from the cache), for the types that are in use."""
     hbase_store.kernels.warm()
-    rows = np.ones((1, 1), np.uint64)
-    columns = np.zeros(1, np.int64)
+    keys, shift = np.ones(8, np.uint64), np.uint64(61)
     heads, nexts = np.full(8, END, np.int32), np.full(8, END, np.int32)
     untils, weights, out = np.ones(8, np.int64), np.ones(8, np.int64), np.zeros(8, np.int64)
+    mix(keys, keys)
+    index_insert(keys, 0, 1, heads, nexts, shift)
+    index_probe(keys, keys, heads, nexts, shift, untils, 0, out, out.copy())
     table = np.zeros((8, 1), np.uint64)
-    index_insert(table, 0, 1, columns, heads, nexts)
-    index_probe(rows, columns, table, columns, heads, nexts, untils, 0, out, out.copy())
+    heads[:] = END
+    distinct_first(table, heads, nexts, out)
     heads[:] = END
     first, shown, marks = np.full(8, END, np.int32), np.full(8, NEVER, np.int64), np.zeros(8, np.uint8)
     distinct_add(
-        rows, weights[:1], untils[:1], columns, table, heads, nexts, first,
+        table[:1], weights[:1], untils[:1], table, heads, nexts, first,
         untils, weights, nexts.copy(), shown, 0, 0, marks,
     )  # fmt: skip
     distinct_show(0, 1, first, untils, weights, nexts, shown, marks, out, out.copy(), out.copy())

@@ -28,7 +28,7 @@ from stream_ext.plan.normalise import Conjunction, Source, Test, flatten
 from stream_ext.plan.order import order_sources
 from stream_ext.plan.place_filters import place_filters
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import Rows, Weights, ZSet, empty, unit
+from stream_ext.zset import Columns, Ids, Weights, ZSet, empty, unit
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 Inner = Join | StoreJoin | Filter | Project | Distinct
@@ -97,13 +97,13 @@ class Network:
         self._stages.append(Stage(operator, side))
         self.variables_inside = operator.variables
 
-    def arrive(self, stream: int, s: Rows, p: Rows, o: Rows, times: npt.NDArray[np.int64]) -> None:
+    def arrive(self, stream: int, s: Ids, p: Ids, o: Ids, times: npt.NDArray[np.int64]) -> None:
         """Triples of a stream; they count from the first evaluation whose windows hold them."""
         for scan in self.scans:
             if scan.window.stream == stream:
                 scan.arrive(s, p, o, times)
 
-    def step(self, moment: Moment) -> tuple[Rows, Weights]:
+    def step(self, moment: Moment) -> tuple[Columns, Weights]:
         """One evaluation: what is emitted of it."""
         change = self._begin(moment)
         for stage in self._stages:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hbase_store import Store
+from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, Times, history
 from stream_ext.network import Network
 from stream_ext.operators.moment import Moment, QuadChange
@@ -15,7 +15,7 @@ from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.schedule import Evaluated, QueryState, Run, Schedule, ScheduledWindow
 from stream_ext.steps import Steps
-from stream_ext.zset import Rows, Weights
+from stream_ext.zset import Columns, Weights, repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,9 @@ class ChangesBetween:
 
     def of(self, predicates: tuple[int, ...] | None) -> list[QuadChange]:
         return [self.store.net_changes(sn, predicates) for sn in range(self.low + 1, self.high + 1)]
+
+    def before(self) -> Snapshot:
+        return self.store.at(self.low)
 
 
 @dataclass(slots=True)
@@ -80,7 +83,8 @@ class QueryRun:
         self._store = store
         self._presence = [Presence(window) for window in windows]
         width = len(query.variables) if query.form is Form.SELECT else 0
-        self.empty_said = self.said((np.empty((0, width), np.uint64), np.empty(0, np.int64)))
+        nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
+        self.empty_said = self.said((nothing, np.empty(0, np.int64)))
         self._store_sn: int | None = None
 
     # -- coming back to where the query had come to --------------------------------------------------------------
@@ -148,7 +152,7 @@ class QueryRun:
                 columns, boolean, emits = self.said(emitted)
                 steps.add(time, push, self.is_quiet(time), columns, boolean, emits)
 
-    def _evaluate(self, sn: int, time: int) -> tuple[Rows, Weights]:
+    def _evaluate(self, sn: int, time: int) -> tuple[Columns, Weights]:
         for presence in self._presence:
             presence.move_to(time)
         changes = None if self._store_sn is None else ChangesBetween(self._store, self._store_sn, sn)
@@ -180,14 +184,13 @@ class QueryRun:
         ranked = ranking.save() if ranking is not None else None
         return QueryState(self._state.registered, Evaluated(sn, push, k, time), ranked)
 
-    def said(self, emitted: tuple[Rows, Weights]) -> tuple[list[Ids], bool | None, bool]:
+    def said(self, emitted: tuple[Columns, Weights]) -> tuple[list[Ids], bool | None, bool]:
         """Columns, boolean, and whether it is an emission at all."""
-        rows, weights = emitted
+        columns, weights = emitted
         if self._query.form is Form.ASK:  # one empty row or none; ISTREAM says nothing but that it became true
-            holds = bool(len(rows))
+            holds = bool(len(weights))
             return [], holds, holds or self._query.r2s is not R2S.ISTREAM
-        rows = np.repeat(rows, weights, axis=0)
-        return [np.ascontiguousarray(rows[:, i]) for i in range(rows.shape[1])], None, True
+        return list(repeated(columns, weights)), None, True
 
     def is_quiet(self, time: int) -> bool:
         """The windows at `time` and the answer were empty."""

@@ -2,18 +2,24 @@
 
 A Z-set is both a collection and a change to one: a negative weight retracts. A row of windowed data also carries its
 validity, `until`: the last evaluation time at which it counts. What expires is thereby said once, on entry, and no
-operator has to join it again on the way out; a joined row is valid as long as all that it was made of."""
+operator has to join it again on the way out; a joined row is valid as long as all that it was made of. A retraction
+has a validity too: what it takes away is back when it has run out.
+
+Rows are kept as columns, one array a variable, so that a join or a projection touches only the columns it needs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-Rows = npt.NDArray[np.uint64]  # one row a solution, one column a variable; 0 = unbound
+Ids = npt.NDArray[np.uint64]
+Columns = tuple[Ids, ...]
 Weights = npt.NDArray[np.int64]
 Untils = npt.NDArray[np.int64]
+Picks = npt.NDArray[np.intp] | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 
 #: The validity of what only an explicit retraction ends (rows of the store).
 FOREVER = int(np.iinfo(np.int64).max)
@@ -21,65 +27,104 @@ FOREVER = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, slots=True)
 class ZSet:
-    """Rows (n x m), a weight and a validity for each. Rows may repeat; `consolidate` sums them."""
+    """`count` rows, a column a variable (0 = unbound). Rows may repeat; `consolidate` sums them."""
 
-    rows: Rows
-    weights: Weights
-    untils: Untils
+    columns: Columns
+    count: int
+    weights: Weights | None = None  # None: each row once
+    untils: Untils | None = None  # None: all of them for ever
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.count
 
-    def take(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> ZSet:
-        return ZSet(self.rows[which], self.weights[which], self.untils[which])
+    @property
+    def width(self) -> int:
+        return len(self.columns)
+
+    def take(self, which: Picks) -> ZSet:
+        count = int(np.count_nonzero(which)) if which.dtype == np.bool_ else len(which)
+        return ZSet(
+            tuple(column[which] for column in self.columns),
+            count,
+            None if self.weights is None else self.weights[which],
+            None if self.untils is None else self.untils[which],
+        )
+
+    def with_columns(self, columns: Columns) -> ZSet:
+        """The same rows under other columns."""
+        return ZSet(columns, self.count, self.weights, self.untils)
+
+    def negated(self) -> ZSet:
+        return ZSet(self.columns, self.count, -self.weight_array(), self.untils)
+
+    def weight_array(self) -> Weights:
+        return np.ones(self.count, np.int64) if self.weights is None else self.weights
+
+    def until_array(self) -> Untils:
+        return np.full(self.count, FOREVER, np.int64) if self.untils is None else self.untils
 
 
 def empty(width: int) -> ZSet:
-    return ZSet(np.empty((0, width), np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
+    return ZSet(tuple(np.empty(0, np.uint64) for _ in range(width)), 0)
 
 
 def unit() -> ZSet:
     """The one row without columns: what an empty pattern answers, and where a chain of joins begins."""
-    return ZSet(np.empty((1, 0), np.uint64), np.ones(1, np.int64), np.full(1, FOREVER, np.int64))
+    return ZSet((), 1)
 
 
-def of_rows(rows: Rows, untils: Untils | None = None) -> ZSet:
-    """Each row once, from the store unless validities are given."""
-    return ZSet(rows, np.ones(len(rows), np.int64), np.full(len(rows), FOREVER, np.int64) if untils is None else untils)
+def of_columns(columns: Sequence[Ids], untils: Untils | None = None, weights: Weights | None = None) -> ZSet:
+    """Rows that have at least one column; from the store unless validities are given."""
+    return ZSet(tuple(columns), len(columns[0]), weights, untils)
 
 
-def concat(parts: list[ZSet], width: int) -> ZSet:
-    parts = [part for part in parts if len(part)]
+def concat(parts: Sequence[ZSet], width: int) -> ZSet:
+    parts = [part for part in parts if part.count]
     if not parts:
         return empty(width)
     if len(parts) == 1:
         return parts[0]
+    every_once = all(part.weights is None for part in parts)
+    all_forever = all(part.untils is None for part in parts)
     return ZSet(
-        np.concatenate([p.rows for p in parts]),
-        np.concatenate([p.weights for p in parts]),
-        np.concatenate([p.untils for p in parts]),
+        tuple(np.concatenate([part.columns[i] for part in parts]) for i in range(width)),
+        sum(part.count for part in parts),
+        None if every_once else np.concatenate([part.weight_array() for part in parts]),
+        None if all_forever else np.concatenate([part.until_array() for part in parts]),
     )
 
 
-def sum_equal_rows(rows: Rows, weights: Weights) -> tuple[Rows, Weights]:
+def sum_equal_rows(columns: Columns, weights: Weights) -> tuple[Columns, Weights]:
     """Distinct rows in lexicographic order, with the sum of their weights; none of weight zero."""
-    if not len(rows):
-        return rows, weights
-    if not rows.shape[1]:
+    if not len(weights):
+        return columns, weights
+    if not columns:
         total = weights.sum(keepdims=True)
-        return (rows[:1], total) if total[0] else (rows[:0], total[:0])
-    order = np.lexsort(rows.T[::-1])
-    rows, weights = rows[order], weights[order]
-    starts = np.flatnonzero(np.concatenate(([True], (rows[1:] != rows[:-1]).any(axis=1))))
+        return columns, total if total[0] else total[:0]
+    order = np.lexsort(columns[::-1])
+    columns, weights = tuple(column[order] for column in columns), weights[order]
+    new = np.zeros(len(weights), np.bool_)
+    new[0] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    starts = np.flatnonzero(new)
     sums = np.add.reduceat(weights, starts)
     kept = sums != 0
-    return rows[starts[kept]], sums[kept]
+    starts = starts[kept]
+    return tuple(column[starts] for column in columns), sums[kept]
 
 
 def consolidate(change: ZSet) -> ZSet:
     """Equal rows of equal validity summed, in lexicographic order, none of weight zero."""
-    if len(change) < 2:
+    if change.weights is not None and change.count < 2:
         return change.take(change.weights != 0)
-    keyed = np.concatenate([change.untils.view(np.uint64)[:, None], change.rows], axis=1)
-    rows, weights = sum_equal_rows(keyed, change.weights)
-    return ZSet(np.ascontiguousarray(rows[:, 1:]), weights, rows[:, 0].copy().view(np.int64))
+    keyed = (change.until_array().view(np.uint64), *change.columns)
+    columns, weights = sum_equal_rows(keyed, change.weight_array())
+    return ZSet(columns[1:], len(weights), weights, columns[0].view(np.int64))
+
+
+def repeated(columns: Columns, weights: Weights) -> Columns:
+    """The rows of a bag, each as often as its weight says."""
+    if not len(weights) or int(weights.max()) == 1:
+        return columns
+    return tuple(np.repeat(column, weights) for column in columns)

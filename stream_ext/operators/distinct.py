@@ -10,7 +10,9 @@ import numpy as np
 from stream_ext import kernels
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.row_index import buckets
-from stream_ext.zset import ZSet, empty
+from stream_ext.zset import Ids, ZSet, empty
+
+Longs = np.typing.NDArray[np.int64]
 
 _LEAST_CAPACITY = 1024
 
@@ -18,7 +20,6 @@ _LEAST_CAPACITY = 1024
 class Distinct:
     def __init__(self, variables: tuple[str, ...]) -> None:
         self.variables = variables
-        self._columns = np.arange(len(variables), dtype=np.int64)
         self._allocate(_LEAST_CAPACITY)
 
     def _allocate(self, capacity: int) -> None:
@@ -35,19 +36,20 @@ class Distinct:
         self._entries = 0
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
+        if moment.last and not self._used and change.weights is None and change.untils is None:
+            return first_of_each(change)
         return self.add_and_show(change, moment.time)
 
     def add_and_show(self, change: ZSet, time: int) -> ZSet:
         if self._entries + len(change) > len(self.entry_until):
             self._clean(time, len(change))
-        self._add(change)
+        self._add(rows_of(change), change.weight_array(), change.until_array())
         return self._show(time)
 
-    def _add(self, change: ZSet) -> None:
-        if len(change):
+    def _add(self, rows: Ids, weights: Longs, untils: Longs) -> None:
+        if len(rows):
             self._used, self._entries = kernels.distinct_add(
-                np.ascontiguousarray(change.rows), change.weights, change.untils, self._columns,
-                self.rows, self._heads, self._nexts, self.first,
+                rows, weights, untils, self.rows, self._heads, self._nexts, self.first,
                 self.entry_until, self.entry_weight, self.entry_next, self.shown,
                 self._used, self._entries, self._marks,
             )  # fmt: skip
@@ -60,21 +62,22 @@ class Distinct:
             time, self._used, self.first, self.entry_until, self.entry_weight, self.entry_next, self.shown,
             self._marks, slots, untils, signs,
         )  # fmt: skip
-        return ZSet(self.rows[slots[:n]], signs[:n].copy(), untils[:n].copy())
+        columns = tuple(self.rows[slots[:n], i] for i in range(len(self.variables)))
+        return ZSet(columns, n, signs[:n].copy(), untils[:n].copy())
 
     def _clean(self, time: int, coming: int) -> None:
         """Forgets the copies that have run out or were retracted, and the rows that have none left."""
         owner = self._owners()
         entry = np.arange(self._entries)
         alive = (self.entry_until[entry] >= time) & (self.entry_weight[entry] != 0)
-        held = ZSet(self.rows[owner[alive]], self.entry_weight[entry[alive]], self.entry_until[entry[alive]])
+        held = self.rows[owner[alive]], self.entry_weight[entry[alive]], self.entry_until[entry[alive]]
         was_shown = self.shown[: self._used] >= time
         shown_rows, shown_until = self.rows[: self._used][was_shown], self.shown[: self._used][was_shown]
-        self._allocate(max(_LEAST_CAPACITY, (len(held) + coming + len(shown_rows)) * 3 // 2))
+        self._allocate(max(_LEAST_CAPACITY, (len(held[0]) + coming + len(shown_rows)) * 3 // 2))
         # Shown rows come first (with weight 0), so that their slots are known and stay shown as they were.
-        self._add(ZSet(shown_rows, np.zeros(len(shown_rows), np.int64), shown_until))
+        self._add(shown_rows, np.zeros(len(shown_rows), np.int64), shown_until)
         self.shown[: self._used] = shown_until
-        self._add(held)
+        self._add(*held)
 
     def _owners(self) -> np.typing.NDArray[np.int64]:
         """For each entry the slot in whose list it is."""
@@ -87,3 +90,22 @@ class Distinct:
             going = entry != kernels.END
             slot, entry = slot[going], entry[going]
         return owner
+
+
+def rows_of(change: ZSet) -> Ids:
+    """The columns side by side, a row a solution: what the kernels read that look at whole rows."""
+    if not change.columns:
+        return np.empty((change.count, 0), np.uint64)
+    return np.stack(change.columns, axis=1)
+
+
+def first_of_each(change: ZSet) -> ZSet:
+    """Each row where it comes first."""
+    if change.count < 2:
+        return change
+    if not change.columns:
+        return change.take(np.zeros(1, np.int64))
+    heads = np.full(buckets(2 * change.count), kernels.END, np.int32)
+    chosen = np.empty(change.count, np.int64)
+    used = kernels.distinct_first(rows_of(change), heads, np.empty(change.count, np.int32), chosen)
+    return change if used == change.count else change.take(chosen[:used])

@@ -14,7 +14,7 @@ class Filter:
         self._decode = decode
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
-        if not len(change):
+        if not change.count:
             return change
-        columns = [change.rows[:, i] for i in range(change.rows.shape[1])]
-        return change.take(self._condition.mask(columns, self._decode, len(change)))
+        mask = self._condition.mask(change.columns, self._decode, change.count)
+        return change if mask.all() else change.take(mask)

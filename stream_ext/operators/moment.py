@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store import Snapshot
+from stream_ext.control import Control
 
 Ids = npt.NDArray[np.uint64]
 
@@ -29,18 +30,26 @@ class QuadChange(Protocol):
 
 
 class StoreChanges(Protocol):
-    """How the store changed since the network's last step, for some predicates (None: for all)."""
+    """How the store changed since the network's last step."""
 
-    def of(self, predicates: tuple[int, ...] | None) -> list[QuadChange]: ...
+    def of(self, predicates: tuple[int, ...] | None) -> list[QuadChange]:
+        """Of these predicates (None: of all), SN by SN."""
+
+    def before(self) -> Snapshot:
+        """The store as it was at the last step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One evaluation: its time, the store as it is then, and how that differs from the step before.
 
-    `changes` is None at a network's first step: then the whole store is the change."""
+    `changes` is None at a network's first step: then the whole store is the change. `now_ms` is what NOW() says; RAND
+    and its kin are functions of `seed`."""
 
     time: int
     snapshot: Snapshot
     changes: StoreChanges | None
     last: bool = False  # nothing comes after this step (a one-shot query): no operator need remember
+    now_ms: int = 0
+    seed: bytes = b""
+    control: Control = Control.FREE

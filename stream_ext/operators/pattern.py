@@ -11,6 +11,7 @@ import numpy.typing as npt
 from stream_ext.plan.algebra import Constant, Node, TriplePattern, Variable
 
 Ids = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
 
 DEFAULT_GRAPH = Constant(b"")  # the graph of a pattern that stands in no GRAPH
 UNKNOWN = (1 << 64) - 1  # stands for a constant that the store has never seen: equal to no id
@@ -28,8 +29,8 @@ class IdPattern:
         """Each variable once, in order of s, p, o, g."""
         return tuple(dict.fromkeys(self.binding.values()))
 
-    def match(self, columns: Sequence[Ids]) -> tuple[npt.NDArray[np.bool_], Callable[[npt.NDArray[np.bool_]], Ids]]:
-        """Which quads fit; and how to take their bindings, a row a quad."""
+    def match(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask], tuple[Ids, ...]]]:
+        """Which quads fit; and how to take their bindings, a column a variable."""
         fits = np.ones(len(columns[0]), np.bool_)
         for position, value in self.fixed.items():
             fits &= columns[position] == np.uint64(value)
@@ -39,12 +40,7 @@ class IdPattern:
                 fits &= columns[position] == columns[where[name]]
             else:
                 where[name] = position
-
-        def rows(which: npt.NDArray[np.bool_]) -> Ids:
-            taken = [columns[where[name]][which] for name in self.variables]
-            return np.stack(taken, axis=1) if taken else np.empty((int(which.sum()), 0), np.uint64)
-
-        return fits, rows
+        return fits, lambda which: tuple(columns[where[name]][which] for name in self.variables)
 
 
 def id_pattern(pattern: TriplePattern, graph: Node, ids: Mapping[bytes, int]) -> IdPattern:

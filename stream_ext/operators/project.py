@@ -17,8 +17,6 @@ class Project:
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if self._same:
             return change
-        rows = np.zeros((len(change), len(self._from)), np.uint64)
-        for to, column in enumerate(self._from):
-            if column is not None:
-                rows[:, to] = change.rows[:, column]
-        return ZSet(rows, change.weights, change.untils)
+        unbound = np.zeros(change.count, np.uint64) if None in self._from else None
+        columns = tuple(unbound if i is None else change.columns[i] for i in self._from)
+        return change.with_columns(columns)  # type: ignore[arg-type]  # unbound is made where it is used

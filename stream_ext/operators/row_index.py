@@ -5,11 +5,13 @@ have come as were alive at the last clean-up, so that memory follows the windows
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from stream_ext import kernels
-from stream_ext.zset import ZSet, consolidate
+from stream_ext.zset import Columns, Ids, Weights, ZSet, consolidate
 
 Slots = npt.NDArray[np.int64]
 
@@ -21,18 +23,33 @@ def buckets(capacity: int) -> int:
     return 1 << (capacity - 1).bit_length()
 
 
-class RowIndex:
-    def __init__(self, width: int, key: tuple[int, ...]) -> None:
-        self._key = np.array(key, dtype=np.int64)
-        self._allocate(width, _LEAST_CAPACITY)
-        self._clean_at = _LEAST_CAPACITY
+def key_of(columns: Sequence[Ids], count: int) -> Ids:
+    """One number a row, equal where all columns are. Of several columns it is a hash: who finds it, compares them."""
+    if len(columns) == 1:
+        return np.ascontiguousarray(columns[0])
+    key = np.zeros(count, np.uint64)
+    for column in columns:
+        kernels.mix(key, column)
+    return key
 
-    def _allocate(self, width: int, capacity: int) -> None:
-        self.rows = np.zeros((capacity, width), np.uint64)
-        self.weights = np.zeros(capacity, np.int64)
+
+class RowIndex:
+    def __init__(self, width: int, key: Sequence[int]) -> None:
+        self._key = tuple(key)
+        self._width = width
+        self._allocate(_LEAST_CAPACITY)
+        self._clean_at = _LEAST_CAPACITY
+        self._weighted = False
+
+    def _allocate(self, capacity: int) -> None:
+        size = buckets(capacity)
+        self.columns = tuple(np.zeros(capacity, np.uint64) for _ in range(self._width))
+        self.weights = np.ones(capacity, np.int64)
         self.untils = np.zeros(capacity, np.int64)
+        self._keys = np.zeros(capacity, np.uint64)
         self._nexts = np.full(capacity, kernels.END, np.int32)
-        self._heads = np.full(buckets(capacity), kernels.END, np.int32)
+        self._heads = np.full(size, kernels.END, np.int32)
+        self._shift = np.uint64(64 - (size - 1).bit_length())
         self._used = 0
 
     def __len__(self) -> int:
@@ -47,43 +64,67 @@ class RowIndex:
 
     def _append(self, change: ZSet) -> None:
         start, stop = self._used, self._used + len(change)
-        self.rows[start:stop] = change.rows
-        self.weights[start:stop] = change.weights
-        self.untils[start:stop] = change.untils
-        kernels.index_insert(self.rows, start, stop, self._key, self._heads, self._nexts)
+        for kept, column in zip(self.columns, change.columns, strict=True):
+            kept[start:stop] = column
+        self._weighted = self._weighted or change.weights is not None
+        self.weights[start:stop] = 1 if change.weights is None else change.weights
+        self.untils[start:stop] = change.until_array()
+        self._keys[start:stop] = key_of([change.columns[i] for i in self._key], len(change))
+        kernels.index_insert(self._keys, start, stop, self._heads, self._nexts, self._shift)
         self._used = stop
 
     def _clean(self, time: int, coming: int) -> None:
         """Keeps what is still valid at `time`; retractions meet what they retract here."""
-        held = ZSet(self.rows[: self._used], self.weights[: self._used], self.untils[: self._used])
-        alive = held.take(held.untils >= time)
-        if (alive.weights < 0).any():
-            alive = consolidate(alive)
-        room = max(_LEAST_CAPACITY, (len(alive) + coming) * 3 // 2)
-        self._allocate(self.rows.shape[1], room)
+        held = self.held(time)
+        if held.weights is not None and (held.weights < 0).any():
+            held = consolidate(held)
+        room = max(_LEAST_CAPACITY, (len(held) + coming) * 3 // 2)
+        self._allocate(room)
         self._clean_at = room
-        if len(alive):
-            self._append(alive)
+        if len(held):
+            self._append(held)
 
-    def probe(self, probes: npt.NDArray[np.uint64], key: npt.NDArray[np.int64], time: int) -> tuple[Slots, Slots]:
-        """(i, slot) for every probe row i and every remembered row that agrees with it and is valid at `time`."""
-        if not len(probes) or not self._used:
+    def held(self, time: int) -> ZSet:
+        """All that is remembered and valid."""
+        return self.at(np.flatnonzero(self.untils[: self._used] >= time))
+
+    def at(self, slots: Slots) -> ZSet:
+        return ZSet(
+            tuple(column[slots] for column in self.columns),
+            len(slots),
+            self.weights[slots] if self._weighted else None,
+            self.untils[slots],
+        )
+
+    def probe(self, columns: Columns, count: int, time: int) -> tuple[Slots, Slots]:
+        """(i, slot) for each probe row i and each remembered row that agrees with it and is valid at `time`.
+
+        `columns` are those of the probes that stand for the index's key, in its order."""
+        if not count or not self._used:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        room = max(1024, 2 * len(probes))
+        probes = key_of(columns, count)
+        room = max(1024, 2 * count)
         while True:
             left, right = np.empty(room, np.int64), np.empty(room, np.int64)
             found = kernels.index_probe(
-                np.ascontiguousarray(probes),
-                key,
-                self.rows,
-                self._key,
-                self._heads,
-                self._nexts,
-                self.untils,
-                time,
-                left,
-                right,
+                probes, self._keys, self._heads, self._nexts, self._shift, self.untils, time, left, right
             )
             if found <= room:
-                return left[:found], right[:found]
+                return self._agreeing(columns, left[:found], right[:found])
             room = found
+
+    def _agreeing(self, columns: Columns, left: Slots, right: Slots) -> tuple[Slots, Slots]:
+        """Without the pairs of which only the hash is equal."""
+        if len(self._key) < 2:
+            return left, right
+        same = np.ones(len(left), np.bool_)
+        for place, column in zip(self._key, columns, strict=True):
+            same &= self.columns[place][right] == column[left]
+        return (left, right) if same.all() else (left[same], right[same])
+
+
+def paired_weights(left: ZSet, right: ZSet) -> Weights | None:
+    """Of rows that were joined one by one."""
+    if left.weights is None:
+        return right.weights
+    return left.weights if right.weights is None else left.weights * right.weights

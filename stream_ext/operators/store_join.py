@@ -14,7 +14,7 @@ from stream_ext.operators.join import paired
 from stream_ext.operators.moment import Moment, StoreChanges
 from stream_ext.operators.pattern import IdPattern, Ids
 from stream_ext.operators.row_index import RowIndex
-from stream_ext.zset import Rows, ZSet, concat, empty
+from stream_ext.zset import ZSet, concat, empty
 
 S, P, O, G = range(4)  # noqa: E741  (positions of a quad, in the order that everyone writes them)
 Picks = npt.NDArray[np.int64]
@@ -27,9 +27,9 @@ class StoreJoin:
         self._added = tuple(v for v in pattern.variables if v not in left)
         self.variables = left + self._added
         shared = [v for v in left if v in pattern.variables]
-        self._memory = RowIndex(len(left), tuple(left.index(v) for v in shared))
-        self._change_key = np.array([pattern.variables.index(v) for v in shared], np.int64)
-        self._change_rest = np.array([pattern.variables.index(v) for v in self._added], np.int64)
+        self._memory = RowIndex(len(left), [left.index(v) for v in shared])
+        self._change_key = [pattern.variables.index(v) for v in shared]
+        self._change_rest = [pattern.variables.index(v) for v in self._added]
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
         parts = [self._look_up(left, moment.snapshot)]
@@ -45,18 +45,14 @@ class StoreJoin:
         predicate = self.pattern.fixed.get(P)
         parts = []
         for change in changes.of(None if predicate is None else (predicate,)):
-            fits, rows = self.pattern.match((change.s, change.p, change.o, change.g))
+            fits, columns = self.pattern.match((change.s, change.p, change.o, change.g))
             fits &= (change.g != 0) if G in self.pattern.binding else fits
-            found = rows(fits)
-            untils = np.full(len(found), np.iinfo(np.int64).max, np.int64)
-            parts.append(ZSet(found, change.sign[fits].astype(np.int64), untils))
+            parts.append(ZSet(columns(fits), int(fits.sum()), change.sign[fits].astype(np.int64)))
         return concat(parts, len(self.pattern.variables)) if parts else empty(len(self.pattern.variables))
 
     def _meet(self, change: ZSet, time: int) -> ZSet:
-        i, slot = self._memory.probe(change.rows, self._change_key, time)
-        memory = self._memory
-        left = ZSet(memory.rows[slot], memory.weights[slot], memory.untils[slot])
-        return paired(left, change.take(i), self._change_rest)
+        i, slot = self._memory.probe(tuple(change.columns[c] for c in self._change_key), len(change), time)
+        return paired(self._memory.at(slot), change.take(i), self._change_rest)
 
     # -- new solutions against the store ------------------------------------------------------------------------
 
@@ -72,7 +68,7 @@ class StoreJoin:
             return [(self.pattern.fixed[P], None)]
         name = self.pattern.binding[P]
         if name in self._left:
-            column = left.rows[:, self._left.index(name)]
+            column = left.columns[self._left.index(name)]
             return [(int(p), np.flatnonzero(column == p)) for p in np.unique(column)]
         return [(int(p), None) for p in snapshot.predicates(self._graph())]
 
@@ -82,28 +78,28 @@ class StoreJoin:
     def _look_up_predicate(self, left: ZSet, predicate: int, pick: Picks | None, snapshot: Snapshot) -> ZSet:
         if pick is not None:
             left = left.take(pick)
-        i, s, o, g = self._quads(left.rows, predicate, snapshot)
+        i, s, o, g = self._quads(left, predicate, snapshot)
         columns = (s, np.full(len(s), predicate, np.uint64), o, g)
         keep = np.ones(len(i), np.bool_)
         first_at: dict[str, int] = {}
         for position, name in self.pattern.binding.items():
             if name in self._left:
-                keep &= columns[position] == left.rows[i, self._left.index(name)]
+                keep &= columns[position] == left.columns[self._left.index(name)][i]
             elif name in first_at:
                 keep &= columns[position] == columns[first_at[name]]
             else:
                 first_at[name] = position
         i = i[keep]
-        added = [columns[first_at[name]][keep][:, None] for name in self._added]
-        rows = np.concatenate([left.rows[i], *added], axis=1)
-        return ZSet(rows, left.weights[i], left.untils[i])
+        added = (columns[first_at[name]][keep] for name in self._added)
+        kept = left.take(i)
+        return kept.with_columns((*kept.columns, *added))
 
-    def _quads(self, rows: Rows, predicate: int, snapshot: Snapshot) -> tuple[Picks, Ids, Ids, Ids]:
+    def _quads(self, left: ZSet, predicate: int, snapshot: Snapshot) -> tuple[Picks, Ids, Ids, Ids]:
         """For each left row the quads under `predicate` that its bound subject or object leaves: (row, s, o, g)."""
         graph = self._graph()
-        subject, object_ = self._bound(S, rows), self._bound(O, rows)
+        subject, object_ = self._bound(S, left), self._bound(O, left)
         if subject is None and object_ is None:
-            return _all_pairs(len(rows), snapshot, predicate, graph)
+            return _all_pairs(len(left), snapshot, predicate, graph)
         if subject is not None and object_ is not None:
             return self._both_bound(subject, object_, predicate, snapshot)
         inverse = subject is None
@@ -122,11 +118,11 @@ class StoreJoin:
         same = values == o[i]
         return i[same], s[i[same]], values[same], graphs[same]
 
-    def _bound(self, position: int, rows: Rows) -> Ids | None:
+    def _bound(self, position: int, left: ZSet) -> Ids | None:
         if position in self.pattern.fixed:
-            return np.full(len(rows), self.pattern.fixed[position], np.uint64)
+            return np.full(len(left), self.pattern.fixed[position], np.uint64)
         name = self.pattern.binding[position]
-        return np.ascontiguousarray(rows[:, self._left.index(name)]) if name in self._left else None
+        return left.columns[self._left.index(name)] if name in self._left else None
 
 
 def _neighbours(snapshot: Snapshot, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Picks, Ids, Ids]:

@@ -13,7 +13,9 @@ from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdPattern
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import Rows, ZSet, concat, empty, of_rows
+from stream_ext.zset import Columns, Ids, ZSet, concat, empty
+
+Times = npt.NDArray[np.int64]
 
 
 class WindowScan:
@@ -22,13 +24,13 @@ class WindowScan:
         self.pattern = pattern
         self.variables = pattern.variables
         self._content = Distinct(self.variables)
-        self._waiting: list[tuple[Rows, npt.NDArray[np.int64]]] = []
+        self._waiting: list[tuple[Columns, Times]] = []
 
-    def arrive(self, s: Rows, p: Rows, o: Rows, times: npt.NDArray[np.int64]) -> None:
+    def arrive(self, s: Ids, p: Ids, o: Ids, times: Times) -> None:
         """Triples of the window's stream, with the time of their elements, in order of arrival."""
-        fits, rows = self.pattern.match((s, p, o, np.zeros(len(s), np.uint64)))
+        fits, columns = self.pattern.match((s, p, o, np.zeros(len(s), np.uint64)))
         if fits.any():
-            self._waiting.append((rows(fits), times[fits]))
+            self._waiting.append((columns(fits), times[fits]))
 
     def step(self, moment: Moment) -> ZSet:
         return self._content.add_and_show(self._entering(moment.time), moment.time)
@@ -36,17 +38,21 @@ class WindowScan:
     def _entering(self, time: int) -> ZSet:
         """What is in the instance at `time` and has not been before; what can be in no instance any more is dropped."""
         entering, waiting = [], []
-        for rows, times in self._waiting:
+        for columns, times in self._waiting:
             due = times < time
             if due.all():
-                entering.append((rows, times))
+                entering.append((columns, times))
             else:
-                waiting.append((rows[~due], times[~due]))
-                entering.append((rows[due], times[due]))
+                waiting.append((_taken(columns, ~due), times[~due]))
+                entering.append((_taken(columns, due), times[due]))
         self._waiting = waiting
         changes = []
-        for rows, times in entering:
+        for columns, times in entering:
             untils = self.window.valid_until(times)
             held = untils >= time
-            changes.append(of_rows(rows[held], untils[held]))
+            changes.append(ZSet(_taken(columns, held), int(held.sum()), None, untils[held]))
         return concat(changes, len(self.variables)) if changes else empty(len(self.variables))
+
+
+def _taken(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:
+    return tuple(column[which] for column in columns)

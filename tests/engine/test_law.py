@@ -16,7 +16,7 @@ from stream_ext.operators.project import Project
 from stream_ext.operators.r2s import Answer
 from stream_ext.operators.ranking import Ranking
 from stream_ext.plan.algebra import R2S
-from stream_ext.zset import FOREVER, ZSet
+from stream_ext.zset import FOREVER, Columns, Weights, ZSet
 from tests.engine import model
 from tests.engine.model import Entry, Row
 
@@ -28,20 +28,20 @@ def moment(time: int) -> Moment:
 
 
 def zset(entries: list[Entry], width: int) -> ZSet:
-    rows = np.array([row for row, _, _ in entries], np.uint64).reshape(len(entries), width)
+    columns = tuple(np.array([row[i] for row, _, _ in entries], np.uint64) for i in range(width))
     weights = np.array([weight for _, weight, _ in entries], np.int64)
-    return ZSet(rows, weights, np.array([until for _, _, until in entries], np.int64))
+    return ZSet(columns, len(entries), weights, np.array([until for _, _, until in entries], np.int64))
 
 
 def entries_of(change: ZSet) -> list[Entry]:
     return [
-        (tuple(map(int, row)), int(weight), int(until))
-        for row, weight, until in zip(change.rows, change.weights, change.untils, strict=True)
+        (tuple(int(column[i]) for column in change.columns), int(weight), int(until))
+        for i, (weight, until) in enumerate(zip(change.weight_array(), change.until_array(), strict=True))
     ]
 
 
 class Source:
-    """Random changes: rows come with a validity, some are retracted with the very validity that they came with."""
+    """Random changes: rows come with a validity; some are taken back, for all of it or for its first part only."""
 
     def __init__(self, seed: int, width: int) -> None:
         self.random = random.Random(seed)
@@ -59,9 +59,16 @@ class Source:
             standing[row, until] += weight
         held = [key for key, n in standing.items() if n > 0 and key[1] >= time]
         for row, until in self.random.sample(held, k=min(len(held), self.random.randrange(3))):
-            out.append((row, -1, until))
+            taken = (row, -1, self.random.choice([until, until, min(until, time + 10)]))
+            if self._stays_a_bag([*self.all, *out, taken], row, time):
+                out.append(taken)
         self.all += out
         return out
+
+    @staticmethod
+    def _stays_a_bag(entries: list[Entry], row: Row, time: int) -> bool:
+        own = [(until, weight) for other, weight, until in entries if other == row and until >= time]
+        return all(sum(weight for until, weight in own if until >= end) >= 0 for end, _ in own)
 
 
 SEEDS = range(30)
@@ -123,10 +130,10 @@ def test_project_keeps_bags_and_leaves_unknown_variables_unbound(seed: int) -> N
         assert model.alive(out, step) == model.project(model.alive(source.all, step), [1, None])
 
 
-def emitted(pair: tuple[np.ndarray, np.ndarray]) -> Counter[Row]:
-    rows, weights = pair
+def emitted(pair: tuple[Columns, Weights]) -> Counter[Row]:
+    columns, weights = pair
     bag: Counter[Row] = Counter()
-    for row, weight in zip(rows, weights, strict=True):
+    for row, weight in zip(zip(*columns, strict=True), weights, strict=True):
         bag[tuple(map(int, row))] += int(weight)
     return bag
 

@@ -1,0 +1,123 @@
+"""Vocabulary: ids for all terms that a query meets, those that it makes itself among them.
+
+A term that the store knows has the store's id; any other gets a local one, from this vocabulary alone. The store may
+learn such a term later, while the query goes on to run. Then its local id stays what it is here, and the store's is
+translated at the border: `inward` for what comes from the store, `outward` for what is asked of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hbase_store.terms import DATA_MASK, LOCAL, TAG_SHIFT
+from stream_ext.zset import Ids
+
+Encode = Callable[[Sequence[bytes]], Ids]
+Decode = Callable[[Ids], list[bytes]]
+
+_LOCAL_FIRST = LOCAL << TAG_SHIFT
+_BEYOND_LOCAL = (LOCAL + 1) << TAG_SHIFT
+
+
+class Vocabulary:
+    """Safe to use from several threads: it only ever grows."""
+
+    def __init__(self, encode: Encode, decode: Decode) -> None:
+        self._encode_stored, self._decode_stored = encode, decode
+        self._lock = threading.Lock()
+        self._ids: dict[bytes, int] = {}
+        self._texts: list[bytes] = []
+        # Both ascending by the store's id: terms that were local before the store knew them.
+        self._stored = np.empty(0, np.uint64)
+        self._local_of_stored = np.empty(0, np.uint64)
+
+    def encode(self, texts: Sequence[bytes]) -> Ids:
+        """The id of each term, a new local one where there is none."""
+        if not self._ids and not any(map(_is_own_blank, texts)):
+            ids = self._encode_stored(texts)
+            if ids.all():
+                return ids
+        else:
+            ids = self._encode_beside_local(texts)
+        ids = ids.copy()
+        unknown = np.flatnonzero(ids == 0)
+        ids[unknown] = self._local([texts[i] for i in unknown.tolist()])
+        return ids
+
+    def _encode_beside_local(self, texts: Sequence[bytes]) -> Ids:
+        """A term that is local stays local; a blank node of the query's own making is never asked for."""
+        ids = np.array([self._ids.get(text, 0) for text in texts], np.uint64)
+        others = [i for i in np.flatnonzero(ids == 0).tolist() if not _is_own_blank(texts[i])]
+        if others:
+            ids[others] = self._encode_stored([texts[i] for i in others])
+        return ids
+
+    def _local(self, texts: Sequence[bytes]) -> list[int]:
+        with self._lock:
+            found = []
+            for text in texts:
+                id = self._ids.get(text)
+                if id is None:
+                    id = self._ids[text] = _LOCAL_FIRST + len(self._texts)
+                    self._texts.append(text)
+                found.append(id)
+            return found
+
+    def decode(self, ids: Ids) -> list[bytes]:
+        """Canonical N-Triples texts; no id may be 0."""
+        if not self._texts:
+            return self._decode_stored(ids)
+        local = is_local(ids)
+        if not local.any():
+            return self._decode_stored(ids)
+        texts: list[bytes] = [b""] * len(ids)
+        for i in np.flatnonzero(local).tolist():
+            texts[i] = self._texts[int(ids[i]) & DATA_MASK]
+        stored = np.flatnonzero(~local)
+        for i, text in zip(stored.tolist(), self._decode_stored(ids[stored]), strict=True):
+            texts[i] = text
+        return texts
+
+    # ---- the border to the store ---------------------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Asks the store again for the terms that were local: call it when the store has grown."""
+        with self._lock:
+            asked = [(i, text) for i, text in enumerate(self._texts) if not _is_own_blank(text)]
+        if not asked:
+            return
+        places = np.array([i for i, _ in asked], np.uint64)
+        stored = self._encode_stored([text for _, text in asked])
+        places, stored = places[stored != 0], stored[stored != 0]
+        order = np.argsort(stored)
+        self._local_of_stored = places[order] + np.uint64(_LOCAL_FIRST)
+        self._stored = stored[order]
+
+    def inward(self, ids: Ids) -> Ids:
+        """Ids of the store as ids of this vocabulary."""
+        return _translated(ids, self._stored, self._local_of_stored)
+
+    def outward(self, ids: Ids) -> Ids:
+        """Ids of this vocabulary as the store's, where it has one."""
+        if not len(self._stored):
+            return ids
+        order = np.argsort(self._local_of_stored)
+        return _translated(ids, self._local_of_stored[order], self._stored[order])
+
+
+def _is_own_blank(text: bytes) -> bool:
+    """Labels of the store's blank nodes are `_:b` and a number; a query's own are `_:q` and anything."""
+    return text.startswith(b"_:q")
+
+
+def is_local(ids: Ids) -> np.typing.NDArray[np.bool_]:
+    return (ids >= np.uint64(_LOCAL_FIRST)) & (ids < np.uint64(_BEYOND_LOCAL))
+
+
+def _translated(ids: Ids, known: Ids, meant: Ids) -> Ids:
+    if not len(known):
+        return ids
+    places = np.minimum(known.searchsorted(ids), len(known) - 1)
+    return np.where(known[places] == ids, meant[places], ids)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hbase_store.batch import Batch
     from hbase_store.emissions import EmissionLog, EmissionRow
     from hbase_store.loading import Loading
+    from hbase_store.preview import Preview
     from hbase_store.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
     from hbase_store.snapshot import NAMED, Rows, Snapshot
     from hbase_store.store import Store
@@ -30,6 +31,7 @@ _PLACES = {
     "EmissionRow": "emissions",
     "Loading": "loading",
     "NAMED": "snapshot",
+    "Preview": "preview",
     "PushMark": "rows",
     "Rows": "snapshot",
     "Sn": "rows",
@@ -49,6 +51,7 @@ __all__ = [
     "EmissionLog",
     "EmissionRow",
     "Loading",
+    "Preview",
     "PushMark",
     "Rows",
     "Sn",

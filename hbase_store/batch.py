@@ -61,7 +61,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The net changes of one predicate: sorted, distinct rows (s, o[, g])."""
+    """The changes of one predicate: rows (s, o[, g]); sorted and distinct where they are net."""
 
     named: bool
     predicate: int
@@ -118,6 +118,33 @@ class Batch:
         """Ids of so many blank nodes that nobody else has."""
         return concatenate([blank_ids(run.start, len(run)) for run in self._blanks.take(count)])
 
+    def ids(self, texts: Sequence[bytes]) -> Ids:
+        """0 for a term that neither the store nor this batch has."""
+        ids = self._dictionary.ids(texts)
+        mine = self._new_ids
+        if mine:
+            for at in np.flatnonzero(ids == NO_TERM).tolist():
+                ids[at] = mine.get(texts[at], NO_TERM)
+        return ids
+
+    def terms(self, ids: Ids) -> list[bytes]:
+        """The texts of ids of the store and of this batch."""
+        if not self.new_texts:
+            return self._dictionary.terms(ids)
+        firsts = np.array([chunk.first for chunk, _ in self.new_texts], np.uint64)
+        ends = firsts + np.array([len(texts) for _, texts in self.new_texts], np.uint64)
+        chunk = firsts.searchsorted(ids, "right").astype(np.int64) - 1
+        mine = (chunk >= 0) & (ids < ends[chunk])
+        texts: list[bytes] = [b""] * len(ids)
+        for at, which, place in zip(
+            np.flatnonzero(mine).tolist(), chunk[mine].tolist(), (ids[mine] - firsts[chunk[mine]]).tolist(), strict=True
+        ):
+            texts[at] = self.new_texts[which][1][place]
+        known = np.flatnonzero(~mine)
+        for at, text in zip(known.tolist(), self._dictionary.terms(ids[known]), strict=True):
+            texts[at] = text
+        return texts
+
     # ---- changes
 
     def insert(self, s: npt.ArrayLike, p: npt.ArrayLike, o: npt.ArrayLike, g: npt.ArrayLike) -> None:
@@ -150,6 +177,24 @@ class Batch:
 
     def catalog(self, kind: str, number: int, body: bytes | None) -> None:
         self.catalog_changes.append(CatalogChange(kind, number, body))
+
+    def operations(self) -> int:
+        """How many calls have said something of edges."""
+        return len(self._operations)
+
+    def edges(self, after: int) -> Iterator[Change]:
+        """What was said of edges after the first `after` calls, in order: of one row perhaps more than once."""
+        if len(self._quads) == after:
+            return
+        s, p, o, g = (concatenate(column) for column in zip(*self._quads[after:], strict=True))
+        inserted = np.concatenate(self._operations[after:]) != _DELETED
+        for named, predicate, columns, rows in by_predicate(s, p, o, g):
+            yield Change(named, predicate, columns, inserted[rows])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing: a snapshot of it would be like the one before."""
+        return not (self._quads or self.moves or self.catalog_changes)
 
     # ---- what is committed
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from typing import Protocol
 
 import numpy as np
 
@@ -23,6 +24,24 @@ _serial = count()
 # Rows of one in so many keys of a column asked for: from then on it is read as one.
 _ASKED_PART = 8
 _ASKED_KEPT = 256
+
+
+class Reads(Protocol):
+    """What a snapshot is read by."""
+
+    def view(self, named: bool, predicate: int, order: int, sn: Sn) -> View: ...
+
+    def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View: ...
+
+    def known(self, named: bool, predicate: int, order: int, sn: Sn) -> View | None: ...
+
+    def count(self, named: bool, predicate: int, sn: Sn) -> int: ...
+
+    def predicates(self, named: bool) -> list[int]: ...
+
+    def predicates_of(self, named: bool, order: int, keys: Ids, sn: Sn) -> Columns: ...
+
+    def graphs(self, sn: Sn) -> tuple[Ids, Ids]: ...
 
 
 class Layers:
@@ -160,27 +179,28 @@ class Layers:
         """The named graphs that had rows, ascending; and those of them of which some rows were deleted since."""
         if self._run_graphs is None:
             listed = [column.whole().columns[0] for column in self._columns(True, PREDICATES, BY_GRAPH)]
-            self._run_graphs = _united(listed), _united([*self._deleted_in_runs()])
+            self._run_graphs = united(listed), united([*self._deleted_in_runs()])
         listed_above, deleted_above = [], []
         for predicate in self.overlay.predicates(True):
             changes = self.overlay.view(True, predicate, BY_GRAPH, sn)
             listed_above.append(settled(changes).columns[0])
-            deleted_above.append(_deleted(changes))
+            deleted_above.append(deleted_keys(changes))
         listed_below, deleted_below = self._run_graphs
-        return _united([listed_below, *listed_above]), _united([deleted_below, *deleted_above])
+        return united([listed_below, *listed_above]), united([deleted_below, *deleted_above])
 
     def _deleted_in_runs(self) -> Iterator[Ids]:
         for run in self.runs:
             for key, column in run.columns.items():
                 if key.kind == NAMED_EDGES and key.order == BY_GRAPH and column.index.deletions:
-                    yield _deleted(column.whole())
+                    yield deleted_keys(column.whole())
 
 
-def _deleted(view: View) -> Ids:
+def deleted_keys(view: View) -> Ids:
+    """The first column of the rows that a layer deletes."""
     return NO_IDS if view.inserted is None else view.columns[0][~view.inserted]
 
 
-def _united(columns: list[Ids]) -> Ids:
+def united(columns: list[Ids]) -> Ids:
     """The values of ascending columns, each once."""
     distinct = [distinct_of_ascending(column) for column in columns if len(column)]
     return distinct[0] if len(distinct) == 1 else distinct_values(concatenate(distinct))

@@ -25,7 +25,7 @@ from hbase_store.arrays import (
     sort_distinct,
 )
 from hbase_store.errors import SnapshotGone
-from hbase_store.layers import Layers
+from hbase_store.layers import Reads
 from hbase_store.rows import Sn
 from hbase_store.terms import NO_TERM
 from hbase_store.view import BY_GRAPH, FORWARD, INVERSE, View, contains, in_order, rows_of
@@ -61,7 +61,7 @@ class Rows:
 class Snapshot:
     """Immutable: what is written later is in no view of it."""
 
-    def __init__(self, layers: Layers, sn: Sn, renewed: Callable[[Sn], Layers]) -> None:
+    def __init__(self, layers: Reads, sn: Sn, renewed: Callable[[Sn], Reads]) -> None:
         """`renewed` finds the layers by which the snapshot is read now, when blocks of those before are gone."""
         self.sn = sn
         self.layers = layers
@@ -70,12 +70,13 @@ class Snapshot:
 
     def view(self, named: bool, predicate: int, order: int) -> View:
         """All edges of a predicate, of the default graph or of the named ones, in one order."""
-        return self._read(lambda layers: layers.view(named, predicate, order, self.sn))
+        return self.read(lambda layers: layers.view(named, predicate, order, self.sn))
 
     def _reach(self, named: bool, predicate: int, order: int, keys: Ids) -> View:
-        return self._read(lambda layers: layers.reach(named, predicate, order, keys, self.sn))
+        return self.read(lambda layers: layers.reach(named, predicate, order, keys, self.sn))
 
-    def _read(self, read: Callable[[Layers], Answer]) -> Answer:
+    def read(self, read: Callable[[Reads], Answer]) -> Answer:
+        """What the layers say, by way of those that there are now."""
         try:
             return read(self.layers)
         except SnapshotGone:
@@ -198,7 +199,7 @@ class Snapshot:
 
     def _listed(self, named: bool, order: int, keys: Ids, graph: int) -> Columns:
         """(key, predicate) of ascending, distinct keys, for each predicate of which a key has edges, in order."""
-        listed = self._read(lambda layers: layers.predicates_of(named, order, keys, self.sn))
+        listed = self.read(lambda layers: layers.predicates_of(named, order, keys, self.sn))
         vertices, predicates = sort_distinct(listed)
         there = np.zeros(len(vertices), bool)
         for predicate, rows in group_rows(predicates):
@@ -216,7 +217,7 @@ class Snapshot:
 
     def graphs(self) -> Ids:
         """The named graphs that hold at least one edge, ascending."""
-        listed, doubtful = self._read(lambda layers: layers.graphs(self.sn))
+        listed, doubtful = self.read(lambda layers: layers.graphs(self.sn))
         if len(doubtful) == 0:
             return listed
         emptied = np.setdiff1d(doubtful, self._listed(True, BY_GRAPH, doubtful, NAMED)[0])
@@ -244,7 +245,7 @@ class Snapshot:
     def count(self, p: int, graph: int = DEFAULT) -> int:
         """How many edges the predicate has."""
         if graph in (DEFAULT, NAMED):
-            return self._read(lambda layers: layers.count(graph == NAMED, p, self.sn))
+            return self.read(lambda layers: layers.count(graph == NAMED, p, self.sn))
         return len(self._of_graph(p, graph)[0])
 
     def count_all(self, graph: int = DEFAULT) -> int:

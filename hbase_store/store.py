@@ -28,6 +28,7 @@ from hbase_store.lease import Clock, Leasing
 from hbase_store.loading import Loading
 from hbase_store.meta_cells import check_put
 from hbase_store.opening import Durability, WallClock, connect
+from hbase_store.preview import Preview
 from hbase_store.row_reader import ROWS_AT_ONCE, RowReader, row_puts
 from hbase_store.rows import CatalogChange, Sn, SnRow, StreamPlace, StreamPosition
 from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_list
@@ -218,6 +219,10 @@ class Store:
             self._settle()
             self._open_batch = Batch(self._dictionary, self._terms, self._blanks, self._clock.now_ms())
             return self._open_batch
+
+    def preview(self, batch: Batch) -> Preview:
+        """The store at the head as it would be with what the batch says."""
+        return Preview(self.at(self._sn), batch)
 
     def commit(self, batch: Batch) -> Sn:
         """Publishes the batch as the next snapshot.

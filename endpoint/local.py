@@ -9,14 +9,14 @@ import hbase_store
 from stream_ext.answers import answer_once, rows_of
 from stream_ext.errors import Gone
 from stream_ext.evaluate import Answer
-from stream_ext.plan.algebra import Register, Update
+from stream_ext.plan.algebra import Admin, Register, Update
 from stream_ext.syntax import DEFAULT_BASE, parse
 from stream_ext.times import parse_time
 
 
 def changes(text: str) -> bool:
     """Whether it is more than a question."""
-    return isinstance(parse(text), Update | Register)
+    return isinstance(parse(text), Update | Register | Admin)
 
 
 @contextmanager

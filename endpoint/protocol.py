@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from endpoint import negotiation, results
+from endpoint import administration, negotiation, results
 from endpoint.exchange import FORM, Exchange
 from endpoint.negotiation import Offer
 from endpoint.pages import OFFERS
 from endpoint.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from hbase_store.terms import iri, literal
 from stream_ext.errors import BadArgument, UnsupportedMedia
-from stream_ext.plan.algebra import Register, Unit, Update
+from stream_ext.plan.algebra import CreateStream, Drop, Explain, Register, Show, Unit, Update
 from stream_ext.syntax import parse_again
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def sparql(exchange: Exchange) -> None:
         await _explain(exchange, text)
         return
     unit = parse_again(text, exchange.desk.base)
-    if isinstance(unit, Register | Update) and exchange.method == "GET":
+    if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     await _run(exchange, text, unit, parameters)
 
@@ -56,6 +56,13 @@ async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters
         await _update(exchange, text, parameters)
     elif isinstance(unit, Register):
         await _register(exchange, text, parameters)
+    elif isinstance(unit, CreateStream | Drop | Show):
+        parameters.refuse({"wait": "it belongs to pushes and updates; this is answered when it is done"})
+        parameters.done("query, update")
+        await administration.run(exchange, unit)
+    elif isinstance(unit, Explain):  # behind a prologue
+        parameters.done(_KNOWN)
+        await _explain(exchange, text)
     else:
         await _query(exchange, text, parameters)
 

@@ -30,6 +30,7 @@ ROUTES = (
         {"PUT": streams.create, "POST": streams.push, "GET": streams.describe, "DELETE": streams.drop},
     ),
     Route("/streams/{stream}/heartbeat", {"POST": streams.heartbeat}),
+    Route("/streams/{stream}/late", {"GET": streams.late}),
     Route("/queries", {"GET": queries.list_queries, "POST": queries.register}),
     Route(
         "/queries/{query}",
@@ -44,7 +45,6 @@ ROUTES = (
 #: Designed, and refused by name until it is there.
 NOT_BUILT = {
     "/data": "the Graph Store Protocol",
-    "/streams/{stream}/late": "reading back what came late",
     "/$/metrics": "metrics for Prometheus (GET /$/stats has the counters as JSON)",
     "/$/queries": "listing and cancelling running queries",
     "/console": "the console",

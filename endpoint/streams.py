@@ -1,4 +1,4 @@
-"""`/streams`: create, push, heartbeat, describe, drop."""
+"""`/streams`: create, push, heartbeat, describe, drop, and what came late."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from endpoint import negotiation
 from endpoint.exchange import Exchange
+from endpoint.negotiation import Offer
 from endpoint.parameters import Parameters
 from stream_ext.errors import BadArgument, BadData, UnsupportedMedia
+from stream_ext.rdf.documents import NDJSON
 
 if TYPE_CHECKING:
     from stream_ext.catalog import StreamDefinition
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 _PUSH_KNOWN = "timestamp, wait, source, seq"
 _NO_PARAMETERS = "none"
+_LATE_OFFERS = (Offer("application/json", "json"), Offer(NDJSON, "ndjson"))
 
 
 async def list_streams(exchange: Exchange) -> None:
@@ -73,6 +77,20 @@ async def heartbeat(exchange: Exchange, name: str) -> None:
     exchange.check_may_write()
     receipt = await exchange.desk.workers.writers.run(exchange.desk.service.heartbeat, name, timestamp, wait)
     await _acknowledge(exchange, receipt)
+
+
+async def late(exchange: Exchange, name: str) -> None:
+    """As one object; or, for who wants lines, an element each."""
+    parameters = exchange.parameters()
+    since, limit = parameters.integer("since"), parameters.integer("limit")
+    parameters.done("since, limit")
+    read = exchange.desk.workers.readers.run
+    found = await read(exchange.desk.service.late_elements, name, since or 0, limit)
+    if negotiation.choose(exchange.accept, _LATE_OFFERS).format == "ndjson":
+        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in found["elements"])
+        await exchange.answer(200, lines, NDJSON.encode())
+        return
+    await exchange.answer_json(200, found)
 
 
 async def _acknowledge(exchange: Exchange, receipt: PushReceipt) -> None:

@@ -11,7 +11,7 @@ from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.evaluate import Answer, Instant, evaluate
-from stream_ext.plan.algebra import Form, Query, Register
+from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.schedule import QueryState
 from stream_ext.shard import query_of, windows_of
@@ -21,6 +21,8 @@ def answer_once(store: Store, text: str, base: str, sn: int, at: int | None) -> 
     unit = parse_runnable(text, base)
     if isinstance(unit, Register):
         raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
+    if isinstance(unit, Admin):
+        raise BadArgument("a statement of administration is no query: send it to a server (POST /sparql)")
     if not isinstance(unit, Query):
         raise BadArgument("this is an update: send it as one (POST /update, or update= of the SPARQL Protocol)")
     if unit.windows and at is None:

@@ -74,7 +74,7 @@ class Engine:
             self._set_alarm(stream)
 
     def late_in(self, taken: Taken) -> int:
-        return self.lateness.take(taken)
+        return self.lateness.take(taken, self._injector.head)
 
     def stopped(self, error: BaseException) -> None:
         """Whoever cannot write any more does not run the queries either: another may have taken over."""
@@ -100,6 +100,8 @@ class Engine:
             self.lateness.forget(step.number)
             self.merge.dropped(step.number)
             self.subscriptions.end(step.number)
+        elif step.definition is None:
+            self.lateness.elements.forget(step.number)
 
     # ---- streams that run by the clock -------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ class Pace:
     spacing_ms: int = 5  # between two batches; LMDB. HBase: 20
     batch_ms: int = 100  # the longest that an element waits, unless its stream says otherwise
     queue_bytes: int = 64 << 20
+    queue_requests: int = 65_536  # heartbeats and updates weigh nothing, and are bounded too
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +162,7 @@ class Injector:
     def push(self, make: Callable[[int], Push], size: int, batch_ms: int | None) -> Future[Receipt]:
         """`make` is given the time of arrival, which follows the order of the queue."""
         with self._changed:
-            if self._queue and self._queued_bytes + size > self._pace.queue_bytes:
-                raise Overload(
-                    f"{self._queued_bytes} bytes of pushes wait to be written; send this one again a little later",
-                    _RETRY_AFTER_S,
-                )
+            self._check_room(size)
             # The machine's clock may be set back; arrival never goes back.
             self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
             patience = self._pace.batch_ms if batch_ms is None else batch_ms
@@ -173,6 +170,7 @@ class Injector:
 
     def heartbeat(self, heartbeat: Heartbeat) -> Future[Receipt]:
         with self._changed:
+            self._check_count()
             return self._enqueue(_Waiting(heartbeat, 0, self._clock.now_ms() + self._pace.batch_ms))
 
     def clock_heartbeat(self, stream: int, lateness_ms: int) -> Future[Receipt]:
@@ -183,7 +181,22 @@ class Injector:
 
     def change(self, change: Change) -> Future[Any]:
         with self._changed:
+            self._check_count()
             return self._enqueue(_Waiting(change, 0, self._clock.now_ms()))
+
+    def _check_count(self) -> None:
+        if len(self._queue) >= self._pace.queue_requests:
+            raise Overload(
+                f"{len(self._queue)} requests wait to be written; send this one again a little later", _RETRY_AFTER_S
+            )
+
+    def _check_room(self, size: int) -> None:
+        self._check_count()
+        if self._queue and self._queued_bytes + size > self._pace.queue_bytes:
+            raise Overload(
+                f"{self._queued_bytes} bytes of pushes wait to be written; send this one again a little later",
+                _RETRY_AFTER_S,
+            )
 
     def _enqueue(self, waiting: _Waiting) -> Future[Any]:
         if self._fault is not None:

@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from hbase_store import StreamPosition
 from stream_ext.batching import Taken
 from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.late import LateElements, found_late
 from stream_ext.schedule import QueryState, Schedule, ScheduledWindow
 from stream_ext.shard import query_of, windows_of
 
@@ -50,6 +49,7 @@ class Lateness:
         self._readers: dict[int, list[int]] = {}  # of each stream
         self._grids: dict[int, list[ScheduledWindow]] = {}  # windows with different closes, of each stream's readers
         self.counted: Counter[tuple[int, int]] = Counter()  # by stream and query, since this process started
+        self.elements = LateElements()
 
     def follow(self, query: QueryDefinition, state: QueryState, catalog: Catalog) -> None:
         """From where the streams stand; what was due there counts as evaluated."""
@@ -70,18 +70,21 @@ class Lateness:
             windows = [window for query in self._readers[stream] for window in self._queries[query].windows]
             self._grids[stream] = list({(window.t0_ms, window.step_ms): window for window in windows}.values())
 
-    def take(self, taken: Taken) -> int:
-        """How many of these elements are late for at least one query."""
+    def take(self, taken: Taken, sn: int) -> int:
+        """How many of these elements, which are in snapshot `sn`, are late for at least one query."""
         place = self._places.get(taken.stream, _NOWHERE)
-        late = np.zeros(len(taken.times), np.bool_)
+        missed = {}
         if place.time is not None and len(taken.times) and int(taken.times.min()) < place.time:
             for query in self._readers.get(taken.stream, ()):
-                late_here = self._schedule(query).push(taken.stream, taken.times, taken.time_after)
-                if late_here.any():
-                    self.counted[taken.stream, query] += int(late_here.sum())
-                    late |= late_here
+                late = self._schedule(query).push(taken.stream, taken.times, taken.time_after)
+                if late.any():
+                    self.counted[taken.stream, query] += int(late.sum())
+                    missed[query] = late
         self._places[taken.stream] = place.after(taken)
-        return int(late.sum())
+        found = found_late(sn, taken.ordinal, taken.times, missed)
+        if found:
+            self.elements.add(taken.stream, found)
+        return len(found)
 
     def _schedule(self, query: int) -> Schedule:
         """As it is where the streams stand. What has been evaluated is what they have come to: both only grow."""

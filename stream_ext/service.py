@@ -27,7 +27,8 @@ from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, Overload, Too
 from stream_ext.evaluate import Answer
 from stream_ext.explanation import explain
 from stream_ext.injector import Change, Injector, Pace, Receipt
-from stream_ext.plan.algebra import R2S, Update
+from stream_ext.late import told
+from stream_ext.plan.algebra import R2S, Admin, Update
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.registration import Registered, read_registration
 from stream_ext.runner.spark.settings import SparkSettings
@@ -150,6 +151,14 @@ class Service:
         _check_wait(wait)
         return self._receipt(definition, self._injector.heartbeat(Heartbeat(definition.number, timestamp)), wait)
 
+    def late_elements(self, stream: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
+        """How many elements came late since this service started; those of them that are kept, after a snapshot."""
+        definition, late = self.stream(stream), self._engine.lateness.elements
+        names = {number: query.name for number, query in self._injector.catalog.queries.items()}
+        kept = late.kept(definition.number, since)[:limit]
+        found = told(self.store, definition.number, kept, names)
+        return {"stream": definition.name, "late": late.counted(definition.number), "elements": found}
+
     def _check_lag(self, stream: StreamDefinition) -> None:
         if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
             raise Overload(f"the queries over stream {stream.name!r} are {lag_ms} ms behind; send this push later", 1)
@@ -175,6 +184,8 @@ class Service:
         self._check_text(text)
         _check_wait(wait)
         unit = parse_runnable(text, self.base)
+        if isinstance(unit, Admin):
+            raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
         sn = int(self._injector.change(change_of(unit)).result())

@@ -13,11 +13,8 @@ from stream_ext.errors import Unsupported
 from stream_ext.plan.algebra import (
     Admin,
     Bgp,
-    CreateStream,
     DeleteData,
     DeleteWhere,
-    Drop,
-    Explain,
     Extend,
     Filter,
     Graph,
@@ -35,7 +32,6 @@ from stream_ext.plan.algebra import (
     Query,
     Register,
     Service,
-    Show,
     SubSelect,
     Transfer,
     Union,
@@ -92,9 +88,7 @@ def refusals(unit: Unit) -> Iterator[Refusal]:
         for operation in unit.operations:
             if not isinstance(operation, InsertData | DeleteData):
                 yield operation.position, _operation(operation)
-    elif isinstance(unit, Admin):
-        yield unit.position, _administration(unit)
-    else:
+    elif not isinstance(unit, Admin):
         yield from _query(unit.query if isinstance(unit, Register) else unit)
 
 
@@ -114,18 +108,6 @@ def _operation(operation: Operation) -> str:
             return verb
         case InsertData() | DeleteData():
             raise AssertionError("data is inserted and deleted")
-
-
-def _administration(unit: Admin) -> str:
-    match unit:
-        case CreateStream():
-            return "CREATE STREAM"
-        case Drop():
-            return unit.said
-        case Show():
-            return "SHOW"
-        case Explain():
-            return "EXPLAIN"
 
 
 # ---- queries -------------------------------------------------------------------------------------------------

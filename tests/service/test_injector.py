@@ -177,6 +177,20 @@ def test_a_full_queue_asks_to_come_back(bench: Bench) -> None:
     bench.clock.advance(5)
 
 
+def test_so_many_heartbeats_may_wait_and_one_more_is_asked_to_come_back(tmp_path: Path) -> None:
+    store = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
+    bench = Bench(store, Pace(spacing_ms=5, batch_ms=100, queue_requests=3))
+    bench.push(1).result(5)
+    waiting = [bench.injector.heartbeat(Heartbeat(1, n)) for n in range(3)]
+    for one_more in (lambda: bench.injector.heartbeat(Heartbeat(1, 9)), lambda: bench.push(1), bench.write):
+        with pytest.raises(Overload, match="3 requests wait"):
+            one_more()
+    bench.clock.advance(5)
+    assert not wait(waiting, 5).not_done
+    bench.injector.close()
+    store.close()
+
+
 def test_a_change_that_fails_publishes_nothing(bench: Bench) -> None:
     def fails_before(view: View) -> Intent:
         raise BadArgument("no")

@@ -61,7 +61,7 @@ def test_late_elements_are_those_of_schedules_that_follow_every_push(seed: int) 
             if stream in schedule.streams():
                 late |= schedule.push(stream, times, time_after)
                 schedule.skip_to_bound()
-        assert lateness.take(Taken(stream, times, time_after)) == int(late.sum()), f"seed {seed}, turn {turn}"
+        assert lateness.take(Taken(stream, times, time_after), turn + 1) == int(late.sum()), f"seed {seed}, turn {turn}"
         positions[stream] = StreamPosition(stream, 0, time_after, None, min(firsts, default=None))
         for number, schedule in schedules.items():
             assert lateness.waits_for(number) == schedule.waits_for()
@@ -74,5 +74,5 @@ def test_a_query_that_goes_on_from_its_last_evaluation_finds_the_same_late() -> 
     definition = QueryDefinition(7, "q", "urn:q", query, "urn:", "RSTREAM", ["x"], [1], 1, QueryState())
     lateness = Lateness(positions)
     lateness.follow(definition, QueryState(), catalog)
-    assert lateness.take(Taken(1, np.array([1900, 2100, 2600]), 2600)) == 1
+    assert lateness.take(Taken(1, np.array([1900, 2100, 2600]), 2600), 9) == 1
     assert lateness.counted[1, 7] == 1

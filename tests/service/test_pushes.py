@@ -11,6 +11,7 @@ from hbase_store import Batch, Sn
 from hbase_store.errors import Fenced, StoreUnavailable
 from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.errors import BadArgument, BadData, NotFound, Overload, RilletError, TooLarge
+from stream_ext.late import Late, LateElements
 from stream_ext.service import Limits, Service
 
 from .opened import (
@@ -123,6 +124,39 @@ def test_late_counts_elements_whose_window_was_reported(service: Service) -> Non
     assert (receipt.accepted, receipt.late) == (3, 1), "1900 was in the instance that closed at 2000"
     assert service.query_status("narrow")["late"] == 1
     assert service.query_status("wide")["late"] == 1
+
+
+def test_late_elements_can_be_read_back_with_who_missed_them(service: Service) -> None:
+    service.create_stream("s", {"timeless": [EX + "name"]})
+    service.register(registration("narrow", window="RANGE PT1S STEP PT1S"))
+    service.register(registration("coarse", window="RANGE PT9S STEP PT9S"))
+    push(service, "s", 100, triple("a", 1))
+    push(service, "s", 2500, triple("a", 2))
+    assert service.late_elements("s") == {"stream": "s", "late": 0, "elements": []}
+    first = push_lines(
+        service,
+        "s",
+        {"timestamp": 2600, "data": triple("c", 1)},
+        {"timestamp": 1900, "graph": EX + "g", "data": triple("a", 3) + triple("a", "bob", "name")},
+    )
+    found = service.late_elements("s")
+    assert (found["late"], len(found["elements"])) == (1, 1)
+    (late,) = found["elements"]
+    assert (late["timestamp"], late["graph"], late["snapshot"]) == (1900, EX + "g", first.snapshot)
+    assert late["queries"] == ["narrow"]
+    assert sorted(late["data"].split("\n")) == sorted([triple("a", 3), triple("a", "bob", "name")])
+    push(service, "s", 50, triple("b", 4))
+    assert [each["timestamp"] for each in service.late_elements("s", since=first.snapshot)["elements"]] == [50]
+    assert [each["timestamp"] for each in service.late_elements("s", limit=1)["elements"]] == [1900]
+
+
+def test_only_so_many_late_elements_are_kept_and_all_are_counted() -> None:
+    elements = LateElements(kept_max=2)
+    for sn in range(1, 6):
+        elements.add(1, [Late(sn, 0, 0, sn, (7,))])
+    assert ([late.sn for late in elements.kept(1)], elements.counted(1)) == ([4, 5], 5)
+    elements.forget(1)
+    assert (elements.kept(1), elements.counted(1)) == ([], 0)
 
 
 def test_elements_of_one_push_are_never_late_for_one_another(service: Service) -> None:

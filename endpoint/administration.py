@@ -1,0 +1,21 @@
+"""CREATE STREAM, DROP, UNREGISTER and SHOW on the protocol's routes, told as a SPARQL result.
+
+So whoever has a SPARQL client has all of it, and needs nothing that knows our other routes."""
+
+from __future__ import annotations
+
+from endpoint import negotiation, results
+from endpoint.exchange import Exchange
+from stream_ext.administration import Statement, Told, administer, changes_state
+
+
+async def run(exchange: Exchange, statement: Statement) -> None:
+    """Who calls has seen to it that a change does not come by GET."""
+    workers = exchange.desk.workers
+    if changes_state(statement):
+        exchange.check_may_write()
+    offer = negotiation.choose(exchange.accept, results.OFFERS)
+    pool = workers.writers if changes_state(statement) else workers.readers
+    told: Told = await pool.run(administer, statement, exchange.desk.service)
+    body = b"".join(results.write(offer.format, told.variables, told.rows, None))
+    await exchange.answer(200, body, results.content_type(offer))

@@ -1,0 +1,104 @@
+"""Late elements, kept readable: who came too late, and for which queries.
+
+What is kept is where they are in the store, the latest of each stream and no more than so many; their triples are read
+back when somebody asks."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store import Store, StreamColumns
+from hbase_store.errors import SnapshotGone
+from hbase_store.terms import parse_term
+
+KEPT_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An element: the snapshot that has it, its place there (push, and element of the push), who missed it."""
+
+    sn: int
+    push: int
+    element: int
+    time: int
+    queries: tuple[int, ...]
+
+
+class LateElements:
+    """One thread adds; any may read."""
+
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
+        self._kept_max = kept_max
+        self._lock = threading.Lock()
+        self._kept: dict[int, deque[Late]] = {}
+        self._counted: Counter[int] = Counter()
+
+    def add(self, stream: int, late: Sequence[Late]) -> None:
+        with self._lock:
+            self._kept.setdefault(stream, deque(maxlen=self._kept_max)).extend(late)
+            self._counted[stream] += len(late)
+
+    def forget(self, stream: int) -> None:
+        """It was dropped."""
+        with self._lock:
+            self._kept.pop(stream, None)
+            self._counted.pop(stream, None)
+
+    def counted(self, stream: int) -> int:
+        """How many came late since this process started, also those that are not kept any more."""
+        return self._counted[stream]
+
+    def kept(self, stream: int, since: int = 0) -> list[Late]:
+        """Those of snapshots after `since`, in order of arrival."""
+        with self._lock:
+            return [late for late in self._kept.get(stream, ()) if late.sn > since]
+
+
+def found_late(
+    sn: int, push: int, times: npt.NDArray[np.int64], missed: Mapping[int, npt.NDArray[np.bool_]]
+) -> list[Late]:
+    """`missed` says for each query which elements of the push are late for it."""
+    if not missed:
+        return []
+    some = np.logical_or.reduce(list(missed.values()))
+    return [
+        Late(sn, push, element, int(times[element]), tuple(query for query, mask in missed.items() if mask[element]))
+        for element in np.flatnonzero(some).tolist()
+    ]
+
+
+def told(store: Store, stream: int, late: Sequence[Late], names: Mapping[int, str]) -> list[dict[str, Any]]:
+    """As JSON objects that could be pushed again; what the store has collected meanwhile is left out."""
+    objects = []
+    for each in late:
+        try:
+            columns = store.stream(each.sn, stream)
+        except SnapshotGone:
+            continue
+        if columns is not None:
+            objects.append(_object(store, columns, each, names))
+    return objects
+
+
+def _object(store: Store, columns: StreamColumns, late: Late, names: Mapping[int, str]) -> dict[str, Any]:
+    element = int(columns.push.searchsorted(late.push)) + late.element
+    start, stop = columns.element.searchsorted([element, element + 1])
+    rows = slice(int(start), int(stop))
+    s, p, o = (store.terms(column[rows]) for column in (columns.s, columns.p, columns.o))
+    data = b"\n".join(b"%s %s %s ." % triple for triple in zip(s, p, o, strict=True))
+    graph = int(columns.graph[element])
+    return {
+        "timestamp": late.time,
+        **({"graph": parse_term(store.terms(columns.graph[element : element + 1])[0]).value} if graph else {}),
+        "data": data.decode(),
+        "snapshot": late.sn,
+        "queries": [names[query] for query in late.queries if query in names],
+    }

@@ -17,5 +17,5 @@ async def run(exchange: Exchange, statement: Statement) -> None:
     offer = negotiation.choose(exchange.accept, results.OFFERS)
     pool = workers.writers if changes_state(statement) else workers.readers
     told: Told = await pool.run(administer, statement, exchange.desk.service)
-    body = b"".join(results.write(offer.format, told.variables, told.rows, None))
+    body = b"".join(results.write(offer.format, told.variables, results.few(told.rows), None))
     await exchange.answer(200, body, results.content_type(offer))

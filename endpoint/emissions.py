@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NDJSON = Offer("application/x-ndjson", "ndjson")
 SSE = Offer("text/event-stream", "sse")
 
-_OFFERS = (*results.OFFERS, NDJSON, SSE)
+_OFFERS = (*results.OFFERS, SSE)  # NDJSON is one of them: here its lines are emissions
 _KNOWN = "since, until, limit, follow, wait"
 _NOT_BUILT = {"emission": "one emission run again is not built yet; since=N-1&limit=1 gives it as it was emitted"}
 _STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
@@ -85,21 +85,20 @@ async def _latest(exchange: Exchange, name: str, offer: Offer, parameters: Param
     parameters.done(_KNOWN)
     service = exchange.desk.service
 
-    def read() -> tuple[Answer, bytes, Iterator[bytes]]:
+    def read() -> tuple[Answer, Iterator[bytes]]:
         answer = service.latest(name)
-        pieces = written(exchange, answer, offer)
-        return answer, next(pieces), pieces
+        return answer, written(exchange, answer, offer)
 
-    answer, first, more = await exchange.desk.workers.readers.run(read)
+    answer, pieces = await exchange.desk.workers.readers.run(read)
     if wait_s and _is_empty(answer):
         deadline = asyncio.get_running_loop().time() + wait_s
         async with _listening(exchange, name, since=int(service.query_status(name)["emissions"])) as listener:
             waits = True
             while waits and not listener.over:
-                answer, first, more = await exchange.desk.workers.readers.run(read)
+                answer, pieces = await exchange.desk.workers.readers.run(read)
                 waits = _is_empty(answer) and await listener.news(deadline)
                 await listener.take()
-    await send_pieces(exchange, offer, int(answer.sn), first, more)
+    await send_pieces(exchange, results.content_type(offer), int(answer.sn), pieces)
 
 
 def _is_empty(answer: Answer) -> bool:

@@ -144,12 +144,12 @@ async def _query(exchange: Exchange, text: str, parameters: Parameters) -> None:
     offer = negotiation.choose(exchange.accept, results.OFFERS)
     service = exchange.desk.service
 
-    def ask() -> tuple[int, bytes, Iterator[bytes]]:
+    def ask() -> tuple[Answer, Iterator[bytes]]:
         answer = service.query(text, snapshot=snapshot, at=at, deadline_s=deadline_s)
-        pieces = written(exchange, answer, offer)
-        return int(answer.sn), next(pieces), pieces
+        return answer, written(exchange, answer, offer)
 
-    await send_pieces(exchange, offer, *await exchange.desk.workers.readers.run(ask))
+    answer, pieces = await exchange.desk.workers.readers.run(ask)
+    await send_pieces(exchange, results.content_type(offer), int(answer.sn), pieces)
 
 
 async def _update(exchange: Exchange, text: str, parameters: Parameters) -> None:
@@ -174,7 +174,7 @@ async def _register(exchange: Exchange, text: str, parameters: Parameters) -> No
         "created": literal("true" if created else "false", datatype="http://www.w3.org/2001/XMLSchema#boolean"),
         "warnings": literal("\n".join(warnings)),
     }
-    pieces = results.write(offer.format, list(row), [list(row.values())], None)
+    pieces = results.write(offer.format, list(row), results.few([list(row.values())]), None)
     location = (b"location", exchange.url("queries", definition.name).encode())
     await exchange.answer(200, b"".join(pieces), results.content_type(offer), [location])
 
@@ -183,24 +183,34 @@ async def _register(exchange: Exchange, text: str, parameters: Parameters) -> No
 
 
 def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]:
-    rows = exchange.desk.service.decode(answer)
-    return results.write(offer.format, answer.variables, rows, answer.boolean)
+    batches = exchange.desk.service.decoded(answer.columns)
+    return results.write(offer.format, answer.variables, batches, answer.boolean)
 
 
-async def send_pieces(exchange: Exchange, offer: Offer, snapshot: int, first: bytes, more: Iterator[bytes]) -> None:
-    """Whole if it is one piece; otherwise each piece is sent while the next is not written yet."""
-    media_type = results.content_type(offer)
+async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, pieces: Iterator[bytes]) -> None:
+    """Whole if it is small; otherwise each piece is sent before the next is written."""
     run = exchange.desk.workers.readers.run
-    second = await run(next, more, None) if len(first) > _SMALL_BYTES else next(more, None)
-    if second is None:
+    first, whole = await run(_gathered, pieces)
+    if whole:
         await exchange.answer(200, first, media_type, snapshot=snapshot)
         return
     await exchange.start(200, media_type, [], snapshot)
+    while not whole:
+        await exchange.piece(first)
+        first, whole = await run(_gathered, pieces)
     await exchange.piece(first)
-    while second is not None:
-        await exchange.piece(second)
-        second = await run(next, more, None)
     await exchange.end()
 
 
-_SMALL_BYTES = 16_384
+_PIECE_BYTES = 16_384
+
+
+def _gathered(pieces: Iterator[bytes]) -> tuple[bytes, bool]:
+    """The next pieces together, some kilobytes if there are; and whether they are the last."""
+    gathered, size = [], 0
+    for piece in pieces:
+        gathered.append(piece)
+        size += len(piece)
+        if size >= _PIECE_BYTES:
+            return b"".join(gathered), False
+    return b"".join(gathered), True

@@ -1,7 +1,8 @@
-"""SPARQL results as text: JSON, XML, CSV, TSV, from rows of term bytes (canonical N-Triples; None is unbound).
+"""SPARQL results as text: JSON, XML, CSV, TSV and one JSON object a line.
 
-A writer is a generator of pieces, so that a large answer leaves while it is written. Every distinct term is
-translated once."""
+A writer is a generator of pieces, one for each batch of rows, so that a large answer leaves while it is decoded and
+no more of it is in memory than a batch. A batch has each distinct term once, and each is translated once; the rows
+are put together by C loops."""
 
 from __future__ import annotations
 
@@ -13,11 +14,12 @@ import msgspec
 
 from endpoint.negotiation import Offer
 from hbase_store.terms import Term, parse_term
+from stream_ext.answers import Decoded
 from stream_ext.emission import term_json
 from stream_ext.errors import NotAcceptable
 
-Row = Sequence[bytes | None]
-Writer = Callable[[Sequence[str], Sequence[Row], bool | None], Iterator[bytes]]
+Batches = Iterable[Decoded]
+Writer = Callable[[Sequence[str], Batches, bool | None], Iterator[bytes]]
 
 #: Under a wildcard the first is taken. The plain types are what some clients ask for; they get that label back.
 OFFERS = (
@@ -30,9 +32,9 @@ OFFERS = (
     Offer("application/sparql-results+csv", "csv"),
     Offer("text/tab-separated-values", "tsv"),
     Offer("application/sparql-results+tsv", "tsv"),
+    Offer("application/x-ndjson", "ndjson"),
 )
 
-_ROWS_PER_PIECE = 2_000
 _ASK_COLUMN = "_askResult"  # CSV and TSV have no word for true and false; this is Jena's
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
@@ -42,34 +44,36 @@ def content_type(offer: Offer) -> bytes:
     return (offer.media_type + charset).encode()
 
 
-def write(format: str, variables: Sequence[str], rows: Sequence[Row], boolean: bool | None) -> Iterator[bytes]:
-    return WRITERS[format](variables, rows, boolean)
+def write(format: str, variables: Sequence[str], batches: Batches, boolean: bool | None) -> Iterator[bytes]:
+    return WRITERS[format](variables, batches, boolean)
 
 
-class _Memo(dict[bytes, str]):
-    """Term bytes to how the format writes them."""
-
-    def __init__(self, translate: Callable[[bytes], str]) -> None:
-        super().__init__()
-        self._translate = translate
-
-    def __missing__(self, term: bytes) -> str:
-        self[term] = text = self._translate(term)
-        return text
+def few(rows: Sequence[Sequence[bytes | None]]) -> Batches:
+    """Rows that are texts already, as a batch."""
+    width = len(rows[0]) if rows else 0
+    places = [list(range(column, len(rows) * width, width)) for column in range(width)]
+    return [Decoded([text for row in rows for text in row], places)] if rows else []
 
 
-def _pieces(head: str, rows: Iterable[str], separator: str, tail: str) -> Iterator[bytes]:
-    """`head`, the rows with `separator` between, `tail`: joined to pieces of a useful size."""
-    block, start = [], head
-    for row in rows:
-        block.append(row)
-        if len(block) == _ROWS_PER_PIECE:
-            yield (start + separator.join(block)).encode()
-            block, start = [], separator
-    if block:
-        yield (start + separator.join(block) + tail).encode()
-    else:
-        yield ((head if start is head else "") + tail).encode()
+def _cells(batch: Decoded, translate: Callable[[bytes], str], marks: Sequence[str] = ()) -> list[list[str]]:
+    """The columns as they are written, `marks` before each bound term; "" where a variable is unbound."""
+    texts = ["" if text is None else translate(text) for text in batch.texts]
+    if not marks:
+        return [[texts[place] for place in column] for column in batch.columns]
+    columns = []
+    for mark, column in zip(marks, batch.columns, strict=True):
+        marked = [mark + text if text else "" for text in texts]
+        columns.append([marked[place] for place in column])
+    return columns
+
+
+def _pieces(head: str, blocks: Iterable[str], separator: str, tail: str) -> Iterator[bytes]:
+    """`head`, the blocks with `separator` between, `tail`. A block leaves as soon as it is there."""
+    before = head
+    for block in blocks:
+        yield (before + block).encode()
+        before = separator
+    yield (tail if before is separator else head + tail).encode()
 
 
 # ---- JSON ----
@@ -83,18 +87,33 @@ def json_term(text: bytes) -> str:
     return term_json(text).decode()
 
 
-def write_json(variables: Sequence[str], rows: Sequence[Row], boolean: bool | None) -> Iterator[bytes]:
+def write_json(variables: Sequence[str], batches: Batches, boolean: bool | None) -> Iterator[bytes]:
     if boolean is not None:
         yield f'{{"head":{{}},"boolean":{"true" if boolean else "false"}}}'.encode()
         return
-    memo = _Memo(json_term)
-    names = [_quoted(name) + ":" for name in variables]
-    written = (
-        "{" + ",".join(name + memo[term] for name, term in zip(names, row, strict=True) if term is not None) + "}"
-        for row in rows
-    )
     head = ",".join(_quoted(name) for name in variables)
-    yield from _pieces(f'{{"head":{{"vars":[{head}]}},"results":{{"bindings":[', written, ",\n", "]}}")
+    blocks = (",\n".join(_objects(variables, batch)) for batch in batches)
+    yield from _pieces(f'{{"head":{{"vars":[{head}]}},"results":{{"bindings":[', blocks, ",\n", "]}}")
+
+
+def _objects(variables: Sequence[str], batch: Decoded) -> Iterator[str]:
+    """A row as the object of its bindings."""
+    cells = _cells(batch, json_term, [_quoted(name) + ":" for name in variables])
+    rows: Iterable[Iterable[str]] = zip(*cells, strict=True)
+    if None in batch.texts:
+        rows = map(_bound, rows)
+    return map("{%s}".__mod__, map(",".join, rows))
+
+
+def _bound(cells: Iterable[str]) -> Iterator[str]:
+    return filter(None, cells)
+
+
+def write_lines(variables: Sequence[str], batches: Batches, boolean: bool | None) -> Iterator[bytes]:
+    if boolean is not None:
+        yield f'{{"boolean":{"true" if boolean else "false"}}}\n'.encode()
+        return
+    yield from _pieces("", ("\n".join([*_objects(variables, batch), ""]) for batch in batches), "", "")
 
 
 # ---- XML ----
@@ -102,12 +121,16 @@ def write_json(variables: Sequence[str], rows: Sequence[Row], boolean: bool | No
 _XML_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<sparql xmlns="http://www.w3.org/2005/sparql-results#">\n'
 
 
+def xml_text(value: str) -> str:
+    if _NOT_IN_XML.search(value):
+        raise NotAcceptable(f"XML cannot say {value!r}: it has a control character; ask for another media type")
+    # A reader would turn a bare carriage return into a newline.
+    return escape(value, {"\r": "&#13;"})
+
+
 def xml_term(text: bytes) -> str:
     term = parse_term(text)
-    if _NOT_IN_XML.search(term.value):
-        raise NotAcceptable(f"XML cannot say {term.value!r}: it has a control character; ask for JSON, CSV or TSV")
-    # A reader would turn a bare carriage return into a newline.
-    value = escape(term.value, {"\r": "&#13;"})
+    value = xml_text(term.value)
     if term.kind == "iri":
         return f"<uri>{value}</uri>"
     if term.kind == "blank":
@@ -117,31 +140,29 @@ def xml_term(text: bytes) -> str:
 
 def _xml_attribute(term: Term) -> str:
     if term.language:
-        return f' xml:lang="{_attribute(term.language)}"'
-    return f' datatype="{_attribute(term.datatype)}"' if term.datatype else ""
+        return f' xml:lang="{xml_attribute(term.language)}"'
+    return f' datatype="{xml_attribute(term.datatype)}"' if term.datatype else ""
 
 
-def _attribute(text: str) -> str:
+def xml_attribute(text: str) -> str:
     return escape(text, {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"})
 
 
-def write_xml(variables: Sequence[str], rows: Sequence[Row], boolean: bool | None) -> Iterator[bytes]:
+def write_xml(variables: Sequence[str], batches: Batches, boolean: bool | None) -> Iterator[bytes]:
     if boolean is not None:
         yield f"{_XML_HEAD}<head></head>\n<boolean>{'true' if boolean else 'false'}</boolean>\n</sparql>\n".encode()
         return
-    memo = _Memo(xml_term)
-    for term in {term for row in rows for term in row if term is not None}:
-        memo[term]  # all before the first piece: what XML cannot say is refused, not cut off
-    opening = [f'<binding name="{_attribute(name)}">' for name in variables]
-    written = ("<result>" + _xml_bindings(opening, row, memo) + "</result>" for row in rows)
-    head = "".join(f'<variable name="{_attribute(name)}"/>' for name in variables)
-    yield from _pieces(f"{_XML_HEAD}<head>{head}</head>\n<results>\n", written, "\n", "\n</results>\n</sparql>\n")
+    marks = [f'<binding name="{xml_attribute(name)}">' for name in variables]
+    blocks = ("".join(map(_XML_ROW, map("".join, _xml_rows(batch, marks)))) for batch in batches)
+    head = "".join(f'<variable name="{xml_attribute(name)}"/>' for name in variables)
+    yield from _pieces(f"{_XML_HEAD}<head>{head}</head>\n<results>\n", blocks, "", "</results>\n</sparql>\n")
 
 
-def _xml_bindings(opening: Sequence[str], row: Row, memo: _Memo) -> str:
-    return "".join(
-        f"{start}{memo[term]}</binding>" for start, term in zip(opening, row, strict=True) if term is not None
-    )
+_XML_ROW = "<result>%s</result>\n".__mod__
+
+
+def _xml_rows(batch: Decoded, marks: Sequence[str]) -> Iterable[tuple[str, ...]]:
+    return zip(*_cells(batch, lambda text: xml_term(text) + "</binding>", marks), strict=True)
 
 
 # ---- CSV and TSV ----
@@ -162,17 +183,17 @@ def tsv_term(text: bytes) -> str:
     return text.decode().replace("\t", "\\t")  # N-Triples is what TSV wants, but for a bare tab
 
 
-def write_csv(variables: Sequence[str], rows: Sequence[Row], boolean: bool | None) -> Iterator[bytes]:
-    return _write_table(variables, rows, boolean, csv_term, "", ",", "\r\n")
+def write_csv(variables: Sequence[str], batches: Batches, boolean: bool | None) -> Iterator[bytes]:
+    return _write_table(variables, batches, boolean, csv_term, "", ",", "\r\n")
 
 
-def write_tsv(variables: Sequence[str], rows: Sequence[Row], boolean: bool | None) -> Iterator[bytes]:
-    return _write_table(variables, rows, boolean, tsv_term, "?", "\t", "\n")
+def write_tsv(variables: Sequence[str], batches: Batches, boolean: bool | None) -> Iterator[bytes]:
+    return _write_table(variables, batches, boolean, tsv_term, "?", "\t", "\n")
 
 
 def _write_table(
     variables: Sequence[str],
-    rows: Sequence[Row],
+    batches: Batches,
     boolean: bool | None,
     translate: Callable[[bytes], str],
     mark: str,
@@ -182,9 +203,14 @@ def _write_table(
     if boolean is not None:
         yield f"{mark}{_ASK_COLUMN}{end}{'true' if boolean else 'false'}{end}".encode()
         return
-    memo = _Memo(translate)
-    written = (comma.join("" if term is None else memo[term] for term in row) + end for row in rows)
-    yield from _pieces(comma.join(mark + name for name in variables) + end, written, "", "")
+    blocks = (end.join([*map(comma.join, zip(*_cells(batch, translate), strict=True)), ""]) for batch in batches)
+    yield from _pieces(comma.join(mark + name for name in variables) + end, blocks, "", "")
 
 
-WRITERS: dict[str, Writer] = {"json": write_json, "xml": write_xml, "csv": write_csv, "tsv": write_tsv}
+WRITERS: dict[str, Writer] = {
+    "json": write_json,
+    "xml": write_xml,
+    "csv": write_csv,
+    "tsv": write_tsv,
+    "ndjson": write_lines,
+}

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from endpoint import emissions, operations, protocol, queries, streams
+from endpoint import emissions, graphs, operations, protocol, queries, streams
+from endpoint.body import as_text
 from endpoint.errors import MethodNotAllowed
 from endpoint.exchange import Exchange, path_name
 from stream_ext.errors import NotFound
@@ -24,6 +25,8 @@ ROUTES = (
     Route("/sparql", {"GET": protocol.sparql, "POST": protocol.sparql}),
     Route("/query", {"GET": protocol.sparql, "POST": protocol.sparql}),
     Route("/update", {"GET": protocol.sparql, "POST": protocol.sparql}),
+    Route("/data", {"GET": graphs.read, "PUT": graphs.replace, "POST": graphs.merge, "DELETE": graphs.drop}),
+    Route("/data/{path...}", {"GET": graphs.read, "PUT": graphs.replace, "POST": graphs.merge, "DELETE": graphs.drop}),
     Route("/streams", {"GET": streams.list_streams}),
     Route(
         "/streams/{stream}",
@@ -44,7 +47,6 @@ ROUTES = (
 
 #: Designed, and refused by name until it is there.
 NOT_BUILT = {
-    "/data": "the Graph Store Protocol",
     "/$/metrics": "metrics for Prometheus (GET /$/stats has the counters as JSON)",
     "/$/queries": "listing and cancelling running queries",
     "/console": "the console",
@@ -52,15 +54,17 @@ NOT_BUILT = {
 
 _Tree = dict[bytes, Any]
 _LEAF = b""
+_ANY, _REST = b"{}", b"{...}"
 
 
 def _grow(paths: dict[str, Any]) -> _Tree:
-    """Path segments as nested dicts; `{}` stands for a name."""
+    """Path segments as nested dicts; `{}` stands for a name, `{...}` for all that follows."""
     tree: _Tree = {}
     for path, value in paths.items():
         node = tree
         for segment in path.strip("/").split("/"):
-            node = node.setdefault(b"{}" if segment.startswith("{") else segment.encode(), {})
+            kind = _REST if segment.endswith("...}") else _ANY if segment.startswith("{") else segment.encode()
+            node = node.setdefault(kind, {})
         node[_LEAF] = (path, value)
     return tree
 
@@ -74,28 +78,36 @@ def knows(path: bytes) -> bool:
 
 
 async def dispatch(exchange: Exchange) -> None:
-    node, names = _TREE, []
-    segments = exchange.path[1:].split(b"/")
-    if len(segments) > 1 and not segments[-1]:
-        segments.pop()  # /sparql/ is /sparql
-    for segment in segments:
-        if segment and segment in node:
-            node = node[segment]
-        elif b"{}" in node and segment:
-            node = node[b"{}"]
-            names.append(segment)
-        else:
-            raise nothing_at(exchange.path)
-    if _LEAF not in node:
-        raise nothing_at(exchange.path)
-    path, methods = node[_LEAF]
+    path, methods, names = _find(exchange.path)
     if isinstance(methods, str):
         raise NotFound(f"{path}: {methods} is not built yet in this version")
     handler = methods.get(exchange.method)
     if handler is None:
         raise MethodNotAllowed(exchange.method, path, tuple(methods))
-    kind = "stream" if "{stream}" in path else "query"
-    await handler(exchange, *(path_name(name, kind) for name in names))
+    await handler(exchange, *names)
+
+
+def _find(path: bytes) -> tuple[str, Any, list[str]]:
+    """The route, and what stands in the path for its names."""
+    node, found = _TREE, []
+    segments = path[1:].split(b"/")
+    for place, segment in enumerate(segments):
+        if not segment and place and place == len(segments) - 1:
+            break  # /sparql/ is /sparql
+        if segment and segment in node:
+            node = node[segment]
+        elif _ANY in node and segment:
+            node = node[_ANY]
+            found.append(segment)
+        elif _REST in node:
+            return (*node[_REST][_LEAF], [as_text(b"/".join(segments[place:]), "path")])
+        else:
+            raise nothing_at(path)
+    if _LEAF not in node:
+        raise nothing_at(path)
+    route, methods = node[_LEAF]
+    kind = "stream" if "{stream}" in route else "query"
+    return route, methods, [path_name(name, kind) for name in found]
 
 
 def nothing_at(path: bytes) -> NotFound:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.evaluate import Answer, Instant, evaluate
+from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.schedule import QueryState
@@ -70,12 +72,37 @@ def no_answer(definition: QueryDefinition, sn: int) -> Answer:
     return Answer(tuple(definition.variables), empty, False if is_ask else None, sn)
 
 
-def rows_of(answer: Answer, store: Store) -> list[tuple[bytes | None, ...]]:
-    """The rows as texts; None where a variable is unbound."""
-    if not answer.columns or not len(answer.columns[0]):
-        return []
-    ids, places = np.unique(np.concatenate(answer.columns), return_inverse=True)
+class Decoded(NamedTuple):
+    """Some rows of an answer: each distinct text once, and for each column which of them stand in it."""
+
+    texts: list[bytes | None]  # None: unbound
+    columns: list[list[int]]
+
+
+#: The first piece is small, so that it leaves soon.
+_FIRST_ROWS, _ROWS = 512, 8_192
+
+
+def decoded(columns: Sequence[Ids], store: Store) -> Iterator[Decoded]:
+    """The rows as texts, some thousand at a time: what is decoded is never more than that."""
+    count = len(columns[0]) if columns else 0
+    start, end = 0, min(count, _FIRST_ROWS)
+    while start < count:
+        yield _decoded([column[start:end] for column in columns], store)
+        start, end = end, min(count, end + _ROWS)
+
+
+def _decoded(columns: Sequence[Ids], store: Store) -> Decoded:
+    ids, places = np.unique(np.concatenate(columns), return_inverse=True)
     unbound = int(ids[0] == 0)
     texts: list[bytes | None] = [*([None] * unbound), *store.terms(ids[unbound:])]
-    columns: Sequence[list[int]] = [part.tolist() for part in np.split(places.reshape(-1), len(answer.columns))]
-    return list(zip(*([texts[place] for place in column] for column in columns), strict=True))
+    return Decoded(texts, [part.tolist() for part in np.split(places.reshape(-1), len(columns))])
+
+
+def rows_of(answer: Answer, store: Store) -> list[tuple[bytes | None, ...]]:
+    """The rows as texts; None where a variable is unbound."""
+    return [
+        row
+        for texts, columns in decoded(answer.columns, store)
+        for row in zip(*([texts[place] for place in column] for column in columns), strict=True)
+    ]

@@ -8,15 +8,16 @@ soft: opened again, it goes on from the catalog and the emission log, and says n
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
 from hbase_store import Store
 from hbase_store import open as open_store
-from stream_ext.adaptor import read_push
-from stream_ext.answers import answer_at_last_evaluation, answer_of, answer_once, no_answer, rows_of
+from stream_ext import graph_store
+from stream_ext.adaptor import Ids, read_push
+from stream_ext.answers import Decoded, answer_at_last_evaluation, answer_of, answer_once, decoded, no_answer, rows_of
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import create_stream, drop_query, drop_stream
@@ -26,6 +27,7 @@ from stream_ext.engine import Engine
 from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, Overload, TooLarge
 from stream_ext.evaluate import Answer
 from stream_ext.explanation import explain
+from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
 from stream_ext.injector import Change, Injector, Pace, Receipt
 from stream_ext.late import told
 from stream_ext.plan.algebra import R2S, Admin, Update
@@ -202,22 +204,58 @@ class Service:
         self, text: str, snapshot: int | None = None, at: int | None = None, deadline_s: float | None = None
     ) -> Answer:
         self._check_text(text)
-        head = self.head()
-        sn = head if snapshot is None else snapshot
-        if not 0 <= sn <= head:
-            raise Gone(f"there is no snapshot {sn}; the latest is {head}")
+        sn = self._retained(snapshot)
         started_ms = self.clock.now_ms()
         answer = answer_once(self.store, text, self.base, sn, at)
         if deadline_s is not None and self.clock.now_ms() - started_ms > deadline_s * 1000:
             raise DeadlineExceeded(f"the query took longer than the {deadline_s:g} s that it was given")
         return answer
 
+    def _retained(self, snapshot: int | None) -> int:
+        head = self.head()
+        sn = head if snapshot is None else snapshot
+        if not 0 <= sn <= head:
+            raise Gone(f"there is no snapshot {sn}; the latest is {head}")
+        return sn
+
     def decode(self, answer: Answer) -> list[tuple[bytes | None, ...]]:
         return rows_of(answer, self.store)
+
+    def decoded(self, columns: Sequence[Ids]) -> Iterator[Decoded]:
+        """Columns of an answer as texts, some thousand rows at a time."""
+        return decoded(columns, self.store)
 
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)
         return explain(text, self.base)
+
+    # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
+
+    def read_graph(self, graph: str | None, snapshot: int | None = None) -> GraphAnswer:
+        """NotFound for a named graph that holds no triple."""
+        return graph_store.read_graph(self.store, _graph_term(graph), self._retained(snapshot))
+
+    def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
+        return graph_store.read_dataset(self.store, self._retained(snapshot))
+
+    def replace_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
+        return self._write(graph_store.replace(_graph_term(graph), documents), wait)
+
+    def merge_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
+        return self._write(graph_store.merge(_graph_term(graph), documents), wait)
+
+    def add_quads(self, documents: Sequence[Document], wait: Wait = "published") -> Written:
+        """Each statement into the graph that it names."""
+        return self._write(graph_store.add_quads(documents), wait)
+
+    def drop_graph(self, graph: str | None, wait: Wait = "published") -> Written:
+        return self._write(graph_store.drop(_graph_term(graph)), wait)
+
+    def _write(self, change: Change, wait: Wait) -> Written:
+        _check_wait(wait)
+        written = cast("Written", self._injector.change(change).result())
+        self._await(written.snapshot, wait)
+        return written
 
     # ---- registered queries ------------------------------------------------------------------------------------
 
@@ -286,3 +324,7 @@ class Service:
 def _check_wait(wait: str) -> None:
     if wait not in ("published", "evaluated"):
         raise BadArgument(f"wait={wait}: it is 'published' or 'evaluated'")
+
+
+def _graph_term(graph: str | None) -> bytes | None:
+    return None if graph is None else checked_graph(graph)

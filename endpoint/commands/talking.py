@@ -159,8 +159,8 @@ def _query_store(arguments: argparse.Namespace, text: str, format: str) -> None:
         raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
     if local.changes(text):
         raise UsageError("a store opened with --store is read only; send it to a server (--server)")
-    with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, rows):
-        pieces = results.write("json" if format == "table" else format, answer.variables, rows, answer.boolean)
+    with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
+        pieces = results.write("json" if format == "table" else format, answer.variables, batches, answer.boolean)
         body = b"".join(pieces).decode()
     if format == "table":
         import json

@@ -13,6 +13,7 @@ from endpoint import errors as of_endpoint
 from endpoint.cli import build_parser
 from endpoint.emissions import NDJSON, SSE
 from endpoint.errors import status_of
+from endpoint.graph_results import QUADS, TRIPLES
 from endpoint.limits import HttpLimits
 from endpoint.results import OFFERS
 from endpoint.routes import NOT_BUILT, ROUTES
@@ -42,7 +43,7 @@ def test_every_path_that_is_refused_by_name_is_named() -> None:
 
 def test_every_media_type_that_is_read_or_written_is_named() -> None:
     named = set(codes(HTTP.text))
-    assert {offer.media_type for offer in (*OFFERS, NDJSON, SSE)} | set(PUSH_TYPES) <= named
+    assert {offer.media_type for offer in (*OFFERS, *TRIPLES, *QUADS, NDJSON, SSE)} | set(PUSH_TYPES) <= named
 
 
 def test_every_option_of_a_stream_is_listed() -> None:

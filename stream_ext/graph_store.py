@@ -1,0 +1,220 @@
+"""The graph store: graphs taken as wholes. Each write is one snapshot, or none where nothing was asked for.
+
+    replace   what was in the graph goes, what the documents say comes
+    merge     what the documents say comes beside what is there
+    drop      what was in the graph goes
+
+A graph is there while it holds a triple; the default graph is always there. Labels of blank nodes mean something
+within one document only: every write makes fresh nodes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbase_store import NAMED, Batch, Snapshot, Store
+from hbase_store.terms import iri
+from stream_ext.adaptor import Ids, check_terms, is_blank
+from stream_ext.errors import BadArgument, BadData, NotFound
+from stream_ext.injector import Change, Intent, View
+from stream_ext.rdf import Parsed, parse_rdf
+from stream_ext.syntax.iris import is_absolute
+
+DEFAULT_GRAPH = 0
+
+Columns = tuple[Ids, Ids, Ids]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """RDF as it was sent; relative IRIs in it resolve against `base`."""
+
+    data: bytes
+    media_type: str
+    base: str
+
+    def parsed(self) -> Parsed:
+        parsed = parse_rdf(self.data, self.media_type, self.base)
+        check_terms(parsed.terms)
+        return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The snapshot that has the write, and whether the graph is there only since."""
+
+    snapshot: int
+    created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAnswer:
+    """The triples (s, p, o) of one graph at a snapshot, or the quads of all of them; 0 is the default graph."""
+
+    columns: tuple[Ids, ...]
+    sn: int
+
+
+def checked_graph(graph: str) -> bytes:
+    """The term of a graph's IRI; one that is relative, or no IRI at all, is refused."""
+    term = iri(graph)
+    if not is_absolute(graph) or b"\\" in term:
+        raise BadArgument(f"graph={graph[:200]}: a graph is named by an absolute IRI, http://example.org/g")
+    return term
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------
+
+
+def triples_of(snapshot: Snapshot, graph: int) -> Columns:
+    """(s, p, o) of one graph, predicate by predicate."""
+    found = [(*snapshot.pairs(p, graph=graph)[:2], p) for p in snapshot.predicates(graph).tolist()]
+    s, o = (_joined([columns[place] for columns in found]) for place in (0, 1))
+    return s, _joined([np.full(len(subjects), p, np.uint64) for subjects, _, p in found]), o
+
+
+def _by_subject(*columns: Ids) -> tuple[Ids, ...]:
+    """So that a subject is written once. The last column, if there are four, goes first: that is the graph."""
+    s, g = columns[0], columns[3] if len(columns) > 3 else None
+    order = np.argsort(s, kind="stable") if g is None else np.lexsort((s, g))
+    return tuple(column[order] for column in columns)
+
+
+def _joined(columns: Sequence[Ids]) -> Ids:
+    return np.concatenate(columns) if columns else np.empty(0, np.uint64)
+
+
+def is_there(snapshot: Snapshot, graph: int) -> bool:
+    """Whether a named graph holds a triple; 0 is a name that nobody has used."""
+    return bool(graph) and bool(len(snapshot.predicates(graph)))
+
+
+def read_graph(store: Store, graph: bytes | None, sn: int) -> GraphAnswer:
+    """None is the default graph. A named graph without a triple is not there."""
+    if graph is None:
+        return GraphAnswer(_by_subject(*triples_of(store.at(sn), DEFAULT_GRAPH)), sn)
+    id = int(store.ids([graph])[0])
+    columns = triples_of(store.at(sn), id) if id else None
+    if columns is None or not len(columns[0]):
+        raise _no_graph(graph)
+    return GraphAnswer(_by_subject(*columns), sn)
+
+
+def read_dataset(store: Store, sn: int) -> GraphAnswer:
+    """The quads of the default graph and of all named ones."""
+    snapshot = store.at(sn)
+    s, p, o = triples_of(snapshot, DEFAULT_GRAPH)
+    named = [(*snapshot.pairs(predicate, graph=NAMED), predicate) for predicate in snapshot.predicates(NAMED).tolist()]
+    predicates = [np.full(len(subjects), predicate, np.uint64) for subjects, _, _, predicate in named]
+    quads = _by_subject(
+        _joined([s, *(columns[0] for columns in named)]),
+        _joined([p, *predicates]),
+        _joined([o, *(columns[1] for columns in named)]),
+        _joined([np.zeros(len(s), np.uint64), *(columns[2] for columns in named)]),
+    )
+    return GraphAnswer(quads, sn)
+
+
+def _no_graph(graph: bytes) -> NotFound:
+    return NotFound(f"there is no graph {graph.decode()}: it holds no triple")
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------
+
+
+def replace(graph: bytes | None, documents: Sequence[Document]) -> Change:
+    parsed = _triples(graph, documents)
+
+    def change(view: View) -> Intent:
+        before = _contents(view, graph)
+        existed = bool(len(before[0]))
+
+        def write(batch: Batch) -> None:
+            # Of operations on one quad the last wins: what goes and comes again has not changed.
+            if existed:
+                batch.delete(*before, _id(batch, graph))
+            _insert(batch, graph, parsed)
+
+        comes = any(len(each.s) for each in parsed)
+        created = comes and not existed
+        return Intent(lambda sn: Written(sn, created), write=write if existed or comes else None)
+
+    return change
+
+
+def merge(graph: bytes | None, documents: Sequence[Document]) -> Change:
+    parsed = _triples(graph, documents)
+
+    def change(view: View) -> Intent:
+        write = _inserting(graph, parsed)
+        existed = graph is None or is_there(view.store.at(view.head), int(view.store.ids([graph])[0]))
+        created = write is not None and not existed
+        return Intent(lambda sn: Written(sn, created), write=write)
+
+    return change
+
+
+def add_quads(documents: Sequence[Document]) -> Change:
+    """Each statement into the graph that it names itself."""
+    parsed = [document.parsed() for document in documents]
+    return lambda view: Intent(Written, write=_inserting(None, parsed))
+
+
+def drop(graph: bytes | None) -> Change:
+    def change(view: View) -> Intent:
+        before = _contents(view, graph)
+        if not len(before[0]):
+            if graph is not None:
+                raise _no_graph(graph)
+            return Intent(Written)
+        return Intent(Written, write=lambda batch: batch.delete(*before, _id(batch, graph)))
+
+    return change
+
+
+def _triples(graph: bytes | None, documents: Sequence[Document]) -> list[Parsed]:
+    parsed = [document.parsed() for document in documents]
+    if any((each.g >= 0).any() for each in parsed):
+        where = "the default graph" if graph is None else graph.decode()
+        raise BadData(
+            f"this document names graphs of its own, and its triples are meant for {where}: "
+            "send it without default and graph=, by POST, and each statement goes to the graph that it names"
+        )
+    return parsed
+
+
+def _contents(view: View, graph: bytes | None) -> Columns:
+    id = DEFAULT_GRAPH if graph is None else int(view.store.ids([graph])[0])
+    if graph is not None and not id:
+        empty = np.empty(0, np.uint64)
+        return empty, empty, empty
+    return triples_of(view.store.at(view.head), id)
+
+
+def _id(batch: Batch, graph: bytes | None) -> int:
+    return DEFAULT_GRAPH if graph is None else int(batch.encode([graph])[0])
+
+
+def _inserting(graph: bytes | None, parsed: Sequence[Parsed]) -> Callable[[Batch], None] | None:
+    if not any(len(each.s) for each in parsed):
+        return None
+    return lambda batch: _insert(batch, graph, parsed)
+
+
+def _insert(batch: Batch, graph: bytes | None, parsed: Sequence[Parsed]) -> None:
+    for each in parsed:
+        if len(each.s):
+            ids = _encoded(batch, each.terms)
+            graphs = np.where(each.g >= 0, ids[np.maximum(each.g, 0)], np.uint64(_id(batch, graph)))
+            batch.insert(ids[each.s], ids[each.p], ids[each.o], graphs)
+
+
+def _encoded(batch: Batch, terms: list[bytes]) -> Ids:
+    blank = np.fromiter(map(is_blank, terms), np.bool_, len(terms))
+    ids = np.empty(len(terms), np.uint64)
+    ids[~blank] = batch.encode([term for term in terms if not is_blank(term)])
+    if blank.any():
+        ids[blank] = batch.blanks(int(blank.sum()))
+    return ids

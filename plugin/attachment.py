@@ -1,30 +1,25 @@
-"""What the graphs of one process share that look at one store: the service, changes not yet written, labels.
+"""What the graphs of one process share that look at one store: the service, changes not yet committed, labels.
 
 Changes gather until someone reads or commits, and become one snapshot then. The last word on a quad counts."""
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Sequence
-from pathlib import Path
-from weakref import WeakKeyDictionary
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from rdflib import BNode
 from rdflib.term import Node
 
-from hbase_store import Batch, Snapshot
+from hbase_store import Batch, Rows, Snapshot
 from hbase_store.terms import BLANK, TAG_SHIFT, blank_id, inline_text
 from plugin.match import DEFAULT_GRAPH, Pattern, Quads, match
 from plugin.terms import Labels, to_bytes, to_node
-from stream_ext.clock import SystemClock
 from stream_ext.injector import Intent, View
 from stream_ext.service import Service
 
 Quad = tuple[Node, Node, Node, Node | None]
 _ABSENT = -1
-BASE = "urn:rillet:local:"
 
 
 class Attachment:
@@ -32,20 +27,32 @@ class Attachment:
         self.service = service
         self.labels = Labels()
         self.namespaces: dict[str, str] = {}
-        self.blank_graphs: set[BNode] = set()  # blank nodes that a Dataset of this process names graphs by
+        self.graphs: dict[Node, None] = {}  # graphs that programs of this process made, empty ones too
         self._pending: dict[Quad, bool] = {}
+        self._uncommitted: list[int] = []  # snapshots that were written because somebody read, to be taken back
         self._lock = threading.RLock()
 
     # ---- changes
 
-    def change(self, quad: Quad, inserted: bool) -> None:
+    def change(self, quads: Iterable[Quad], inserted: bool) -> None:
         with self._lock:
-            self._pending.pop(quad, None)  # so that the order of the dict is that of the last words
-            self._pending[quad] = inserted
+            for quad in quads:
+                self._pending.pop(quad, None)  # so that the order of the dict is that of the last words
+                self._pending[quad] = inserted
 
-    def forget(self) -> None:
+    def commit(self) -> None:
+        with self._lock:
+            self.write()
+            self._uncommitted.clear()
+
+    def rollback(self) -> None:
+        """As if nothing had been said since the last commit: what reads made visible is taken back, newest first."""
         with self._lock:
             self._pending.clear()
+            if self._uncommitted:
+                back = [self.service.store.net_changes(sn) for sn in reversed(self._uncommitted)]
+                self.service.change(_Undo(back))
+                self._uncommitted.clear()
 
     def write(self) -> None:
         """All that was gathered, as one snapshot."""
@@ -55,10 +62,11 @@ class Attachment:
                 return
             inserted = [quad for quad, there in pending.items() if there]
             try:
-                self.service.change(_Change(self, inserted, [quad for quad in pending if not pending[quad]]))
+                sn = self.service.change(_Change(self, inserted, [quad for quad in pending if not pending[quad]]))
             except BaseException:
                 self._pending = pending  # nothing was written: nothing is forgotten
                 raise
+            self._uncommitted.append(sn)
 
     # ---- reading
 
@@ -69,6 +77,7 @@ class Attachment:
     def match(
         self, snapshot: Snapshot, triple: Sequence[Node | None], graph: Node | None, everywhere: bool
     ) -> list[Quads]:
+        """What fits, in `graph` (None: the default graph) or in all graphs."""
         s, p, o = (None if node is None else self.id_of(node) for node in triple)
         g = None if everywhere else DEFAULT_GRAPH if graph is None else self.id_of(graph)
         if _ABSENT in (s, p, o, g):
@@ -84,7 +93,7 @@ class Attachment:
 
     def is_graph(self, name: BNode) -> bool:
         """Whether a blank node is known as the name of a graph."""
-        if name in self.blank_graphs:
+        if name in self.graphs:
             return True
         number = self.labels.number(str(name), self._is_in_store)
         if number is None:
@@ -146,50 +155,23 @@ class _Change:
         return known
 
 
+class _Undo:
+    """What snapshots changed, the other way round."""
+
+    def __init__(self, changes: list[Rows]) -> None:
+        self._changes = changes
+
+    def __call__(self, view: View) -> Intent:
+        return Intent(result=lambda sn: sn, write=self._write)
+
+    def _write(self, batch: Batch) -> None:
+        for rows in self._changes:
+            for sign, turn in ((1, batch.delete), (-1, batch.insert)):
+                there = rows.sign == sign
+                if there.any():
+                    turn(rows.s[there], rows.p[there], rows.o[there], rows.g[there])
+
+
 def blank_number(id: int) -> int:
     assert id >> TAG_SHIFT == BLANK, f"{id} is no blank node"
     return int(inline_text(id)[3:])
-
-
-# ---- sharing -------------------------------------------------------------------------------------------------
-
-
-class _Shared:
-    """Services that were opened here, by the address of their store, and for how many."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._opened: dict[str, tuple[Attachment, int]] = {}
-        self._running: WeakKeyDictionary[Service, Attachment] = WeakKeyDictionary()
-
-    def open(self, url: str) -> Attachment:
-        with self._lock:
-            attachment, users = self._opened.get(url, (None, 0))
-            if attachment is None:
-                attachment = Attachment(Service.open(url, base=BASE, clock=SystemClock(), engine="inline", spark=None))
-            self._opened[url] = attachment, users + 1
-            return attachment
-
-    def attach(self, service: Service) -> Attachment:
-        with self._lock:
-            return self._running.setdefault(service, Attachment(service))
-
-    def close(self, url: str) -> None:
-        with self._lock:
-            attachment, users = self._opened[url]
-            if users > 1:
-                self._opened[url] = attachment, users - 1
-                return
-            del self._opened[url]
-        attachment.service.close()
-
-
-shared = _Shared()
-
-
-def store_url(configuration: str) -> str:
-    """A path means the embedded store there; one store has one address, however it is written."""
-    path = configuration.removeprefix("lmdb:")
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path):
-        return configuration  # hbase://..., or something that the store refuses by name
-    return f"lmdb:{Path(path).expanduser().resolve()}"

@@ -38,11 +38,22 @@ class Pattern:
 def match(snapshot: Snapshot, pattern: Pattern) -> Iterator[Quads]:
     """Predicate by predicate, graph kind by graph kind; nothing comes twice."""
     for graph in (DEFAULT_GRAPH, NAMED) if pattern.g is None else (pattern.g,):
-        predicates = snapshot.predicates(graph).tolist() if pattern.p is None else [pattern.p]
-        for predicate in predicates:
+        for predicate in _predicates(snapshot, pattern, graph):
             found = _of_predicate(snapshot, pattern, predicate, graph)
             if len(found):
                 yield found
+
+
+def _predicates(snapshot: Snapshot, pattern: Pattern, graph: int) -> list[int]:
+    """Those that can occur: around one vertex there are few, even where the store has many."""
+    if pattern.p is not None:
+        return [pattern.p]
+    key = pattern.o if pattern.s is None else pattern.s
+    if key is None:
+        found = snapshot.predicates(graph)
+    else:
+        found = snapshot.predicates_of(np.array([key], np.uint64), inverse=pattern.s is None, graph=graph)[1]
+    return list(map(int, found.tolist()))
 
 
 def _of_predicate(snapshot: Snapshot, pattern: Pattern, predicate: int, graph: int) -> Quads:

@@ -9,20 +9,24 @@ it could give another answer to the same text."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
 from rdflib import BNode, Graph, URIRef, Variable
-from rdflib.graph import DATASET_DEFAULT_GRAPH_ID
+from rdflib.graph import DATASET_DEFAULT_GRAPH_ID, Dataset
 from rdflib.plugins.sparql.sparql import Query, Update
 from rdflib.query import Result
 from rdflib.store import VALID_STORE, Store
 from rdflib.term import Identifier, Node
 
-from plugin.attachment import Attachment, shared, store_url
+from plugin.addresses import destroy, store_url
+from plugin.attachment import Attachment, Quad
 from plugin.match import Quads
+from plugin.sharing import shared
 from plugin.terms import check_triple, to_node
 from stream_ext.errors import BadArgument, TextError, Unsupported
 from stream_ext.service import Service
@@ -32,7 +36,11 @@ TriplePattern = tuple[Node | None, Node | None, Node | None]
 Match = tuple[Triple, Iterator[Graph]]
 
 
+Choice = Node | None | list[Node]
 Answered = TypeVar("Answered")
+
+#: What `BNode()` calls itself. Parsers and programs have other labels for the graphs that they name.
+_MADE_UP = re.compile(r"N[0-9a-f]{32}")
 
 
 class RilletStore(Store):
@@ -45,6 +53,8 @@ class RilletStore(Store):
         self._attachment: Attachment | None = None
         self._url: str | None = None
         self._bound: dict[str, str] = {}  # prefixes that were bound before there was a store
+        self._unnamed: BNode | None = None  # the made-up name of the graph that is the default graph here
+        self._all_named = False  # a Dataset uses this store: none of its graphs goes without a name
         super().__init__(None, identifier)
         if configuration is not None:
             self.open(configuration)
@@ -52,33 +62,44 @@ class RilletStore(Store):
     # ---- life
 
     def open(self, configuration: str | tuple[str, str] | Service, create: bool = False) -> int:
+        """A store that is not there yet is made, whatever `create` says: rdflib's own default is False."""
         if self._attachment is not None:
             raise BadArgument("this store is open already; close it first")
-        if isinstance(configuration, str):
-            self._url = store_url(configuration)
-            self._attachment = shared.open(self._url)
-        elif isinstance(configuration, tuple):
+        if isinstance(configuration, tuple):
             raise BadArgument(f"{configuration!r}: a store is opened by one address, a path or lmdb:PATH")
+        if isinstance(configuration, str):
+            self._url = self._address(configuration)
+            self._attachment = shared.open(self._url)
         else:
             self._attachment = shared.attach(configuration)
         self._attachment.namespaces.update(self._bound)
         return VALID_STORE
+
+    def _address(self, configuration: str) -> str:
+        return store_url(configuration)
 
     def close(self, commit_pending_transaction: bool = False) -> None:
         """What was added is written, whatever the flag says (rdflib's own default is False): see `rollback`."""
         attachment, self._attachment = self._attachment, None
         if attachment is None:
             return
-        attachment.write()
+        attachment.commit()
         url, self._url = self._url, None
         if url is not None:
             shared.close(url)
 
+    def destroy(self, configuration: str) -> None:
+        """The store and all that is in it; nobody may have it open."""
+        destroy(self._address(configuration))
+
     def commit(self) -> None:
-        self._open.write()
+        self._open.commit()
 
     def rollback(self) -> None:
-        self._open.forget()
+        """Takes back what was added and removed since the last commit, even if it has been read meanwhile.
+
+        A SPARQL update commits: what was said before it and what it says stay."""
+        self._open.rollback()
 
     @property
     def _open(self) -> Attachment:
@@ -92,40 +113,75 @@ class RilletStore(Store):
         if quoted:
             raise BadArgument("a quoted statement cannot be kept: this store knows RDF, not N3")
         check_triple(*triple)
-        self._open.change((*triple, self._graph_of(context)), True)
+        self._open.change([(*triple, self._graph_of(context))], True)
         super().add(triple, context, quoted)
 
+    def addN(self, quads: Iterable[tuple[Node, Node, Node, Graph]]) -> None:
+        """All of them or, where one is no RDF, none."""
+        told = list(quads)
+        for *triple, context in told:
+            if context is None:
+                raise BadArgument(f"{triple!r} comes without a graph to add it to")
+            check_triple(*triple)
+        self._open.change([(s, p, o, self._graph_of(context)) for s, p, o, context in told], True)
+        for s, p, o, context in told:
+            super().add((s, p, o), context)  # tells those who listen to the store's events
+
     def remove(self, triple: TriplePattern, context: Graph | None = None) -> None:
-        attachment = self._open
         if context is not None and None not in triple:
-            attachment.change((*triple, self._graph_of(context)), False)  # type: ignore[arg-type]  # no wildcard in it
+            quads: Iterable[Quad] = [(*triple, self._graph_of(context))]  # type: ignore[list-item]  # no wildcard in it
         else:
-            for quad in list(self._quads(triple, context)):
-                attachment.change(quad, False)
+            quads = list(self._quads([triple], context))
+        self._open.change(quads, False)
         super().remove(triple, context)
 
     def add_graph(self, graph: Graph) -> None:
-        """A graph is there while it holds a triple. One of a Dataset may have a blank node for its name."""
-        if isinstance(graph.identifier, BNode):
-            self._open.blank_graphs.add(graph.identifier)
+        """A graph that somebody made is there, for this process, before it holds a triple."""
+        if graph.identifier == DATASET_DEFAULT_GRAPH_ID:
+            self._all_named = self._unnamed is None
+        elif graph.identifier != self._unnamed:
+            self._open.graphs[graph.identifier] = None
 
     def remove_graph(self, graph: Graph) -> None:
+        reader = _n_quads_reader()
+        if reader is not None:
+            self._meet(reader)
+            return
         self.remove((None, None, None), graph)
+        self._open.graphs.pop(graph.identifier, None)
 
     # ---- reading
 
     def triples(self, triple_pattern: TriplePattern, context: Graph | None = None) -> Iterator[Match]:
+        yield from self._matches([triple_pattern], context)
+
+    def triples_choices(
+        self,
+        triple: tuple[Choice, Choice, Choice],
+        context: Graph | None = None,
+    ) -> Generator[Match, None, None]:
+        """One of the three may be a list of what it can be; an empty list is a wildcard. All at one snapshot."""
+        if sum(isinstance(part, list) for part in triple) > 1:
+            raise BadArgument("only one of subject, predicate and object may be a list of choices")
+        s, p, o = map(_choices, triple)
+        yield from self._matches(list(product(s, p, o)), context)
+
+    def _matches(self, patterns: Sequence[TriplePattern], context: Graph | None) -> Iterator[Match]:
         found: dict[Triple, list[Graph]] = {}
-        for s, p, o, g in self._quads(triple_pattern, context):
+        for s, p, o, g in self._quads(patterns, context):
             found.setdefault((s, p, o), []).append(self._context(g) if context is None else context)
         for triple, contexts in found.items():
             yield triple, iter(contexts)
 
-    def _quads(self, triple: TriplePattern, context: Graph | None) -> Iterator[tuple[Node, Node, Node, Node | None]]:
+    def _quads(self, patterns: Sequence[TriplePattern], context: Graph | None) -> Iterator[Quad]:
         attachment = self._open
         snapshot = attachment.snapshot()
         graph = None if context is None else self._graph_of(context)
-        blocks = attachment.match(snapshot, triple, graph, everywhere=context is None)
+        blocks = [
+            block
+            for pattern in patterns
+            for block in attachment.match(snapshot, pattern, graph, everywhere=context is None)
+        ]
         nodes: Mapping[int, Node] = attachment.nodes_of([column for block in blocks for column in _columns(block)])
         for block in blocks:
             for s, p, o, g in zip(*(column.tolist() for column in _columns(block)), strict=True):
@@ -136,27 +192,50 @@ class RilletStore(Store):
         if context is not None:
             graph = self._graph_of(context)
             return sum(map(len, self._open.match(snapshot, (None, None, None), graph, everywhere=False)))
-        return sum(1 for _ in self.triples((None, None, None)))
+        blocks = self._open.match(snapshot, (None, None, None), None, everywhere=True)
+        return _distinct_triples(blocks)
 
     def contexts(self, triple: Triple | None = None) -> Generator[Graph, None, None]:
-        pattern = triple or (None, None, None)
+        """The graphs that have the triple; without one all, those too that this process made and left empty."""
+        anything: TriplePattern = (None, None, None)
+        pattern = triple or anything
+        found = self._graph_names(pattern)
+        for name in dict.fromkeys([*found, *(self._open.graphs if pattern == anything else ())]):
+            yield self._context(name)
+
+    def _graph_names(self, pattern: TriplePattern) -> list[Node | None]:
         blocks = self._open.match(self._open.snapshot(), pattern, None, everywhere=True)
         graphs = sorted({int(g) for block in blocks for g in np.unique(block.g).tolist()})
         nodes = self._open.nodes_of([np.array(graphs, np.uint64)])
-        for graph in graphs:
-            yield self._context(nodes.get(graph))
+        return [nodes.get(graph) for graph in graphs]
+
+    # ---- whose graph is it
 
     def _graph_of(self, context: Graph | None) -> Node | None:
         """The graph's name, or None for the default graph.
 
         A Graph that nobody named has a made-up blank node for a name: its triples are those of the default graph.
-        A blank node is a name where a Dataset gave it, or where the store has a graph that is named by it."""
+        Such a graph is the one that this store was made for, the first that is met; another blank node is a name."""
         if context is None:
             return None
         name: Node = context.identifier if isinstance(context, Graph) else context
-        if name == DATASET_DEFAULT_GRAPH_ID or (isinstance(name, BNode) and not self._open.is_graph(name)):
+        if name == DATASET_DEFAULT_GRAPH_ID:
+            self._all_named = self._unnamed is None
             return None
-        return name
+        if not isinstance(name, BNode):
+            return name
+        self._meet(name)
+        return None if name == self._unnamed else name
+
+    def _meet(self, graph: Graph | BNode) -> None:
+        """Takes the graph for the one without a name, if it can be that."""
+        if isinstance(graph, Dataset):
+            self._all_named = self._unnamed is None
+            return
+        name = graph.identifier if isinstance(graph, Graph) else graph
+        free = self._unnamed is None and not self._all_named
+        if free and isinstance(name, BNode) and _MADE_UP.fullmatch(name) and not self._open.is_graph(name):
+            self._unnamed = name
 
     def _context(self, graph: Node | None) -> Graph:
         identifier = DATASET_DEFAULT_GRAPH_ID if graph is None else graph
@@ -232,6 +311,7 @@ class RilletStore(Store):
         **kwargs: Any,
     ) -> None:
         self._send(self._open.service.update, update, initNs, initBindings, queryGraph, kwargs)
+        self._open.commit()
 
     def _send(
         self,
@@ -248,6 +328,38 @@ class RilletStore(Store):
         self._open.write()
         with _places_as_written(head, text):
             return to(head + text)
+
+
+class HBaseStore(RilletStore):
+    """The same, under the name of where it keeps its data: `HOST:PORT/NAMESPACE` means `hbase://HOST:PORT/NAMESPACE`."""
+
+    def _address(self, configuration: str) -> str:
+        return configuration if "://" in configuration else store_url(f"hbase://{configuration}")
+
+
+def _choices(part: Choice) -> list[Node | None]:
+    return ([*part] or [None]) if isinstance(part, list) else [part]
+
+
+def _n_quads_reader() -> Graph | None:
+    """The graph into which rdflib's N-Quads parser begins to read, if it is the one that calls.
+
+    It begins with `remove_graph` of the default graph, which it takes for a fresh and empty one. That would take away
+    what is in the store, and nothing but the call itself tells it from a program that wants just this."""
+    dataset = sys._getframe(2)  # behind this function and the store's
+    caller = dataset.f_back
+    if caller is None or caller.f_globals.get("__name__") != "rdflib.plugins.parsers.nquads":
+        return None
+    sink = caller.f_locals.get("sink")
+    return sink if isinstance(sink, Graph) else None
+
+
+def _distinct_triples(blocks: Sequence[Quads]) -> int:
+    """A triple of several graphs counts once. A block is of one predicate."""
+    of_predicate: dict[int, list[np.ndarray]] = {}
+    for block in blocks:
+        of_predicate.setdefault(int(block.p[0]), []).append(np.stack((block.s, block.o), axis=1))
+    return sum(len(np.unique(np.concatenate(pairs), axis=0)) for pairs in of_predicate.values())
 
 
 def _columns(block: Quads) -> tuple[np.ndarray, ...]:

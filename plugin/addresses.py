@@ -1,0 +1,45 @@
+"""From what a user gives to `open` and `destroy` to the address of a store."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+import hbase_store
+from plugin.sharing import shared
+from stream_ext.errors import BadArgument
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+#: What an embedded store has in its folder.
+_FILES = ("data.mdb", "lock.mdb", "writer.lock")
+
+
+def store_url(configuration: str) -> str:
+    """A path means the embedded store there; one store has one address, however it is written."""
+    path = configuration.removeprefix("lmdb:")
+    if re.match(r"https?:", path):
+        raise BadArgument(
+            f"{configuration}: a server is asked, not opened. For rdflib on a running server take rdflib's own client: "
+            'Graph("SPARQLUpdateStore"), opened with (URL/sparql, URL/update)'
+        )
+    if _SCHEME.match(path):
+        return configuration  # hbase://..., or something that the store refuses by name
+    return f"lmdb:{Path(path).expanduser().resolve()}"
+
+
+def destroy(url: str) -> None:
+    """Removes an embedded store; what else is in its folder stays."""
+    if shared.is_open(url):
+        raise BadArgument(f"{url} is open in this process; close it first")
+    if not url.startswith("lmdb:"):
+        raise BadArgument(f"{url}: only an embedded store (lmdb:PATH) is destroyed from here; drop the tables in HBase")
+    folder = Path(url.removeprefix("lmdb:"))
+    if not (folder / _FILES[0]).exists():
+        raise BadArgument(f"there is no store in {folder}")
+    with closing(hbase_store.open(url)) as store:
+        store.take_lease("")  # so that nobody else writes in it now, and that it is a store of ours
+    for name in _FILES:
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()

@@ -1,0 +1,49 @@
+"""Which stores this process has open as rdflib stores: one service for an address, however many graphs look at it."""
+
+from __future__ import annotations
+
+import threading
+from weakref import WeakKeyDictionary
+
+from plugin.attachment import Attachment
+from stream_ext.clock import SystemClock
+from stream_ext.service import Service
+
+BASE = "urn:rillet:local:"
+
+
+class _Shared:
+    """Services that were opened here, by the address of their store, and for how many."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: dict[str, tuple[Attachment, int]] = {}
+        self._running: WeakKeyDictionary[Service, Attachment] = WeakKeyDictionary()
+
+    def open(self, url: str) -> Attachment:
+        with self._lock:
+            attachment, users = self._opened.get(url, (None, 0))
+            if attachment is None:
+                attachment = Attachment(Service.open(url, base=BASE, clock=SystemClock(), engine="inline", spark=None))
+            self._opened[url] = attachment, users + 1
+            return attachment
+
+    def attach(self, service: Service) -> Attachment:
+        with self._lock:
+            return self._running.setdefault(service, Attachment(service))
+
+    def is_open(self, url: str) -> bool:
+        with self._lock:
+            return url in self._opened
+
+    def close(self, url: str) -> None:
+        with self._lock:
+            attachment, users = self._opened[url]
+            if users > 1:
+                self._opened[url] = attachment, users - 1
+                return
+            del self._opened[url]
+        attachment.service.close()
+
+
+shared = _Shared()

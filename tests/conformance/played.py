@@ -12,7 +12,7 @@ from pathlib import Path
 import hbase_store
 from endpoint.results import write
 from hbase_store import Loading, Store
-from stream_ext.answers import answer_once, rows_of
+from stream_ext.answers import answer_once, decoded
 from stream_ext.plan.algebra import Query, Shape
 from stream_ext.rdf import careful_rows, parse_rdf
 from stream_ext.syntax import parse
@@ -59,10 +59,10 @@ def load(store: Store, path: Path, graph: str | None) -> None:
 
 def ask(store: Store, text: str, base: str, suffix: str) -> Expected:
     answer = answer_once(store, text, base, store.head(), None)
-    rows = rows_of(answer, store)
     if answer.boolean is not None:
         return Expected(boolean=answer.boolean)
-    written = b"".join(write(_WRITERS.get(suffix, "json"), answer.variables, rows, answer.boolean))
+    rows = decoded(answer.columns, store)
+    written = b"".join(write(_WRITERS.get(suffix, "json"), answer.variables, rows, None))
     return csv_result(written.decode()) if suffix == ".csv" else standard_result(written, suffix_read(suffix))
 
 

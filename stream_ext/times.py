@@ -1,7 +1,8 @@
-"""Points in time as texts write them: xsd:dateTime and xsd:date, exactly, for any year.
+"""Points in time as texts write them: xsd:dateTime, xsd:date and xsd:time, exactly, for any year.
 
 Python's `datetime` knows the years 1 to 9999 and whole microseconds; XSD knows neither bound. A moment here is a
-fraction of seconds since 1970, and whether its zone was written: without one it is a local time of nowhere."""
+fraction of seconds since 1970, and the zone that was written: without one it is a local time of nowhere. A time of
+day is a moment of 1970-01-01."""
 
 from __future__ import annotations
 
@@ -16,15 +17,49 @@ _DATE = r"(?P<year>-?(?:[1-9][0-9]{3,8}|0[0-9]{3}))-(?P<month>0[1-9]|1[0-2])-(?P
 _CLOCK = r"(?P<hour>[01][0-9]|2[0-4]):(?P<minute>[0-5][0-9]):(?P<second>[0-5][0-9](?:\.[0-9]+)?)"
 _DATETIME = re.compile(_DATE + "T" + _CLOCK + _ZONE)
 _DATE_ONLY = re.compile(_DATE + _ZONE)
+_TIME_ONLY = re.compile(_CLOCK + _ZONE)
 _MILLISECONDS = re.compile(r"[+-]?[0-9]{1,18}")
 #: Further from 1970 no sum of a time and some lengths is safe in 64 bits.
 TIME_MS_MAX = 10**18
+#: From the first of March of the year 0 to 1970-01-01.
+_EPOCH_DAYS = 719468
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
+DAY_SECONDS = 86400
+
+Seconds = int | Fraction
+
+
+def distance(left: Seconds, right: Seconds) -> Seconds:
+    return left - right if left > right else right - left
+
+
 class Moment(NamedTuple):
-    seconds: Fraction  # since 1970-01-01T00:00:00, in UTC if `zoned`
-    zoned: bool
+    seconds: Seconds  # since 1970-01-01T00:00:00, in UTC if there is a zone
+    zone: int | None  # minutes east of UTC; None: none was written
+
+    @property
+    def zoned(self) -> bool:
+        return self.zone is not None
+
+    @property
+    def local(self) -> Seconds:
+        """What the clocks of its zone show, as seconds since their 1970-01-01T00:00:00."""
+        return self.seconds + (self.zone or 0) * 60
+
+
+def moment_of(local: Seconds, zone: int | None) -> Moment:
+    """The moment at which the clocks of `zone` show `local`."""
+    return Moment(local - (zone or 0) * 60, zone)
+
+
+class Civil(NamedTuple):
+    """A day of the proleptic Gregorian calendar; the year before 1 is 0, as in XSD 1.1."""
+
+    year: int
+    month: int
+    day: int
 
 
 def datetime_of(lexical: str) -> Moment | None:
@@ -33,17 +68,95 @@ def datetime_of(lexical: str) -> Moment | None:
     days = _days(match)
     if match is None or days is None:
         return None
-    hour, minute, second = int(match["hour"]), int(match["minute"]), Fraction(match["second"])
-    if hour == 24 and (minute or second):
-        return None
-    return _moment(days * 86400 + hour * 3600 + minute * 60 + second, match["zone"])
+    clock = _clock(match)
+    return None if clock is None else _moment(days * DAY_SECONDS + clock, match["zone"])
 
 
 def date_of(lexical: str) -> Moment | None:
     """The start of an xsd:date; None where the text is none."""
     match = _DATE_ONLY.fullmatch(lexical)
     days = _days(match)
-    return None if match is None or days is None else _moment(Fraction(days * 86400), match["zone"])
+    return None if match is None or days is None else _moment(days * DAY_SECONDS, match["zone"])
+
+
+def time_of(lexical: str) -> Moment | None:
+    """An xsd:time, on 1970-01-01 (24:00:00 is 00:00:00); None where the text is none."""
+    match = _TIME_ONLY.fullmatch(lexical)
+    clock = None if match is None else _clock(match)
+    return None if match is None or clock is None else _moment(clock % DAY_SECONDS, match["zone"])
+
+
+# ---- from moments to texts -----------------------------------------------------------------------------------------
+
+
+def datetime_text(moment: Moment) -> str:
+    """Canonical, but for the zone, which stays: it can be asked for."""
+    return f"{_date_text(civil_of(moment))}T{_clock_text(moment)}{zone_text(moment.zone)}"
+
+
+def date_text(moment: Moment) -> str:
+    return _date_text(civil_of(moment)) + zone_text(moment.zone)
+
+
+def time_text(moment: Moment) -> str:
+    return _clock_text(moment) + zone_text(moment.zone)
+
+
+def zone_text(zone: int | None) -> str:
+    if not zone:
+        return "" if zone is None else "Z"
+    return f"{'-' if zone < 0 else '+'}{abs(zone) // 60:02}:{abs(zone) % 60:02}"
+
+
+def seconds_text(seconds: Seconds) -> str:
+    """Seconds without a sign, with as many decimals as they have, at most 18."""
+    whole, part = divmod(seconds, 1)
+    if not part:
+        return str(whole)
+    decimals = f"{int(part * 10**18):018}".rstrip("0")
+    return f"{whole}.{decimals}" if decimals else str(whole)
+
+
+def _date_text(civil: Civil) -> str:
+    sign = "-" if civil.year < 0 else ""
+    return f"{sign}{abs(civil.year):04}-{civil.month:02}-{civil.day:02}"
+
+
+def _clock_text(moment: Moment) -> str:
+    hour, minute, second = clock_of(moment)
+    text = seconds_text(second)
+    return f"{hour:02}:{minute:02}:{text if second >= 10 else '0' + text}"
+
+
+# ---- the calendar --------------------------------------------------------------------------------------------------
+
+
+def civil_of(moment: Moment) -> Civil:
+    """The day that the moment's own calendar shows."""
+    days = int(moment.local // DAY_SECONDS) + _EPOCH_DAYS
+    era, day_of_era = divmod(days, 146097)  # of 400 years, each beginning in March
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * day_of_year + 2) // 153
+    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
+    day = day_of_year - (153 * shifted_month + 2) // 5 + 1
+    return Civil(era * 400 + year_of_era + (month <= 2), month, day)
+
+
+def clock_of(moment: Moment) -> tuple[int, int, Seconds]:
+    """Hours, minutes and seconds that the moment's own clock shows."""
+    minutes, second = divmod(moment.local % DAY_SECONDS, 60)
+    hour, minute = divmod(int(minutes), 60)
+    return hour, minute, second
+
+
+def months_later(moment: Moment, months: int) -> Moment:
+    """The same day and time so many months on; where that month is too short its last day (XSD, appendix E)."""
+    civil = civil_of(moment)
+    carried, month = divmod(civil.year * 12 + civil.month - 1 + months, 12)
+    day = min(civil.day, _month_days(carried, month + 1))
+    days = days_since_epoch(Civil(carried, month + 1, day))
+    return moment_of(days * DAY_SECONDS + moment.local % DAY_SECONDS, moment.zone)
 
 
 def parse_time(text: str) -> int:
@@ -74,18 +187,35 @@ def _days(match: re.Match[str] | None) -> int | None:
     """Days since 1970-01-01 (proleptic Gregorian); None for a day that the month has not."""
     if match is None:
         return None
-    year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
+    civil = Civil(int(match["year"]), int(match["month"]), int(match["day"]))
+    return None if civil.day > _month_days(civil.year, civil.month) else days_since_epoch(civil)
+
+
+def _month_days(year: int, month: int) -> int:
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if day > _MONTH_DAYS[month - 1] + (leap and month == 2):
-        return None
+    return _MONTH_DAYS[month - 1] + (leap and month == 2)
+
+
+def days_since_epoch(civil: Civil) -> int:
+    year, month, day = civil
     # Years that begin in March end with the leap day, so that days before a month need no table.
     shifted = year - (month <= 2)
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + day_of_year - 719468
+    return shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + day_of_year - _EPOCH_DAYS
 
 
-def _moment(seconds: Fraction, zone: str | None) -> Moment:
+def _clock(match: re.Match[str]) -> Seconds | None:
+    """Seconds since midnight; None for what is later than the midnight that ends the day."""
+    written = match["second"]
+    second: Seconds = Fraction(written) if "." in written else int(written)
+    hour, minute = int(match["hour"]), int(match["minute"])
+    if hour == 24 and (minute or second):
+        return None
+    return hour * 3600 + minute * 60 + second
+
+
+def _moment(local: Seconds, zone: str | None) -> Moment:
     if zone is None or zone == "Z":
-        return Moment(seconds, zone is not None)
-    offset = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
-    return Moment(seconds - (offset if zone[0] == "+" else -offset), True)
+        return Moment(local, None if zone is None else 0)
+    offset = int(zone[1:3]) * 60 + int(zone[4:6])
+    return moment_of(local, offset if zone[0] == "+" else -offset)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from fractions import Fraction
 
 Row = tuple[int, ...]
 Entry = tuple[Row, int, int]
@@ -44,3 +45,65 @@ def project(bag: Counter[Row], columns: list[int | None]) -> Counter[Row]:
 
 def gained(now: Counter[Row], before: Counter[Row]) -> Counter[Row]:
     return now - before
+
+
+# ---- grouping --------------------------------------------------------------------------------------------------
+
+#: A term that a test uses: its text; how it compares (the place in the test's list of terms); the kind of number that
+#: it is (None: none) and its value; what STR() makes of it (None: an error).
+Meaning = tuple[bytes, int, str | None, Fraction | float, str | None]
+#: What a group's row says: a key (its id), a chosen term (its text), a number (kind, value), a text, an error (None).
+Said = int | bytes | tuple[str, Fraction | float] | str | None
+
+_WIDTHS = ("integer", "decimal", "float", "double")
+
+
+def group(
+    bag: Counter[Row],
+    keys: list[int],
+    aggregates: list[tuple[str, int | None, bool]],
+    meanings: dict[int, Meaning],
+    always: bool,
+) -> Counter[tuple[Said, ...]]:
+    """`aggregates` are (function, column or None for *, DISTINCT); 0 is unbound, which is an error."""
+    groups: dict[tuple[int, ...], list[Row]] = {(): []} if always else {}
+    for row in bag.elements():
+        groups.setdefault(tuple(row[i] for i in keys), []).append(row)
+    out: Counter[tuple[Said, ...]] = Counter()
+    for key, rows in groups.items():
+        out[*key, *(_aggregate(rows, *aggregate, meanings) for aggregate in aggregates)] += 1
+    return out
+
+
+def _aggregate(
+    rows: list[Row], function: str, column: int | None, distinct: bool, meanings: dict[int, Meaning]
+) -> Said:
+    if column is None:
+        return "integer", Fraction(len(set(rows)) if distinct else len(rows))
+    ids = [row[column] for row in rows]
+    ids = sorted(set(ids)) if distinct else ids
+    terms = sorted((meanings[id] for id in ids if id), key=lambda term: term[1])
+    if function == "COUNT":
+        return "integer", Fraction(len(terms))
+    if function == "SAMPLE":
+        return terms[0][0] if terms else None
+    if 0 in ids:
+        return None
+    if function in ("MIN", "MAX"):
+        return terms[0 if function == "MIN" else -1][0] if terms else None
+    if function == "GROUP_CONCAT":
+        texts = [term[4] for term in terms]
+        return None if None in texts else "|".join(text for text in texts if text is not None)
+    return _sum(terms, average=function == "AVG")
+
+
+def _sum(terms: list[Meaning], average: bool) -> Said:
+    kinds = [term[2] for term in terms]
+    if None in kinds:
+        return None
+    kind = max((_WIDTHS.index(kind) for kind in kinds if kind is not None), default=0)
+    special = [term[3] for term in terms if isinstance(term[3], float)]  # INF and NaN are no fractions
+    total: Fraction | float = sum((term[3] for term in terms), Fraction(0)) if not special else sum(special)
+    if not average or not terms:
+        return _WIDTHS[kind], total
+    return _WIDTHS[max(kind, 1)], total / len(terms)

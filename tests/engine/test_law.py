@@ -51,7 +51,7 @@ class Source:
     def change(self, time: int, rows_max: int) -> list[Entry]:
         out: list[Entry] = []
         for _ in range(self.random.randrange(rows_max)):
-            row: Row = tuple(self.random.randrange(1, UNIVERSE + 1) for _ in range(self.width))
+            row = self.a_row()
             until = self.random.choice([FOREVER, time, time + 10, time + 20, time + 50])
             out.append((row, self.random.choice([1, 1, 1, 2]), until))
         standing = Counter[tuple[Row, int]]()
@@ -64,6 +64,9 @@ class Source:
                 out.append(taken)
         self.all += out
         return out
+
+    def a_row(self) -> Row:
+        return tuple(self.random.randrange(1, UNIVERSE + 1) for _ in range(self.width))
 
     @staticmethod
     def _stays_a_bag(entries: list[Entry], row: Row, time: int) -> bool:

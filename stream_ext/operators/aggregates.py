@@ -1,0 +1,232 @@
+"""Aggregates: which tallies each of them needs, and what it says of a group.
+
+Several aggregates share the tallies of one argument. An error in a group (an unbound argument, a sum of what is no
+number) makes an aggregate an error, but for COUNT and SAMPLE, which look at what is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import Ids, frozen
+from hbase_store.terms import INTEGER, TAG_SHIFT
+from stream_ext.group_kernels import LOW_BITS
+from stream_ext.operators.key_table import KeyTable, Slots
+from stream_ext.operators.tallies import ONCE, Bound, Counts, Extremum, Members, Rows, Sums, Tally
+from stream_ext.operators.terms_of_groups import TermsOfGroups
+from stream_ext.plan.algebra import ArithmeticOp
+from stream_ext.plan.values import Value, arithmetic
+from stream_ext.vocabulary import Vocabulary
+from stream_ext.zset import Weights
+
+#: The id of the integer 0.
+_ZERO_ID = (INTEGER << TAG_SHIFT) + (1 << (TAG_SHIFT - 1))
+#: Sums whose high part is below this are inline integers for certain.
+_HIGH_MAX = 1 << (TAG_SHIFT - 2 - LOW_BITS)
+_LOW_MAX = 1 << (TAG_SHIFT - 2)
+
+Made = TypeVar("Made", bound=Tally)
+#: What an aggregate says of groups (their slots, how many rows each has): an id for each, 0 for an error.
+Result = Callable[[Slots, Counts], Ids]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    variable: str
+    function: str  # COUNT, SUM, AVG, MIN, MAX, SAMPLE, GROUP_CONCAT
+    argument: str | None  # a column; None: COUNT(*)
+    distinct: bool = False
+    separator: str = " "
+
+
+class Tallies:
+    """All that is counted of the groups of one operator."""
+
+    def __init__(self, inside: tuple[str, ...], aggregates: tuple[Aggregated, ...], vocabulary: Vocabulary) -> None:
+        self._terms = TermsOfGroups(vocabulary)
+        self._inside = inside
+        self.arguments: tuple[str, ...] = ()  # the columns that the tallies want of each row
+        self._bound: dict[str, Bound] = {}
+        self._sums: dict[str, Sums] = {}
+        self._members: dict[tuple[str, ...], Members] = {}
+        self._followers: dict[tuple[str, str], Tally] = {}
+        self._results = [self._result(aggregate) for aggregate in aggregates]
+
+    # ---- what the aggregates need
+
+    def _result(self, aggregate: Aggregated) -> Result:
+        function, argument, distinct = aggregate.function, aggregate.argument, aggregate.distinct
+        if argument is None:
+            return self._count_distinct_rows() if distinct else _count_rows
+        if function == "COUNT":
+            return _count_of(self._bound_of(argument, distinct))
+        if function in ("SUM", "AVG"):
+            return partial(self._sum, self._sums_of(argument, distinct), function == "AVG")
+        if function == "GROUP_CONCAT":
+            members, bound = self._members_of((argument,)), self._bound_of(argument, False)
+            return partial(self._concatenation, members, bound, distinct, aggregate.separator)
+        extremum = self._extremum_of(argument, function == "MAX")
+        if function == "SAMPLE":
+            return lambda slots, rows: extremum.best[slots]
+        bound = self._bound_of(argument, False)
+        return lambda slots, rows: np.where(bound.counts[slots] < rows[slots], np.uint64(0), extremum.best[slots])
+
+    def _want(self, names: tuple[str, ...]) -> None:
+        self.arguments += tuple(name for name in names if name not in self.arguments)
+
+    def _bound_of(self, argument: str, distinct: bool) -> Bound:
+        if distinct:
+            return self._follower("bound", argument, lambda members: Bound())
+        self._want((argument,))
+        return self._bound.setdefault(argument, Bound())
+
+    def _sums_of(self, argument: str, distinct: bool) -> Sums:
+        if distinct:
+            return self._follower("sums", argument, lambda members: Sums(self._terms))
+        self._want((argument,))
+        return self._sums.setdefault(argument, Sums(self._terms))
+
+    def _extremum_of(self, argument: str, greatest: bool) -> Extremum:
+        kind = "greatest" if greatest else "least"
+        return self._follower(kind, argument, lambda members: Extremum(members, self._terms, greatest))
+
+    def _members_of(self, arguments: tuple[str, ...]) -> Members:
+        self._want(arguments)
+        return self._members.setdefault(arguments, Members(len(arguments)))
+
+    def _follower(self, kind: str, argument: str, make: Callable[[Members], Made]) -> Made:
+        """What looks at each value once."""
+        members = self._members_of((argument,))
+        found = self._followers.get((kind, argument))
+        if found is None:
+            made = make(members)
+            self._followers[kind, argument] = made
+            members.followers.append(made)
+            return made
+        return cast(Made, found)
+
+    def _count_distinct_rows(self) -> Result:
+        members = self._members_of(self._inside)
+        rows = Rows()
+        members.followers.append(rows)
+        return _count_of(rows)
+
+    # ---- counting
+
+    def fit(self, capacity: int) -> None:
+        for tally in self._all():
+            tally.fit(capacity)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        for tally in self._all():
+            tally.keep(kept, capacity)
+
+    def clean(self) -> None:
+        for members in self._members.values():
+            members.clean()
+
+    def _all(self) -> Iterator[Bound | Sums | Members]:
+        yield from self._bound.values()
+        yield from self._sums.values()
+        yield from self._members.values()
+
+    def add(self, slots: Slots, weights: Weights, sign: int, columns: tuple[Ids, ...], once: bool) -> None:
+        """Counts rows in or out, by the columns of `arguments`. `once`: these are all that there will ever be."""
+        ids = dict(zip(self.arguments, map(frozen, columns), strict=True))
+        for argument, bound in self._bound.items():
+            bound.add(slots, weights, sign, ids[argument])
+        for argument, sums in self._sums.items():
+            sums.add(slots, weights, sign, ids[argument])
+        for arguments, members in self._members.items():
+            if once and members.followers and all(isinstance(follower, Extremum) for follower in members.followers):
+                for follower in members.followers:  # nothing leaves, so the best is known without the others
+                    follower.add(slots, ONCE, 1, ids[arguments[0]])
+                continue
+            members.add(slots, weights, sign, tuple(ids[argument] for argument in arguments))
+
+    def settle(self) -> None:
+        """Called when all rows of a step are counted."""
+        for members in self._members.values():
+            members.settle()
+
+    # ---- telling
+
+    def results(self, slots: Slots, rows: Counts) -> Ids:
+        """A line for each aggregate: what it says of these groups, of which `rows` tells how many rows they have."""
+        results = np.zeros((len(self._results), len(slots)), np.uint64)
+        for line, result in zip(results, self._results, strict=True):
+            line[:] = result(slots, rows)
+        return results
+
+    def _sum(self, sums: Sums, average: bool, slots: Slots, rows: Counts) -> Ids:
+        counts, low, high = sums.integers[slots].T
+        if not average and not sums.exact and bool((np.abs(high) < _HIGH_MAX).all() and (np.abs(low) < _LOW_MAX).all()):
+            return _integers((high << LOW_BITS) + low)
+        found = np.empty(len(slots), np.uint64)
+        exact = np.array([slot in sums.exact for slot in slots.tolist()], np.bool_)
+        plain = np.flatnonzero(~exact)
+        found[plain] = self._plain_sums(counts[plain], low[plain], high[plain], average)
+        found[exact] = self._exact_sums(sums, slots[exact], average)
+        return found
+
+    def _plain_sums(self, counts: Counts, low: Counts, high: Counts, average: bool) -> Ids:
+        """Each distinct sum is worked out once: averages of small numbers are often the same."""
+        table = KeyTable(3)
+        places = table.number(np.stack([counts, low, high]).view(np.uint64))
+        values: list[Value] = []
+        for n, low_part, high_part in table.keys[:, : table.used].view(np.int64).T.tolist():
+            value: Value | None = (high_part << LOW_BITS) + low_part
+            if average and n:
+                value = arithmetic(ArithmeticOp.DIVIDE, value, n)
+            assert value is not None  # integers have a sum, and n is not 0
+            values.append(value)
+        return self._terms.ids_of_numbers(values)[places]
+
+    def _exact_sums(self, sums: Sums, slots: Slots, average: bool) -> Ids:
+        values: list[Value | None] = []
+        for slot, (n, low, high) in zip(slots.tolist(), sums.integers[slots].tolist(), strict=True):
+            exact = sums.exact[slot]
+            value: Value | None = exact.value((high << LOW_BITS) + low)
+            values.append(arithmetic(ArithmeticOp.DIVIDE, value, n + exact.rows()) if average else value)
+        return self._terms.ids_of_numbers(values)
+
+    def _concatenation(
+        self, members: Members, bound: Bound, distinct: bool, separator: str, slots: Slots, rows: Counts
+    ) -> Ids:
+        entries = members.of(slots)
+        owners, ids, counts = members.owners(entries), members.table.keys[1][entries], members.counts[entries]
+        there = ids != 0
+        owners, ids, counts = owners[there], ids[there], counts[there]
+        order = np.lexsort((self._terms.ranks(ids), owners))
+        parts: dict[int, list[str | None]] = {slot: [] for slot in slots.tolist()}
+        strings = self._terms.strings(ids[order])
+        for slot, text, count in zip(owners[order].tolist(), strings, counts[order].tolist(), strict=True):
+            parts[slot] += [text] if distinct else [text] * count
+        whole = (bound.counts[slots] == rows[slots]).tolist()  # no argument is an error
+        texts = [
+            _together(parts[slot], separator) if ok else None for slot, ok in zip(slots.tolist(), whole, strict=True)
+        ]
+        return self._terms.ids_of_strings(texts)
+
+
+def _count_rows(slots: Slots, rows: Counts) -> Ids:
+    return _integers(rows[slots])
+
+
+def _count_of(tally: Bound | Rows) -> Result:
+    return lambda slots, rows: _integers(tally.counts[slots])
+
+
+def _integers(values: Counts) -> Ids:
+    """Ids of integers that are below 2**59."""
+    return values.view(np.uint64) + np.uint64(_ZERO_ID)
+
+
+def _together(parts: list[str | None], separator: str) -> str | None:
+    texts = [text for text in parts if text is not None]
+    return separator.join(texts) if len(texts) == len(parts) else None

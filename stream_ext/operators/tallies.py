@@ -1,0 +1,301 @@
+"""Tallies: what is counted of each group, so that an aggregate of it can be told and taken back.
+
+A tally is fed with rows (a group's slot, a weight, the id of the argument) and keeps arrays by slot. How many rows are
+bound and what integers sum to is kept as it is, for addition has an inverse; for the other aggregates `Members` knows
+how often each value stands in its group, and feeds what comes and what leaves to those who look at each value once."""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from math import inf, isfinite, isnan, nan
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import Ids, Mask, frozen
+from hbase_store.terms import INTEGER, tag_of
+from stream_ext import group_kernels as kernels
+from stream_ext.operators.key_table import KeyTable, Slots, fitted
+from stream_ext.operators.terms_of_groups import TermsOfGroups
+from stream_ext.plan.algebra import ArithmeticOp
+from stream_ext.plan.values import Number, Value, arithmetic
+from stream_ext.zset import Weights
+
+Counts = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.uint8]
+
+ONCE: Weights = frozen(np.empty(0, np.int64))  # to kernels: every row counts once
+
+
+class Tally(Protocol):
+    def fit(self, capacity: int) -> None:
+        """Makes room for so many groups."""
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        """The groups `kept` have the slots 0, 1, ... from now on; the others are forgotten."""
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        """Counts rows in (sign 1) or out (-1). Arrays are read-only; empty weights mean 1 each."""
+
+
+class Bound:
+    """How many rows of each group have a value."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(0, np.int64)
+
+    def fit(self, capacity: int) -> None:
+        self.counts = fitted(self.counts, capacity)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        self.counts = fitted(self.counts[kept], capacity)
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        kernels.tally_bound(slots, weights, sign, ids, self.counts)
+
+
+class Rows:
+    """How many rows each group has."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(0, np.int64)
+
+    def fit(self, capacity: int) -> None:
+        self.counts = fitted(self.counts, capacity)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        self.counts = fitted(self.counts[kept], capacity)
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        kernels.count_members(slots, weights, sign, self.counts)
+
+
+class Exact:
+    """The sum of what is no inline integer, exactly: so it does not matter in which order values came and went."""
+
+    __slots__ = ("counts", "total")
+
+    # Python's decimals hold every decimal and every double; so much room that no sum of them is rounded.
+    _CONTEXT = Context(prec=1_000_000, Emax=999_999, Emin=-999_999)
+    _KINDS: ClassVar[dict[type, int]] = {int: 0, Decimal: 1, np.float32: 2, float: 3}
+    _ERRORS, _NANS, _POSITIVE, _NEGATIVE = range(4, 8)
+
+    def __init__(self) -> None:
+        self.counts = [0] * 8  # of each kind of number, then of errors, NaN, INF and -INF
+        self.total = Decimal(0)  # of the finite ones
+
+    def add(self, value: Value | None, weight: int) -> None:
+        kind = self._KINDS.get(type(value), self._ERRORS)
+        self.counts[kind] += weight
+        if kind == self._ERRORS:
+            return
+        number: Any = value if kind < 2 else float(value)  # type: ignore[arg-type]  # its kind says: a number
+        if kind >= 2 and not isfinite(number):
+            self.counts[self._NANS if isnan(number) else self._POSITIVE if number > 0 else self._NEGATIVE] += weight
+            return
+        self.total = self._CONTEXT.add(self.total, self._CONTEXT.multiply(Decimal(number), Decimal(weight)))
+
+    def is_empty(self) -> bool:
+        return not any(self.counts)
+
+    def rows(self) -> int:
+        return sum(self.counts[: self._ERRORS + 1])
+
+    def value(self, integers: int) -> Number | None:
+        """The sum, with `integers` added to it, in the widest kind that is there; None with an error in it."""
+        if self.counts[self._ERRORS]:
+            return None
+        total = self._CONTEXT.add(self.total, Decimal(integers))
+        if self.counts[3] or self.counts[2]:
+            return self._float(total)
+        if self.counts[1]:
+            return arithmetic(ArithmeticOp.ADD, total, Decimal(0))  # type: ignore[return-value]  # rounds as + does
+        return int(total)
+
+    def _float(self, total: Decimal) -> float | np.float32:
+        if self.counts[self._NANS] or (self.counts[self._POSITIVE] and self.counts[self._NEGATIVE]):
+            number = nan
+        elif self.counts[self._POSITIVE] or self.counts[self._NEGATIVE]:
+            number = inf if self.counts[self._POSITIVE] else -inf
+        else:
+            number = float(total)  # too great a decimal becomes infinite
+        with np.errstate(over="ignore"):
+            return number if self.counts[3] else np.float32(number)
+
+
+class Sums:
+    """What the numbers of each group sum to."""
+
+    def __init__(self, terms: TermsOfGroups) -> None:
+        self.integers = np.zeros((0, 3), np.int64)  # how many inline integers, the low part of their sum, the high part
+        self.exact: dict[int, Exact] = {}  # of the groups that have other things than inline integers
+        self._terms = terms
+
+    def fit(self, capacity: int) -> None:
+        if len(self.integers) < capacity:
+            self.integers = np.ascontiguousarray(fitted(self.integers.T, capacity).T)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        self.integers = np.ascontiguousarray(fitted(self.integers[kept].T, capacity).T)
+        if self.exact:
+            new_slot = dict(zip(kept.tolist(), range(len(kept)), strict=True))
+            self.exact = {new_slot[slot]: sum_ for slot, sum_ in self.exact.items() if slot in new_slot}
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        if kernels.tally_integers(slots, weights, sign, ids, self.integers):
+            others = np.flatnonzero(tag_of(ids) != INTEGER)
+            self._add_others(slots[others], weights[others] if len(weights) else weights, sign, ids[others])
+
+    def _add_others(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        """A number is read once for each group that it is in, however often it is there."""
+        pairs = KeyTable(2)
+        places = pairs.number(np.stack([slots.astype(np.uint64), ids]))
+        counts = np.zeros(pairs.used, np.int64)
+        kernels.count_members(frozen(places), weights, sign, counts)
+        groups, distinct = pairs.keys[0, : pairs.used], pairs.keys[1, : pairs.used]
+        values = self._terms.values(distinct)
+        for slot, value, count in zip(groups.tolist(), values, counts.tolist(), strict=True):
+            sum_ = self.exact.get(slot)
+            if sum_ is None:
+                sum_ = self.exact[slot] = Exact()
+            sum_.add(value, count)
+            if sum_.is_empty():
+                del self.exact[slot]
+
+
+class Members:
+    """How often each value (or row) stands in each group."""
+
+    def __init__(self, width: int) -> None:
+        self.table = KeyTable(1 + width)  # keys are (slot of the group, ids)
+        self.counts = np.zeros(0, np.int64)
+        self._present = np.zeros(0, np.uint8)
+        self._first = np.zeros(0, np.int32)  # of each group's chain of members
+        self._nexts = np.zeros(0, np.int32)
+        self._changed: list[Slots] = []
+        self._clean_at = 4096
+        self.followers: list[Tally] = []
+
+    def fit(self, capacity: int) -> None:
+        before = len(self._first)
+        self._first = fitted(self._first, capacity)
+        self._first[before:] = kernels.END
+        for follower in self.followers:
+            follower.fit(capacity)
+
+    def add(self, slots: Slots, weights: Weights, sign: int, columns: tuple[Ids, ...]) -> None:
+        known = self.table.used
+        entries = frozen(self.table.number(np.stack([slots.astype(np.uint64), *columns])))
+        self._fit_members()
+        kernels.link_members(frozen(self.table.keys[0]), known, self.table.used, self._first, self._nexts)
+        kernels.count_members(entries, weights, sign, self.counts)
+        self._changed.append(entries)
+
+    def _fit_members(self) -> None:
+        capacity = self.table.capacity
+        self.counts, self._present = fitted(self.counts, capacity), fitted(self._present, capacity)
+        self._nexts = fitted(self._nexts, capacity)
+
+    def settle(self) -> None:
+        """Tells the followers which values came and which have left, now that all rows of a step are counted."""
+        for entries in self._changed:
+            left, came = np.empty(len(entries), np.int32), np.empty(len(entries), np.int32)
+            gone, new = kernels.settle_members(entries, self.counts, self._present, left, came)
+            self._tell(left[:gone], -1)
+            self._tell(came[:new], 1)
+        self._changed = []
+
+    def _tell(self, entries: Slots, sign: int) -> None:
+        if not len(entries):
+            return
+        slots = frozen(self.owners(entries))
+        ids = frozen(self.table.keys[1][entries])
+        for follower in self.followers:
+            follower.add(slots, ONCE, sign, ids)
+
+    def owners(self, entries: Slots) -> Slots:
+        owners: Slots = self.table.keys[0][entries].astype(np.int32)
+        return owners
+
+    def of(self, slots: Slots) -> Slots:
+        """The members that are in these groups."""
+        entries = np.empty(max(64, 2 * len(slots)), np.int32)
+        while True:
+            found = kernels.walk_members(frozen(slots), self._first, self._nexts, self._present, entries)
+            if found <= len(entries):
+                return entries[:found]
+            entries = np.empty(found, np.int32)
+
+    # ---- forgetting
+
+    def clean(self) -> None:
+        """Forgets values that are in their group no more, once so many have come as were there at the last time."""
+        if self.table.used > self._clean_at:
+            groups = len(self._first)
+            self._forget(self.counts[: self.table.used] != 0, None, groups)
+            self._clean_at = max(4096, 2 * self.table.used)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        renumbered = np.full(len(self._first), kernels.END, np.int64)
+        renumbered[kept] = np.arange(len(kept))
+        owner = self.table.keys[0, : self.table.used].astype(np.int64)
+        self._forget((self.counts[: self.table.used] != 0) & (renumbered[owner] >= 0), renumbered, capacity)
+        for follower in self.followers:
+            follower.keep(kept, capacity)
+
+    def _forget(self, which: Mask, renumbered: Counts | None, groups: int) -> None:
+        keys = self.table.keys[:, : self.table.used][:, which]
+        if renumbered is not None:
+            keys[0] = renumbered[keys[0].astype(np.int64)].astype(np.uint64)
+        counts, present = self.counts[: self.table.used][which], self._present[: self.table.used][which]
+        self.table.renew(keys)
+        self.counts, self._present = fitted(counts, self.table.capacity), fitted(present, self.table.capacity)
+        self._nexts = np.zeros(self.table.capacity, np.int32)
+        self._first = np.full(groups, kernels.END, np.int32)
+        kernels.link_members(frozen(self.table.keys[0]), 0, self.table.used, self._first, self._nexts)
+
+
+class Extremum:
+    """The least (or greatest) value of each group, by the order of terms; where it leaves, the next is looked for."""
+
+    def __init__(self, members: Members, terms: TermsOfGroups, greatest: bool) -> None:
+        self.best = np.zeros(0, np.uint64)
+        self._where = np.zeros(0, np.int32)
+        self._members = members
+        self._terms = terms
+        self._greatest = greatest
+
+    def fit(self, capacity: int) -> None:
+        before = len(self._where)
+        self.best, self._where = fitted(self.best, capacity), fitted(self._where, capacity)
+        self._where[before:] = kernels.END
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        self.best = fitted(self.best[kept], capacity)
+        self._where = np.full(capacity, kernels.END, np.int32)
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        """Values of which a group had none come to it (each once), or are in it no more."""
+        if sign > 0:
+            bound = ids != 0
+            self.consider(slots[bound], ids[bound])
+            return
+        bereft = slots[(self.best[slots] == ids) & (ids != 0)]
+        if len(bereft):
+            self.best[bereft] = 0
+            entries = self._members.of(bereft)
+            ids = self._members.table.keys[1][entries]
+            self.consider(self._members.owners(entries)[ids != 0], ids[ids != 0])
+
+    def consider(self, slots: Slots, ids: Ids) -> None:
+        """Values that may be the best of their groups."""
+        rivals = self.best[slots]
+        held = rivals != 0
+        if held.any():
+            slots, ids = np.concatenate([slots, slots[held]]), np.concatenate([ids, rivals[held]])
+        ranks = self._terms.ranks(ids)
+        chosen = np.empty(len(slots), np.int32)
+        ranks = frozen(-ranks if self._greatest else ranks)
+        n = kernels.choose_least(frozen(slots), ranks, chosen, self._where)
+        self.best[slots[chosen[:n]]] = ids[chosen[:n]]

@@ -1,0 +1,83 @@
+"""The terms of groups: where an aggregate has to know what an id stands for.
+
+Inline integers are told from their ids; other terms are decoded, each once for a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import Ids
+from hbase_store.terms import INTEGER, literal, parse_term, tag_of
+from stream_ext.plan.values import Value, value_of
+from stream_ext.vocabulary import Vocabulary
+
+Ranks = npt.NDArray[np.int64]
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+class TermsOfGroups:
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def values(self, ids: Ids) -> list[Value | None]:
+        """None for what is unbound."""
+        distinct, places = np.unique(ids, return_inverse=True)
+        bound = distinct[distinct != 0]
+        values: list[Value | None] = [value_of(text) for text in self._vocabulary.decode(bound)]
+        if len(bound) < len(distinct):
+            values.insert(0, None)
+        return [values[place] for place in places.tolist()]
+
+    def strings(self, ids: Ids) -> list[str | None]:
+        """What STR() says of each: None for a blank node."""
+        return [None if text.startswith(b"_:") else parse_term(text).value for text in self._vocabulary.decode(ids)]
+
+    def ranks(self, ids: Ids) -> Ranks:
+        """Equal for equal terms only: what ORDER BY does not tell apart is in order of its text."""
+        if bool((tag_of(ids) == INTEGER).all()):
+            return ids.view(np.int64)  # their ids sort as they do
+        distinct, places = np.unique(ids, return_inverse=True)
+        texts = self._vocabulary.decode(distinct)
+        order = sorted(range(len(texts)), key=lambda i: (_key(texts[i]), texts[i]))
+        ranks = np.empty(len(texts), np.int64)
+        ranks[order] = np.arange(len(texts))
+        return ranks[places]
+
+    def ids_of_numbers(self, values: Sequence[Value | None]) -> Ids:
+        """0 for what is None."""
+        return self._ids([None if value is None else _number_text(value) for value in values])
+
+    def ids_of_strings(self, texts: Sequence[str | None]) -> Ids:
+        return self._ids([None if text is None else literal(text) for text in texts])
+
+    def _ids(self, texts: Sequence[bytes | None]) -> Ids:
+        told = [text for text in texts if text is not None]
+        if len(told) == len(texts):
+            return self._vocabulary.encode(told)
+        ids = np.zeros(len(texts), np.uint64)
+        ids[[i for i, text in enumerate(texts) if text is not None]] = self._vocabulary.encode(told)
+        return ids
+
+
+def _key(text: bytes) -> tuple[int, float, bytes]:
+    value = value_of(text)
+    if isinstance(value, (int, Decimal, float)) and not isinstance(value, bool):
+        return 2, float(value), b""
+    if isinstance(value, np.float32):
+        return 2, float(value), b""
+    return 0 if text.startswith(b"_:") else 1 if text.startswith(b"<") else 3, 0.0, text
+
+
+def _number_text(value: Value) -> bytes:
+    if isinstance(value, int):
+        return literal(str(value), datatype=_XSD + "integer")
+    if isinstance(value, Decimal):
+        text = format(value, "f")
+        return literal(text.rstrip("0").rstrip(".") if "." in text else text, datatype=_XSD + "decimal")
+    assert isinstance(value, (float, np.float32)), value
+    lexical = repr(float(value)).replace("inf", "INF").replace("nan", "NaN")
+    return literal(lexical, datatype=_XSD + ("double" if isinstance(value, float) else "float"))

@@ -36,7 +36,9 @@ check: $(STAMP)  ## everything that continuous integration runs: style, types, l
 	$(BIN)/python -m pytest $(TEST_FLAGS)
 
 bench: $(STAMP)  ## the benchmarks, quick; raw figures go to docs/explanation/figures
-	$(BIN)/rillet bench line --quick --json docs/explanation/figures/line.json
+	for name in line store language oneshot; do \
+	  $(BIN)/rillet bench $$name --quick --json docs/explanation/figures/$$name.json || exit 1; \
+	done
 
 soak: $(STAMP)  ## the long, seeded campaigns that continuous integration runs a short version of
 	$(BIN)/python -m pip install --quiet --group soak

@@ -39,5 +39,8 @@ class Bench:
 BENCHES = {
     "language": Bench("endpoint.bench.language", "reading texts: the social queries and INSERT DATA, beside rdflib"),
     "line": Bench("endpoint.bench.line", "load, publish, join, push to subscriber, start-up, memory: end to end"),
+    "oneshot": Bench(
+        "endpoint.bench.oneshot", "one-shot questions: social graph, LSBench, a shop, beside other engines"
+    ),
     "store": Bench("endpoint.bench.store", "bulk load, reads, publishing and readers, beside pyoxigraph"),
 }

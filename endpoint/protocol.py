@@ -21,6 +21,7 @@ from stream_ext.syntax import parse_again
 
 if TYPE_CHECKING:
     from stream_ext.evaluate import Answer
+    from stream_ext.updates import Updated
 
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
@@ -156,8 +157,14 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters) -> None
     wait = parameters.wait()
     parameters.done(_KNOWN)
     exchange.check_may_write()
-    sn = await exchange.desk.workers.writers.run(exchange.desk.service.update, text, wait)
-    await exchange.answer(204, snapshot=int(sn))
+    done = await exchange.desk.workers.writers.run(exchange.desk.service.update, text, wait)
+    await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
+
+
+def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
+    """How many quads there are more and fewer; nothing is said where that is not known any more."""
+    counts = ((b"rillet-inserted", done.inserted), (b"rillet-deleted", done.deleted))
+    return [(name, b"%d" % count) for name, count in counts if count is not None]
 
 
 async def _register(exchange: Exchange, text: str, parameters: Parameters) -> None:

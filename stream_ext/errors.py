@@ -3,7 +3,8 @@
 RilletError
 ├── TextError          a query's or update's text: line, column, the line with a caret
 │   ├── QuerySyntaxError   it is not in the language
-│   └── Unsupported        the language has it, this version does not run it: refused by name
+│   ├── Unsupported        the language has it, this version does not run it: refused by name
+│   └── UpdateFailed       an operation of an update could not be done; nothing of its request was
 ├── BadData            pushed or loaded RDF: line, column
 ├── BadArgument        an option, parameter or header
 ├── NotFound           no stream, query or emission of that name
@@ -45,6 +46,10 @@ class QuerySyntaxError(TextError):
 
 
 class Unsupported(TextError):
+    pass
+
+
+class UpdateFailed(TextError):
     pass
 
 

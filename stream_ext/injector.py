@@ -62,6 +62,7 @@ class Intent:
     result: Callable[[int], Any]
     steps: Sequence[CatalogStep] = ()
     write: Callable[[Batch], None] | None = None
+    skips_empty: bool = False  # what leaves the batch empty makes no snapshot; only `write` can tell
 
 
 class Change(Protocol):
@@ -330,7 +331,8 @@ class Injector:
             if batch is None:
                 return
             try:
-                self._publish(batch, intent.steps, [], None)
+                if not (intent.skips_empty and batch.is_empty):
+                    self._publish(batch, intent.steps, [], None)
             except Unwritable as error:
                 _refuse([waiting], error)
                 return

@@ -36,7 +36,7 @@ from stream_ext.registration import Registered, read_registration
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.status import query_status, service_status
 from stream_ext.subscriptions import Subscription
-from stream_ext.updates import change_of
+from stream_ext.updates import Updated, change_of, updated
 
 Wait = Literal["published", "evaluated"]
 Result = TypeVar("Result")
@@ -181,8 +181,8 @@ class Service:
     def head(self) -> int:
         return self._injector.head
 
-    def update(self, text: str, wait: Wait = "published") -> int:
-        """INSERT DATA and DELETE DATA; the snapshot that has it."""
+    def update(self, text: str, wait: Wait = "published") -> Updated:
+        """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them."""
         self._check_text(text)
         _check_wait(wait)
         unit = parse_runnable(text, self.base)
@@ -190,9 +190,9 @@ class Service:
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
-        sn = int(self._injector.change(change_of(unit)).result())
-        self._await(sn, wait)
-        return sn
+        published = self._injector.change(change_of(unit, text)).result()
+        self._await(published.sn, wait)
+        return updated(published, self.store)
 
     def change(self, change: Change, wait: Wait = "published") -> Any:
         """A change made of encoded terms, as a snapshot of its own; what its intent's `result` says."""

@@ -320,11 +320,13 @@ class Quad:
 @dataclass(frozen=True, slots=True)
 class InsertData:
     quads: tuple[Quad, ...]
+    position: Position = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteData:
     quads: tuple[Quad, ...]
+    position: Position = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

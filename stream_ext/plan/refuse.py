@@ -13,18 +13,14 @@ from stream_ext.errors import Unsupported
 from stream_ext.plan.algebra import (
     Admin,
     Bgp,
-    DeleteData,
-    DeleteWhere,
     Extend,
     Filter,
     Graph,
     InAnyWindow,
-    InsertData,
     InWindow,
     Join,
     LeftJoin,
     Load,
-    Manage,
     Minus,
     Modify,
     Operation,
@@ -33,14 +29,13 @@ from stream_ext.plan.algebra import (
     Register,
     Service,
     SubSelect,
-    Transfer,
     Union,
     Unit,
     Update,
     Values,
 )
 from stream_ext.plan.formulas import Aggregate, Call, Exists, Membership
-from stream_ext.plan.terms import Constant, Position
+from stream_ext.plan.terms import Position
 from stream_ext.plan.walk import Part, parts_of, walk
 from stream_ext.plan.windows import Declared, Extent, Trigger, WindowClause
 from stream_ext.syntax import parse_again
@@ -75,39 +70,40 @@ def _hollow(unit: Query | Register) -> Iterator[Refusal]:
     star = query.shape.place("SELECT *")
     if star is not None:
         yield star, "SELECT * over a pattern without variables (ASK says whether it holds)"
-    for node in walk(query.pattern):
-        if isinstance(node, Graph) and not _asks(node.inner):
-            yield node.position, "GRAPH around a group that has no triple of its own"  # true once for every graph
+    yield from _empty_graphs(query.pattern)
     if isinstance(unit, Register) and not query.windows:
         yield unit.position, "a registered query without windows"
+
+
+def _empty_graphs(pattern: Pattern) -> Iterator[Refusal]:
+    for node in walk(pattern):
+        if isinstance(node, Graph) and not _asks(node.inner):
+            yield node.position, "GRAPH around a group that has no triple of its own"  # true once for every graph
 
 
 def refusals(unit: Unit) -> Iterator[Refusal]:
     """All that is not run, each where it stands."""
     if isinstance(unit, Update):
         for operation in unit.operations:
-            if not isinstance(operation, InsertData | DeleteData):
-                yield operation.position, _operation(operation)
+            yield from _operation(operation)
     elif not isinstance(unit, Admin):
         yield from _query(unit.query if isinstance(unit, Register) else unit)
 
 
-def _operation(operation: Operation) -> str:
+def _operation(operation: Operation) -> Iterator[Refusal]:
     match operation:
-        case DeleteWhere():
-            return "DELETE WHERE"
-        case Modify(graph, deletes):
-            if graph is not None:
-                return "WITH ... DELETE / INSERT"
-            return "INSERT ... WHERE" if deletes is None else "DELETE ... WHERE"
-        case Manage(verb, target):
-            return f"{verb} GRAPH" if isinstance(target, Constant) and verb != "CLEAR" else verb
         case Load():
-            return "LOAD"
-        case Transfer(verb):
-            return verb
-        case InsertData() | DeleteData():
-            raise AssertionError("data is inserted and deleted")
+            yield operation.position, "LOAD"
+        case Modify(graph):
+            if graph is not None:
+                yield operation.position, "WITH"
+            for clause in operation.using:
+                yield clause.position, clause.said
+            yield from _parts(operation.pattern)
+            yield from _empty_graphs(operation.pattern)
+            for node in walk(operation.pattern):
+                if isinstance(node, InWindow):
+                    yield node.position, "a window in an update"
 
 
 # ---- queries -------------------------------------------------------------------------------------------------

@@ -43,10 +43,11 @@ def update(cursor: Cursor) -> Update:
 def _operation(cursor: Cursor) -> Operation:
     word = cursor.word()
     if word in ("INSERT", "DELETE") and cursor.peek_word() == "DATA":
+        position = cursor.position()
         cursor.advance()
         cursor.advance()
         quads = _Data(cursor, word).read()
-        return InsertData(quads) if word == "INSERT" else DeleteData(quads)
+        return InsertData(quads, position) if word == "INSERT" else DeleteData(quads, position)
     if word == "DELETE" and cursor.peek_word() == "WHERE":
         return _delete_where(cursor)
     if word in ("INSERT", "DELETE", "WITH"):

@@ -345,8 +345,8 @@ def test_data_is_inserted_and_deleted_in_graphs() -> None:
                 Quad(ex("s"), ex("p"), BlankLabel("x"), None),
                 Quad(BlankLabel("x"), ex("p"), BlankLabel("[1]"), ex("g")),
                 Quad(ex("s"), ex("p"), number(2), None),
-            )),
-            DeleteData((Quad(s, p, lit("a", language="en"), ex("g")),)),
+            ), HERE),
+            DeleteData((Quad(s, p, lit("a", language="en"), ex("g")),), HERE),
         )
     )  # fmt: skip
 

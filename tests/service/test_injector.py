@@ -209,6 +209,13 @@ def test_a_change_that_fails_publishes_nothing(bench: Bench) -> None:
     assert bench.push(1).result(5).snapshot == 2
 
 
+def test_a_change_that_says_nothing_makes_no_snapshot_if_it_wants_none(bench: Bench) -> None:
+    head = bench.push(1).result(5).snapshot
+    nothing = Intent(result=int, write=lambda batch: None, skips_empty=True)
+    assert bench.injector.change(lambda view: nothing).result(5) == head
+    assert bench.write().result(5) == head + 1
+
+
 def test_a_change_that_no_row_can_hold_fails_alone(bench: Bench) -> None:
     def too_large(batch: Batch) -> None:
         batch.catalog("note", 1, bytes(5 << 20))

@@ -262,8 +262,8 @@ def test_status_says_what_a_query_waits_for(service: Service) -> None:
 
 
 def test_updates_are_snapshots_and_questions_may_look_back(service: Service) -> None:
-    first = service.update(f"INSERT DATA {{ {triple('a', 1)} GRAPH <{EX}g> {{ {triple('g', 1)} }} }}")
-    second = service.update(f"DELETE DATA {{ {triple('a', 1)} }} ; INSERT DATA {{ {triple('b', 2)} }}")
+    first = service.update(f"INSERT DATA {{ {triple('a', 1)} GRAPH <{EX}g> {{ {triple('g', 1)} }} }}").snapshot
+    second = service.update(f"DELETE DATA {{ {triple('a', 1)} }} ; INSERT DATA {{ {triple('b', 2)} }}").snapshot
     assert second == first + 1
     text = f"SELECT ?s WHERE {{ ?s <{EX}p> ?o }}"
     assert service.decode(service.query(text)) == [(b"<http://ex/b>",)]

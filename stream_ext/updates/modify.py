@@ -1,0 +1,57 @@
+"""DELETE and INSERT with a pattern. The pattern is solved first; then what it deletes goes, then what it inserts comes.
+
+The store that the pattern is solved over is that of the operations before, so it sees nothing of its own changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from stream_ext.plan.algebra import Bgp, DeleteWhere, Graph, Join, Modify, Pattern, QuadPattern, TriplePattern
+from stream_ext.plan.terms import Node, Position
+from stream_ext.updates.solving import solutions
+from stream_ext.updates.templates import Solved, Template, variables_of
+from stream_ext.updates.working import Working
+from stream_ext.vocabulary import Vocabulary
+
+
+def modify(operation: Modify, working: Working) -> None:
+    deletes, inserts = operation.deletes or (), operation.inserts or ()
+    solved = _solve(operation.pattern, variables_of(deletes, inserts), working)
+    gone = list(Template(deletes, operation.graph, solved, working).deleted())
+    come = list(Template(inserts, operation.graph, solved, working).inserted())
+    for quads in gone:
+        if len(quads[0]):
+            working.batch.delete(*quads)
+    for quads in come:
+        if len(quads[0]):
+            working.batch.insert(*quads)
+
+
+def delete_where(operation: DeleteWhere, working: Working) -> None:
+    """The quads are the pattern as well."""
+    solved = _solve(pattern_of(operation.quads, operation.position), variables_of(operation.quads), working)
+    for quads in list(Template(operation.quads, None, solved, working).deleted()):
+        if len(quads[0]):
+            working.batch.delete(*quads)
+
+
+def _solve(pattern: Pattern, variables: tuple[str, ...], working: Working) -> Solved:
+    vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
+    found = solutions(pattern, variables, working.snapshot, vocabulary, working.control)
+    return Solved(dict(zip(variables, found.columns, strict=True)), len(found), vocabulary)
+
+
+def pattern_of(quads: Sequence[QuadPattern], position: Position) -> Pattern:
+    """The same quads, as a pattern that looks for them."""
+    parts = [_part(graph, list(group), position) for graph, group in groupby(quads, key=lambda quad: quad.graph)]
+    pattern = parts[0] if parts else Bgp(())
+    for part in parts[1:]:
+        pattern = Join(pattern, part)
+    return pattern
+
+
+def _part(graph: Node | None, quads: Sequence[QuadPattern], position: Position) -> Pattern:
+    # The parser lets no blank node stand in what is deleted.
+    triples = Bgp(tuple(TriplePattern(each.subject, each.predicate, each.object, position) for each in quads))  # type: ignore[arg-type]
+    return triples if graph is None else Graph(graph, triples, position)

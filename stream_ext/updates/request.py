@@ -1,0 +1,119 @@
+"""A whole request: its operations one after the other, in one batch, each seeing what those before it did.
+
+Whatever fails fails the request: its batch is dropped, and nothing of it is published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbase_store import Batch, Store
+from hbase_store.errors import BadRow, SnapshotGone, StoreUnavailable
+from stream_ext.adaptor import check_terms
+from stream_ext.control import Control
+from stream_ext.errors import UpdateFailed
+from stream_ext.injector import Change, Intent, View
+from stream_ext.plan.algebra import (
+    DeleteData,
+    DeleteWhere,
+    InsertData,
+    Load,
+    Manage,
+    Modify,
+    Operation,
+    Transfer,
+    Update,
+)
+from stream_ext.plan.terms import Constant
+from stream_ext.updates.data import Known, delete_data, insert_data, nodes_of
+from stream_ext.updates.graphs import manage, transfer
+from stream_ext.updates.modify import delete_where, modify
+from stream_ext.updates.working import CannotUpdate, Working
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The snapshot that has an update, and how the store differs from the one before: quads that came and that went.
+
+    None where that cannot be told: the update is done, and the store is out of reach or has forgotten what was."""
+
+    snapshot: int
+    inserted: int | None
+    deleted: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the writer says of a request: the snapshot that has it; `changed` is False if that was there before."""
+
+    sn: int
+    changed: bool
+
+
+def change_of(update: Update, text: str, control: Control = Control.FREE) -> Change:
+    """Its result is a `Published`; a request that asserts nothing of any quad makes no snapshot."""
+    request = _Request(update, text, control)
+
+    def change(view: View) -> Intent:
+        return Intent(
+            lambda sn: Published(sn, request.asserts),
+            write=lambda batch: request.run(view.store, batch),
+            skips_empty=True,
+        )
+
+    return change
+
+
+def updated(published: Published, store: Store) -> Updated:
+    if not published.changed:
+        return Updated(published.sn, 0, 0)
+    try:
+        sign = store.net_changes(published.sn).sign
+    except (SnapshotGone, StoreUnavailable):
+        return Updated(published.sn, None, None)
+    return Updated(published.sn, int(np.count_nonzero(sign > 0)), int(np.count_nonzero(sign < 0)))
+
+
+class _Request:
+    """Made in the caller's thread, where what needs no store is checked; run by the writer."""
+
+    def __init__(self, update: Update, text: str, control: Control) -> None:
+        self._operations, self._text, self._control = update.operations, text, control
+        self._known: Known = {}
+        self.asserts = False
+        for operation in update.operations:
+            if isinstance(operation, InsertData | DeleteData):
+                check_terms(node.text for node in nodes_of(operation.quads) if isinstance(node, Constant))
+
+    def run(self, store: Store, batch: Batch) -> None:
+        working = Working(batch, store.preview(batch), self._control)
+        for number, operation in enumerate(self._operations, 1):
+            self._control.check()
+            try:
+                self._run(operation, working)
+            except (CannotUpdate, BadRow) as error:
+                raise self._failed(number, operation, str(error)) from None
+        self.asserts = not batch.is_empty
+
+    def _run(self, operation: Operation, working: Working) -> None:
+        match operation:
+            case InsertData():
+                insert_data(operation, self._known, working)
+            case DeleteData():
+                delete_data(operation, working)
+            case DeleteWhere():
+                delete_where(operation, working)
+            case Modify():
+                modify(operation, working)
+            case Manage():
+                manage(operation, working)
+            case Transfer():
+                transfer(operation, working)
+            case Load():
+                raise AssertionError("refused before")
+
+    def _failed(self, number: int, operation: Operation, why: str) -> UpdateFailed:
+        count = len(self._operations)
+        which = f"operation {number} of {count}: " if count > 1 else ""
+        return UpdateFailed(f"{which}{why}; nothing of this request was done", self._text, *operation.position)

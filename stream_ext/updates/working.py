@@ -1,0 +1,39 @@
+"""What an operation of an update works on: the batch that becomes the snapshot, and the store as it is by then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hbase_store import Batch, Preview, Snapshot
+from hbase_store.terms import NO_TERM
+from stream_ext.control import Control
+from stream_ext.plan.terms import Constant
+
+#: As the graph of a quad.
+DEFAULT_GRAPH = NO_TERM
+
+
+class CannotUpdate(Exception):
+    """Why an operation fails; whoever runs it says where it stands in the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    batch: Batch
+    preview: Preview
+    control: Control
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The store with all that was done up to now."""
+        return self.preview.snapshot()
+
+    def known_graph(self, graph: Constant | None) -> int | None:
+        """The id of a graph (None: the default graph); None if nobody has ever used the name."""
+        if graph is None:
+            return DEFAULT_GRAPH
+        return int(self.preview.ids([graph.text])[0]) or None
+
+    def graph(self, graph: Constant | None) -> int:
+        """The same, and a new id for a name that nobody has used."""
+        return DEFAULT_GRAPH if graph is None else int(self.batch.encode([graph.text])[0])

@@ -23,8 +23,8 @@ _SILENCE_S = 60.0  # a server says something every 15 s; after this much silence
 class Refused(Exception):
     """The server answered, and said no; the message is its own."""
 
-    def __init__(self, status: int, message: str) -> None:
-        self.status = status
+    def __init__(self, status: int, message: str, retry_after_s: float | None = None) -> None:
+        self.status, self.retry_after_s = status, retry_after_s
         super().__init__(message)
 
 
@@ -60,6 +60,9 @@ class Client:
 
     def create_stream(self, stream: str, **options: Any) -> dict[str, Any]:
         return _object(self._send("PUT", _path("streams", stream), json=options))
+
+    def streams(self) -> list[dict[str, Any]]:
+        return list(self._send("GET", "/streams").json()["streams"])
 
     def push(
         self,
@@ -157,7 +160,9 @@ class Client:
 
 
 def _refused(answer: httpx.Response) -> Refused:
-    return Refused(answer.status_code, answer.text.rstrip("\n") or f"{answer.status_code} {answer.reason_phrase}")
+    message = answer.text.rstrip("\n") or f"{answer.status_code} {answer.reason_phrase}"
+    later = answer.headers.get("retry-after", "")
+    return Refused(answer.status_code, message, float(later) if later.isdecimal() else None)
 
 
 def _path(*segments: str) -> str:

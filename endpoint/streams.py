@@ -15,7 +15,7 @@ from stream_ext.rdf.documents import NDJSON
 
 if TYPE_CHECKING:
     from stream_ext.catalog import StreamDefinition
-    from stream_ext.service import PushReceipt
+    from stream_ext.service import PushReceipt, Service
 
 _PUSH_KNOWN = "timestamp, wait, source, seq"
 _NO_PARAMETERS = "none"
@@ -24,14 +24,19 @@ _LATE_OFFERS = (Offer("application/json", "json"), Offer(NDJSON, "ndjson"))
 
 async def list_streams(exchange: Exchange) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    found = await exchange.desk.workers.readers.run(exchange.desk.service.streams)
-    await exchange.answer_json(200, {"streams": [described(definition) for definition in found]})
+    service = exchange.desk.service
+
+    def read() -> list[dict[str, Any]]:
+        return [_with_status(service, definition) for definition in service.streams()]
+
+    await exchange.answer_json(200, {"streams": await exchange.desk.workers.readers.run(read)})
 
 
 async def describe(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    found = await exchange.desk.workers.readers.run(exchange.desk.service.stream, name)
-    await exchange.answer_json(200, described(found))
+    service = exchange.desk.service
+    found = await exchange.desk.workers.readers.run(lambda: _with_status(service, service.stream(name)))
+    await exchange.answer_json(200, found)
 
 
 async def create(exchange: Exchange, name: str) -> None:
@@ -109,6 +114,10 @@ async def _acknowledge(exchange: Exchange, receipt: PushReceipt) -> None:
 def described(definition: StreamDefinition) -> dict[str, Any]:
     """A stream as PUT would create it again, and its name."""
     return {"stream": definition.name, "iri": definition.iri, **definition.options.as_json()}
+
+
+def _with_status(service: Service, definition: StreamDefinition) -> dict[str, Any]:
+    return {**described(definition), **service.stream_status(definition.iri)}
 
 
 def _options(body: bytes) -> dict[str, Any]:

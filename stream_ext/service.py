@@ -34,7 +34,7 @@ from stream_ext.plan.algebra import R2S, Admin, Update
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.registration import Registered, read_registration
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.status import query_status, service_status
+from stream_ext.status import query_status, service_status, stream_status
 from stream_ext.subscriptions import Subscription
 from stream_ext.updates import Updated, change_of, updated
 
@@ -118,6 +118,9 @@ class Service:
 
     def stream(self, name_or_iri: str) -> StreamDefinition:
         return self._injector.catalog.stream(name_or_iri)
+
+    def stream_status(self, name_or_iri: str) -> dict[str, Any]:
+        return stream_status(self.stream(name_or_iri), self._injector, self._engine)
 
     def drop_stream(self, name_or_iri: str) -> None:
         self._injector.change(drop_stream(name_or_iri)).result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stream_ext.catalog import QueryDefinition
+from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.engine import Engine
 from stream_ext.injector import Injector
 
@@ -32,6 +32,18 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "lag": injector.head - merge.position,
         "lag_ms": engine.lag_ms(),
         "late": sum(count for (_, number), count in engine.lateness.counted.items() if number == query.number),
+    }
+
+
+def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
+    """Where it has come to."""
+    position = injector.positions.get(stream.number)
+    return {
+        "runs_by": stream.runs_by,
+        "time": None if position is None else position.time,
+        "batches": 0 if position is None else position.batch,
+        "late": engine.lateness.elements.counted(stream.number),
+        "readers": [query.name for query in injector.catalog.readers_of(stream.number)],
     }
 
 

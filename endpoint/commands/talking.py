@@ -1,4 +1,4 @@
-"""`rillet query`, `push`, `register`, `watch`, `status`: what one says to a running server."""
+"""`rillet query`, `register`, `watch`, `status`: what one says to a running server."""
 
 from __future__ import annotations
 
@@ -20,24 +20,12 @@ _ACCEPT = {
     "csv": "text/csv",
     "tsv": "text/tab-separated-values",
 }
-_MEDIA_TYPES = {
-    "nt": "application/n-triples",
-    "nq": "application/n-quads",
-    "ttl": "text/turtle",
-    "trig": "application/trig",
-    "ndjson": "application/x-ndjson",
-}
-
 _QUERY = """\
   rillet query 'SELECT * { ?s ?p ?o } LIMIT 5'
   rillet query -f report.rq --format csv > report.csv
   rillet query 'ASK { ?s ?p ?o }' --snapshot 12
   rillet query 'SELECT * { ?s ?p ?o }' --store lmdb:rillet-data      without a server
   rillet query "INSERT DATA { <http://ex/a> <http://ex/p> 1 }\""""
-_PUSH = """\
-  rillet push taxis position.ttl --timestamp 2024-01-31T12:00:00Z
-  rillet push taxis day.ndjson --wait evaluated
-  echo '<http://ex/t1> <http://ex/in> <http://ex/z1> .' | rillet push taxis --format nt"""
 _REGISTER = """\
   rillet register -f near.rq
   rillet register --name near 'SELECT ?t FROM NAMED WINDOW <urn:w> ON STREAM taxis [RANGE 10s STEP 1s]
@@ -49,8 +37,6 @@ _WATCH = """\
 
 
 def add(commands: Commands) -> None:
-    _add_query(commands)
-    _add_push(commands)
     register_ = add_command(commands, "register", register, "register a query that goes on being answered", _REGISTER)
     add_text(register_)
     register_.add_argument("--name", help="its name, if the text gives none")
@@ -66,7 +52,7 @@ def add(commands: Commands) -> None:
     add_server(status_)
 
 
-def _add_query(commands: Commands) -> None:
+def add_query(commands: Commands) -> None:
     parser = add_command(commands, "query", query, "ask once, or update", _QUERY)
     add_text(parser)
     parser.add_argument("--format", choices=["table", *_ACCEPT], help="default: table on a terminal, else tsv")
@@ -75,16 +61,6 @@ def _add_query(commands: Commands) -> None:
     parser.add_argument("--timeout", metavar="TIME", help="how long the server may take: 30s")
     parser.add_argument("--explain", action="store_true", help="say what the text means, and do nothing")
     parser.add_argument("--store", metavar="URL", help="read this store itself, without a server")
-    add_server(parser)
-
-
-def _add_push(commands: Commands) -> None:
-    parser = add_command(commands, "push", push, "push elements to a stream", _PUSH)
-    parser.add_argument("stream", help="its name or IRI")
-    parser.add_argument("file", nargs="?", default="-", help="what to push; - (default) is standard input")
-    parser.add_argument("--format", choices=_MEDIA_TYPES, help="what it is, if the name of the file does not say")
-    parser.add_argument("--timestamp", metavar="TIME", help="milliseconds or xsd:dateTime, for what has no time itself")
-    parser.add_argument("--wait", choices=["published", "evaluated"], help="answer when it is readable, or evaluated")
     add_server(parser)
 
 
@@ -107,7 +83,7 @@ def read(name: str) -> bytes:
 
 
 @contextmanager
-def _client(arguments: argparse.Namespace) -> Iterator[Client]:
+def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
     """A client whose errors are told to a person."""
     import httpx
 
@@ -136,16 +112,16 @@ def query(arguments: argparse.Namespace) -> None:
         _query_store(arguments, text, format)
         return
     accept = _ACCEPT["json" if format == "table" else format]
-    with _client(arguments) as client:
+    with client_of(arguments) as client:
         wishes = {name: getattr(arguments, name) for name in ("snapshot", "at", "timeout")}
         if arguments.explain:
-            _print_json(client.query(text, explain="true"))
+            print_json(client.query(text, explain="true"))
             return
         answer = client.query(text, accept=accept, **wishes)
     if answer == "":
         print("done")  # an update
     elif format == "json":
-        _print_json(answer)
+        print_json(answer)
     elif format == "table":
         _print_table(answer)
     else:
@@ -175,36 +151,18 @@ def _print_table(answer: dict[str, Any]) -> None:
     print("\n".join(terminal.table(columns, rows)))
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     import json
 
     print(json.dumps(value, indent=2 if terminal.is_live(sys.stdout) else None, ensure_ascii=False))
 
 
-# ---- push, register, status
-
-
-def push(arguments: argparse.Namespace) -> None:
-    suffix = arguments.format or arguments.file.rpartition(".")[2]
-    if suffix not in _MEDIA_TYPES:
-        raise UsageError(f"which format is it? Say --format {'|'.join(_MEDIA_TYPES)}")
-    data = read(arguments.file)
-    with _client(arguments) as client:
-        receipt = client.push(
-            arguments.stream,
-            data,
-            media_type=_MEDIA_TYPES[suffix],
-            timestamp=arguments.timestamp,
-            wait=arguments.wait,
-        )
-    late = f", {receipt['late']} late" if receipt["late"] else ""
-    elements = "1 element" if receipt["accepted"] == 1 else f"{receipt['accepted']:,} elements"
-    print(f"{elements} accepted{late}, snapshot {receipt['snapshot']}")
+# ---- register, status
 
 
 def register(arguments: argparse.Namespace) -> None:
     text = text_of(arguments)
-    with _client(arguments) as client:
+    with client_of(arguments) as client:
         registered = client.register(text, arguments.name)
     for warning in registered.get("warnings", []):
         print(f"warning: {warning}", file=sys.stderr)
@@ -212,11 +170,11 @@ def register(arguments: argparse.Namespace) -> None:
 
 
 def status(arguments: argparse.Namespace) -> None:
-    with _client(arguments) as client:
+    with client_of(arguments) as client:
         server = client.status()
         queries = [client.query_status(each["query"]) for each in client.queries()]
     if arguments.json:
-        _print_json({"server": server, "queries": queries})
+        print_json({"server": server, "queries": queries})
         return
     print(f"{arguments.server}: store {server['store']}, snapshot {server['head']}, {server['lag']} not evaluated yet")
     print(f"queries run {server['runner']}: {server['why']}; {server['subscriptions']} are listening")
@@ -234,7 +192,7 @@ def watch(arguments: argparse.Namespace) -> None:
     import json
 
     live = terminal.is_live(sys.stdout) and not arguments.json
-    with _client(arguments) as client:
+    with client_of(arguments) as client:
         since = arguments.since
         if since is None:
             since = max(0, int(client.query_status(arguments.query)["emissions"]) - 1)

@@ -1,0 +1,210 @@
+"""`rillet push` and `rillet streams`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from endpoint.commands import terminal
+from endpoint.commands.flags import Commands, UsageError, add_command, add_server
+from endpoint.commands.talking import client_of, print_json
+
+if TYPE_CHECKING:
+    from endpoint.client import Client
+    from endpoint.replay import Pace
+
+_MEDIA_TYPES = {
+    "nt": "application/n-triples",
+    "nq": "application/n-quads",
+    "ttl": "text/turtle",
+    "trig": "application/trig",
+    "jsonld": "application/ld+json",
+    "rdf": "application/rdf+xml",
+    "ndjson": "application/x-ndjson",
+}
+_FORMATS = (*_MEDIA_TYPES, "tnt")
+_NDJSON = _MEDIA_TYPES["ndjson"]
+_PACKED = (".gz", ".zst")
+#: How often a push that the server asks to send later is sent again.
+_TRIES_MAX = 300
+
+_PUSH = """\
+  rillet push taxis position.ttl --timestamp 2024-01-31T12:00:00Z
+  rillet push taxis day.ndjson.gz --wait evaluated
+  rillet push gps gps.tnt.gz --rate 60x                as it was, a minute a second
+  rillet push obs obs.nt --time-from http://www.w3.org/ns/sosa/resultTime --rate 500
+  tail -f live.ndjson | rillet push taxis --format ndjson
+  echo '<http://ex/t1> <http://ex/in> <http://ex/z1> .' | rillet push taxis --format nt"""
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "push", push, "push elements to a stream", _PUSH)
+    parser.add_argument("stream", help="its name or IRI")
+    parser.add_argument(
+        "file", nargs="?", default="-", help="what to push, also .gz or .zst; - (default): standard input"
+    )
+    parser.add_argument("--format", choices=_FORMATS, help="what it is, if the name of the file does not say")
+    parser.add_argument("--timestamp", metavar="TIME", help="milliseconds or xsd:dateTime, for what has no time itself")
+    parser.add_argument(
+        "--rate", type=_rate, metavar="N", help="N elements a second; Nx: N times as fast as their times say"
+    )
+    parser.add_argument(
+        "--time-from",
+        type=_time_from,
+        metavar="WHAT",
+        help="where their times come from: data (default), arrival, or the IRI of the predicate that has them",
+    )
+    parser.add_argument("--wait", choices=["published", "evaluated"], help="answer when it is readable, or evaluated")
+    add_server(parser)
+    streams_ = add_command(commands, "streams", streams, "list the streams of a server", "  rillet streams")
+    streams_.add_argument("--json", action="store_true", help="as the server sends it")
+    add_server(streams_)
+
+
+def _rate(text: str) -> tuple[float, bool]:
+    """The number, and whether it is a factor."""
+    factor = text.endswith("x")
+    try:
+        number = float(text.removesuffix("x"))
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write 100 (elements a second), 1x or 60x")
+    return number, factor
+
+
+def _time_from(text: str) -> str:
+    from stream_ext.options import is_iri
+
+    if text not in ("data", "arrival") and not is_iri(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: write data, arrival, or the IRI of a predicate")
+    return text
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What the server said to all pushes together."""
+
+    accepted: int = 0
+    late: int = 0
+    snapshot: int = 0
+
+    def add(self, receipt: dict[str, Any]) -> None:
+        self.accepted += receipt["accepted"]
+        self.late += receipt["late"]
+        self.snapshot = receipt["snapshot"]
+
+    def __str__(self) -> str:
+        late = f", {self.late:,} late" if self.late else ""
+        elements = "1 element" if self.accepted == 1 else f"{self.accepted:,} elements"
+        return f"{elements} accepted{late}, snapshot {self.snapshot}"
+
+
+def push(arguments: argparse.Namespace) -> None:
+    format = arguments.format or _suffix(arguments.file)
+    if format not in _FORMATS:
+        raise UsageError(f"which format is it? Say --format {'|'.join(_FORMATS)}")
+    cut = format in ("ndjson", "tnt") or arguments.rate is not None or arguments.time_from not in (None, "data")
+    if cut:
+        _check_cut(arguments, format)
+    with _opened(arguments.file) as source, client_of(arguments) as client:
+        told = _replay(arguments, format, source, client) if cut else _send_whole(arguments, format, source, client)
+    print(told)
+
+
+def _suffix(name: str) -> str:
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    return name.rpartition(".")[2]
+
+
+def _check_cut(arguments: argparse.Namespace, format: str) -> None:
+    from endpoint.replay import CUT_FORMATS
+
+    if format not in CUT_FORMATS:
+        raise UsageError(f"--rate and --time-from are for {', '.join(CUT_FORMATS)}: elsewhere the file is cut nowhere")
+    if arguments.time_from == "arrival" and arguments.rate is not None and arguments.rate[1]:
+        raise UsageError("--rate Nx follows the times of the elements, and --time-from arrival gives them none")
+    if arguments.timestamp is not None and arguments.time_from is not None:
+        raise UsageError("--timestamp or --time-from: one of them says what time it is")
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    from endpoint.replay import unpacked
+
+    if name == "-":
+        yield unpacked(cast("BinaryIO", sys.stdin.buffer))
+        return
+    with open(name, "rb") as file:
+        yield unpacked(file)
+
+
+def _send_whole(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client) -> _Sum:
+    """The body as it is: what its elements are is said by its media type."""
+    told = _Sum()
+    send = _sender(arguments, client, _MEDIA_TYPES[format])
+    told.add(send(source.read()))
+    return told
+
+
+def _replay(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client) -> _Sum:
+    from endpoint.replay import Cutter, Pacer, blocks_of_lines
+
+    cutter = Cutter(format, arguments.time_from or "data")
+    pacer = Pacer(_pace(arguments.rate), time.monotonic, time.sleep)
+    told, send = _Sum(), _sender(arguments, client, _NDJSON)
+    for lines in blocks_of_lines(source):
+        for body in pacer.bodies(cutter.feed(lines)):
+            told.add(send(body))
+    for body in pacer.bodies(cutter.end()):
+        told.add(send(body))
+    return told
+
+
+def _pace(rate: tuple[float, bool] | None) -> Pace:
+    from endpoint.replay import AsItWas, PerSecond, at_once
+
+    if rate is None:
+        return at_once
+    number, factor = rate
+    return AsItWas(number) if factor else PerSecond(number)
+
+
+def _sender(arguments: argparse.Namespace, client: Client, media_type: str) -> Callable[[bytes], dict[str, Any]]:
+    """Sends bodies in order. One that the server wants later (it has taken nothing of it) is sent again then."""
+    from endpoint.client import Refused
+
+    def send(body: bytes) -> dict[str, Any]:
+        for tries in range(1, _TRIES_MAX + 1):
+            try:
+                return client.push(
+                    arguments.stream,
+                    body,
+                    media_type=media_type,
+                    timestamp=arguments.timestamp,
+                    wait=arguments.wait,
+                )
+            except Refused as refused:
+                if refused.status != 429 or tries == _TRIES_MAX:
+                    raise
+                time.sleep(refused.retry_after_s or 1.0)
+        raise AssertionError("the last try returns or raises")
+
+    return send
+
+
+def streams(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        found = client.streams()
+    if arguments.json:
+        print_json(found)
+        return
+    columns = ["stream", "iri", "runs_by", "time", "late", "lateness", "timeless"]
+    rows = [["" if each[name] is None else str(each[name]) for name in columns] for each in found]
+    print("\n".join(terminal.table(columns, rows)) if rows else "there is no stream; PUT /streams/NAME makes one")

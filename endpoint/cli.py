@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from endpoint.commands import caring, explaining, loading, pushing, serving, talking
+from endpoint.commands import asking, caring, explaining, loading, pushing, serving, talking
 from endpoint.commands.flags import Command, Parser, add_command
 
 _DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
@@ -38,7 +38,7 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Command)
     serving.add(commands)
     loading.add(commands)
-    talking.add_query(commands)
+    asking.add(commands)
     pushing.add(commands)
     talking.add(commands)
     explaining.add(commands)

@@ -49,7 +49,8 @@ class Client:
     def query(self, text: str, *, accept: str = "application/sparql-results+json", **parameters: Any) -> Any:
         """The answer: parsed if it is JSON, else as text."""
         answer = self._send("POST", "/sparql", data={"query": text, **_given(parameters)}, headers={"accept": accept})
-        return answer.json() if "json" in answer.headers.get("content-type", "") else answer.text
+        form = answer.headers.get("content-type", "").partition(";")[0]
+        return answer.json() if form.endswith(("/json", "+json")) else answer.text
 
     def update(self, text: str, *, wait: str | None = None) -> int:
         """The snapshot that has it."""

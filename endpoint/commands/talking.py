@@ -1,4 +1,4 @@
-"""`rillet query`, `register`, `watch`, `status`: what one says to a running server."""
+"""`rillet register`, `watch`, `status`: what one says to a running server."""
 
 from __future__ import annotations
 
@@ -14,18 +14,6 @@ from endpoint.commands.flags import Commands, Parser, UsageError, add_command, a
 if TYPE_CHECKING:
     from endpoint.client import Client
 
-_ACCEPT = {
-    "json": "application/sparql-results+json",
-    "xml": "application/sparql-results+xml",
-    "csv": "text/csv",
-    "tsv": "text/tab-separated-values",
-}
-_QUERY = """\
-  rillet query 'SELECT * { ?s ?p ?o } LIMIT 5'
-  rillet query -f report.rq --format csv > report.csv
-  rillet query 'ASK { ?s ?p ?o }' --snapshot 12
-  rillet query 'SELECT * { ?s ?p ?o }' --store lmdb:rillet-data      without a server
-  rillet query "INSERT DATA { <http://ex/a> <http://ex/p> 1 }\""""
 _REGISTER = """\
   rillet register -f near.rq
   rillet register --name near 'SELECT ?t FROM NAMED WINDOW <urn:w> ON STREAM taxis [RANGE 10s STEP 1s]
@@ -52,27 +40,24 @@ def add(commands: Commands) -> None:
     add_server(status_)
 
 
-def add_query(commands: Commands) -> None:
-    parser = add_command(commands, "query", query, "ask once, or update", _QUERY)
-    add_text(parser)
-    parser.add_argument("--format", choices=["table", *_ACCEPT], help="default: table on a terminal, else tsv")
-    parser.add_argument("--snapshot", type=whole, metavar="SN", help="ask an earlier snapshot")
-    parser.add_argument("--at", metavar="TIME", help="when to evaluate a query with windows")
-    parser.add_argument("--timeout", metavar="TIME", help="how long the server may take: 30s")
-    parser.add_argument("--explain", action="store_true", help="say what the text means, and do nothing")
-    parser.add_argument("--store", metavar="URL", help="read this store itself, without a server")
-    add_server(parser)
-
-
 def add_text(parser: Parser) -> None:
-    parser.add_argument("text", nargs="?", help="the text; - is standard input")
+    parser.add_argument("text", nargs="?", help="the text, or a file that has it; - is standard input")
     parser.add_argument("-f", "--file", metavar="FILE", help="a file with the text")
 
 
 def text_of(arguments: argparse.Namespace) -> str:
     if (arguments.text is None) == (arguments.file is None):
         raise UsageError("give the text, or -f FILE, or - to read it from standard input")
-    return str(arguments.text) if arguments.text not in (None, "-") else read(arguments.file or "-").decode()
+    if arguments.text not in (None, "-") and not _is_file(arguments.text):
+        return str(arguments.text)
+    return read(arguments.file or arguments.text).decode()
+
+
+def _is_file(text: str) -> bool:
+    """A text of SPARQL has braces or blanks; one word that names a file is that file."""
+    from pathlib import Path
+
+    return not set(text) & set("{} \n") and Path(text).is_file()
 
 
 def read(name: str) -> bytes:
@@ -100,55 +85,6 @@ def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
         raise RilletError(f"no server answers at {arguments.server}; {advice}") from None
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise RilletError(f"{arguments.server}: {error}") from error
-
-
-# ---- query
-
-
-def query(arguments: argparse.Namespace) -> None:
-    text = text_of(arguments)
-    format = arguments.format or ("table" if terminal.is_live(sys.stdout) else "tsv")
-    if arguments.store is not None:
-        _query_store(arguments, text, format)
-        return
-    accept = _ACCEPT["json" if format == "table" else format]
-    with client_of(arguments) as client:
-        wishes = {name: getattr(arguments, name) for name in ("snapshot", "at", "timeout")}
-        if arguments.explain:
-            print_json(client.query(text, explain="true"))
-            return
-        answer = client.query(text, accept=accept, **wishes)
-    if answer == "":
-        print("done")  # an update
-    elif format == "json":
-        print_json(answer)
-    elif format == "table":
-        _print_table(answer)
-    else:
-        sys.stdout.write(answer)
-
-
-def _query_store(arguments: argparse.Namespace, text: str, format: str) -> None:
-    from endpoint import local, results
-
-    if arguments.timeout or arguments.explain:
-        raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
-    if local.changes(text):
-        raise UsageError("a store opened with --store is read only; send it to a server (--server)")
-    with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
-        pieces = results.write("json" if format == "table" else format, answer.variables, batches, answer.boolean)
-        body = b"".join(pieces).decode()
-    if format == "table":
-        import json
-
-        _print_table(json.loads(body))
-    else:
-        sys.stdout.write(body if body.endswith("\n") else body + "\n")
-
-
-def _print_table(answer: dict[str, Any]) -> None:
-    columns, rows = terminal.answer_rows(answer)
-    print("\n".join(terminal.table(columns, rows)))
 
 
 def print_json(value: Any) -> None:

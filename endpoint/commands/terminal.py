@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-_CELL_MAX = 60
+_CELL_MIN = 8
+_NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?")
+_LOCAL_NAME = re.compile(r"[A-Za-z_0-9][\w-]*")
 
 
 def is_live(out: TextIO) -> bool:
@@ -24,13 +27,13 @@ def bold(text: str) -> str:
     return paint(text, "1")
 
 
-def shown(term: Mapping[str, str] | None) -> str:
-    """A term of JSON results, short enough to read."""
+def shown(term: Mapping[str, str] | None, prefixes: Mapping[str, str] | None = None) -> str:
+    """A term of JSON results, short enough to read; `prefixes` are names for the beginnings of IRIs."""
     if term is None:
         return ""
     value = term["value"]
     if term["type"] == "uri":
-        return f"<{value}>"
+        return _short(value, prefixes or {})
     if term["type"] == "bnode":
         return f"_:{value}"
     if "xml:lang" in term:
@@ -38,25 +41,53 @@ def shown(term: Mapping[str, str] | None) -> str:
     return value if "datatype" in term else f'"{value}"'
 
 
+def _short(iri: str, prefixes: Mapping[str, str]) -> str:
+    for start, name in prefixes.items():
+        if iri.startswith(start) and _LOCAL_NAME.fullmatch(iri, len(start)):
+            return f"{name}:{iri[len(start) :]}"
+    return f"<{iri}>"
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lines; cells that are too wide for the terminal are cut."""
+    """Lines: a head, a rule, the rows. Columns of numbers end at the right; cells too wide for the terminal are cut."""
     width = width or shutil.get_terminal_size((120, 24)).columns
     body = [[" ".join(cell.split()) for cell in row] for row in rows]
-    sizes = [max([len(name), *(len(row[i]) for row in body)]) for i, name in enumerate(columns)]
-    room = max(8, (width - 2 * len(columns)) // max(1, len(columns)))
-    sizes = [min(size, max(room, _CELL_MAX if sum(sizes) < width else room)) for size in sizes]
-    head = "  ".join(bold(_cell(name, size)) for name, size in zip(columns, sizes, strict=True))
-    lines = ["  ".join(_cell(cell, size) for cell, size in zip(row, sizes, strict=True)).rstrip() for row in body]
-    return [head, *lines]
+    sizes = _sizes([max([len(name), *(len(row[i]) for row in body)]) for i, name in enumerate(columns)], width)
+    right = [_are_numbers(row[i] for row in body) for i in range(len(columns))]
+    fitted = [list(map(_cell, row, sizes, right)) for row in body]
+    head = "  ".join(
+        bold(_cell(name, size, at_right)) for name, size, at_right in zip(columns, sizes, right, strict=True)
+    )
+    rule = paint("  ".join("─" * size for size in sizes), "2")
+    return [head.rstrip(), rule, *("  ".join(row).rstrip() for row in fitted)]
 
 
-def _cell(text: str, size: int) -> str:
-    return text.ljust(size) if len(text) <= size else text[: size - 1] + "…"
+def _sizes(wanted: Sequence[int], width: int) -> list[int]:
+    """What each column gets: those that want less than their share leave the rest to the others."""
+    sizes = [0] * len(wanted)
+    left, waiting = width - 2 * (len(wanted) - 1), sorted(range(len(wanted)), key=lambda i: wanted[i])
+    for done, i in enumerate(waiting):
+        sizes[i] = min(wanted[i], max(_CELL_MIN, left // (len(waiting) - done)))
+        left -= sizes[i]
+    return sizes
 
 
-def answer_rows(answer: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _are_numbers(cells: Iterable[str]) -> bool:
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(_NUMBER.fullmatch(cell) for cell in filled)
+
+
+def _cell(text: str, size: int, at_right: bool) -> str:
+    if len(text) > size:
+        return text[: size - 1] + "…"
+    return text.rjust(size) if at_right else text.ljust(size)
+
+
+def answer_rows(
+    answer: Mapping[str, Any], prefixes: Mapping[str, str] | None = None
+) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of JSON results; an ASK is one cell."""
     if "boolean" in answer:
         return ["answer"], [["yes" if answer["boolean"] else "no"]]
     columns = list(answer["head"]["vars"])
-    return columns, [[shown(row.get(name)) for name in columns] for row in answer["results"]["bindings"]]
+    return columns, [[shown(row.get(name), prefixes) for name in columns] for row in answer["results"]["bindings"]]

@@ -17,7 +17,7 @@ import pytest
 
 from endpoint.bench import BENCHES
 from endpoint.cli import build_parser, main
-from endpoint.commands import talking
+from endpoint.commands import talking, terminal
 from endpoint.completion import script
 from tests.endpoint.live import NEAR, Live, live
 
@@ -56,7 +56,7 @@ def test_files_become_snapshots_and_can_be_asked(tmp_path: Path, capsys: pytest.
     assert rillet("query", "SELECT ?s { ?s <http://ex/n> <http://ex/7> }", "--store", store, "--format", "json") == 0
     assert len(json.loads(capsys.readouterr().out)["results"]["bindings"]) == 1
     assert rillet("query", "ASK { ?s <http://ex/n> ?o }", "--store", store, "--snapshot", 1, "--format", "table") == 0
-    assert capsys.readouterr().out.split() == ["answer", "no"]
+    assert capsys.readouterr().out == "no\n"
 
 
 def test_a_graph_is_named_for_what_has_none_and_standard_input_is_a_file(
@@ -138,6 +138,36 @@ def test_a_query_with_windows_that_is_asked_once_is_told_of_both_ways(
     assert "there is no stream 'nowhere'" in capsys.readouterr().err
 
 
+def test_a_table_is_made_for_eyes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.ttl").write_text(
+        "@prefix : <http://ex/> . :one :age 7 . :two :age 1000 ; :likes 'rain' . <http://ex/b/c> :age 12 ."
+    )
+    store = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("load", tmp_path / "a.ttl", "--store", store) == 0
+    capsys.readouterr()
+    query = "PREFIX : <http://ex/> SELECT ?who ?age { ?who :age ?age }"
+    (tmp_path / "ages.rq").write_text(query)
+    assert rillet("query", tmp_path / "ages.rq", "--store", store, "--format", "table") == 0
+    head, rule, *rows = capsys.readouterr().out.splitlines()
+    assert head == "who               age"
+    assert rule == "───────────────  ────"
+    assert sorted(rows) == [":one                7", ":two             1000", "<http://ex/b/c>    12"]
+
+
+def test_a_column_gives_room_that_it_does_not_need_to_wider_ones() -> None:
+    assert terminal.table(["a", "b"], [["x", "0123456789" * 9]], 40)[2] == "x  " + ("0123456789" * 9)[:36] + "…"
+    assert max(map(len, terminal.table(["a", "b", "c"], [["x" * 50] * 3], 40))) == 40
+
+
+def test_a_format_that_the_answer_cannot_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rillet("query", "ASK {}", "--format", "turtle") == 2
+    assert "--format turtle is not for this answer; its formats: table, json, xml, csv, tsv, ndjson" in (
+        capsys.readouterr().err
+    )
+    assert rillet("query", "CONSTRUCT WHERE { ?s ?p ?o }", "--format", "csv") == 2
+    assert "its formats: table, turtle, nt, xml, json" in capsys.readouterr().err
+
+
 # ---- with a server
 
 
@@ -202,7 +232,8 @@ def test_a_server_is_asked_in_every_format_and_updated(near: Live, capsys: pytes
         "csv": 'http://ex/z2,"ünten, ""x"""',
         "xml": '<literal>ünten, "x"</literal>',
         "json": '"value": "ünten, \\"x\\""',
-        "table": '<http://ex/z2>  "ünten, "x""',
+        "ndjson": '{"s":{"type":"uri","value":"http://ex/z2"},"o":',
+        "table": '<http://ex/z2>  "ünten, "x""\n',
     }.items():
         assert rillet("query", ALL, "--format", format, *server) == 0
         assert says in capsys.readouterr().out
@@ -354,7 +385,7 @@ def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str], mon
     [
         (["load", ""], {"near.rq", "folder"}),
         (["query", "-f", "ne"], {"near.rq"}),
-        (["query", "--format", ""], {"table", "json", "xml", "csv", "tsv"}),
+        (["query", "--format", ""], {"table", "json", "xml", "csv", "tsv", "ndjson", "turtle", "nt"}),
         (["push", "taxis", ""], {"near.rq", "folder"}),
         (["push", "taxis", "--format", "nd"], {"ndjson"}),
         (["serve", "--engine", ""], {"spark", "inline"}),

@@ -1,0 +1,147 @@
+"""`rillet query`: one question, to a server or to a store itself; or an update."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from endpoint.commands import terminal
+from endpoint.commands.flags import Commands, UsageError, add_command, add_server, whole
+from endpoint.commands.talking import add_text, client_of, print_json, text_of
+
+_ROWS = {
+    "json": "application/sparql-results+json",
+    "xml": "application/sparql-results+xml",
+    "csv": "text/csv",
+    "tsv": "text/tab-separated-values",
+    "ndjson": "application/x-ndjson",
+}
+#: What CONSTRUCT and DESCRIBE answer; json and xml are what these words mean for a graph.
+_GRAPH = {
+    "turtle": "text/turtle",
+    "nt": "application/n-triples",
+    "xml": "application/rdf+xml",
+    "json": "application/ld+json",
+}
+_FORMATS = ["table", *dict.fromkeys([*_ROWS, *_GRAPH])]
+_EXAMPLES = """\
+  rillet query 'SELECT * { ?s ?p ?o } LIMIT 5'
+  rillet query report.rq --format csv > report.csv
+  rillet query 'ASK { ?s ?p ?o }' --snapshot 12
+  rillet query 'SELECT * { ?s ?p ?o }' --store lmdb:rillet-data      without a server
+  rillet query "INSERT DATA { <http://ex/a> <http://ex/p> 1 }\""""
+_PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]+)>", re.IGNORECASE)
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "query", query, "ask once, or update", _EXAMPLES)
+    add_text(parser)
+    parser.add_argument("--format", choices=_FORMATS, help="default: table on a terminal, else tsv (a graph: turtle)")
+    parser.add_argument("--snapshot", type=whole, metavar="SN", help="ask an earlier snapshot")
+    parser.add_argument("--at", metavar="TIME", help="when to evaluate a query with windows")
+    parser.add_argument("--timeout", metavar="TIME", help="how long the server may take: 30s")
+    parser.add_argument("--explain", action="store_true", help="say what the text means, and do nothing")
+    parser.add_argument("--store", metavar="URL", help="read this store itself, without a server")
+    add_server(parser)
+
+
+def query(arguments: argparse.Namespace) -> None:
+    text = text_of(arguments)
+    is_graph = _is_graph(text)
+    format = arguments.format or ("table" if terminal.is_live(sys.stdout) else "turtle" if is_graph else "tsv")
+    known = _GRAPH if is_graph else _ROWS
+    if format != "table" and format not in known:
+        raise UsageError(f"--format {format} is not for this answer; its formats: table, {', '.join(known)}")
+    began = time.monotonic()
+    if arguments.store is not None:
+        body = _of_store(arguments, text, "json" if format == "table" else format)
+    elif arguments.explain:
+        with client_of(arguments) as client:
+            print_json(client.query(text, explain="true"))
+        return
+    else:
+        body = _of_server(arguments, text, known["nt" if is_graph else "json"] if format == "table" else known[format])
+    if body == "":
+        print("done")  # an update
+    elif format == "table":
+        answer = _triples(body) if is_graph else _parsed(body)
+        print("\n".join(_table(answer, _prefixes(text), time.monotonic() - began)))
+    elif format == "json":
+        print_json(_parsed(body))
+    else:
+        sys.stdout.write(body if body.endswith("\n") else body + "\n")
+
+
+def _is_graph(text: str) -> bool:
+    """Whether the answer is a graph; of a text that is at fault the server says what is wrong."""
+    from stream_ext.errors import TextError
+    from stream_ext.plan.algebra import Form, Query
+    from stream_ext.syntax import parse
+
+    try:
+        unit = parse(text)
+    except TextError:
+        return False
+    return isinstance(unit, Query) and unit.form in (Form.CONSTRUCT, Form.DESCRIBE)
+
+
+def _of_server(arguments: argparse.Namespace, text: str, accept: str) -> Any:
+    with client_of(arguments) as client:
+        wishes = {name: getattr(arguments, name) for name in ("snapshot", "at", "timeout")}
+        return client.query(text, accept=accept, **wishes)
+
+
+def _of_store(arguments: argparse.Namespace, text: str, format: str) -> str:
+    from endpoint import local, results
+
+    if arguments.timeout or arguments.explain:
+        raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
+    if local.changes(text):
+        raise UsageError("a store opened with --store is read only; send it to a server (--server)")
+    with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
+        return b"".join(results.write(format, answer.variables, batches, answer.boolean)).decode()
+
+
+# ---- for people ------------------------------------------------------------------------------------------------
+
+
+def _prefixes(text: str) -> dict[str, str]:
+    """The names that the text itself gives to the beginnings of IRIs."""
+    return {iri: name for name, iri in _PREFIX.findall(text)}
+
+
+def _table(answer: Mapping[str, Any], prefixes: Mapping[str, str], seconds: float) -> Iterable[str]:
+    if "boolean" in answer:
+        yield "yes" if answer["boolean"] else "no"
+        return
+    columns, rows = terminal.answer_rows(answer, prefixes)
+    yield from terminal.table(columns, rows)
+    if terminal.is_live(sys.stdout):
+        count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
+        yield terminal.paint(f"{count}, {seconds * 1e3:,.1f} ms", "2")
+
+
+def _parsed(body: Any) -> Any:
+    """A client has parsed what came as JSON."""
+    import json
+
+    return json.loads(body) if isinstance(body, str) else body
+
+
+def _triples(body: str) -> dict[str, Any]:
+    """A graph as a table of its triples, in the form of JSON results."""
+    import json
+
+    from stream_ext.emission import term_json
+    from stream_ext.rdf import parse_rdf
+
+    parsed = parse_rdf(body.encode(), "application/n-triples", "")
+    terms = [json.loads(term_json(term)) for term in parsed.terms]
+    columns = {"subject": parsed.s, "predicate": parsed.p, "object": parsed.o}
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    bindings = [dict(zip(columns, map(terms.__getitem__, row), strict=True)) for row in rows]
+    return {"head": {"vars": list(columns)}, "results": {"bindings": bindings}}

@@ -61,7 +61,7 @@ async def read_results(exchange: Exchange, name: str) -> None:
         await _latest(exchange, name, offer, parameters)
         return
     span = _span(exchange, parameters, offer)
-    await exchange.desk.workers.readers.run(exchange.desk.service.query_status, name)  # 404 before the first byte
+    await exchange.desk.workers.readers.run(exchange.desk.service.check_kept, name, span.since)  # 404, 410: now
     await _emit(exchange, name, span, offer)
 
 

@@ -19,6 +19,7 @@ from endpoint.access import is_loopback
 from endpoint.app import RilletEndpoint, create_app
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, RilletError
+from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Service
 
@@ -36,7 +37,13 @@ class ServeSettings:
     spark_epoch_s: float = 30.0
     batch_ms: int = 100
     durability: Literal["process", "power"] = "process"
+    retain_snapshots_s: float = 300.0
+    retain_emissions_s: float = 3600.0
+    timing_bytes: int = 1 << 30
     token: str | None = None
+
+    def retain(self) -> Retain:
+        return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
 
     def spark(self) -> SparkSettings:
         """Raises BadArgument where Spark could not be started with them."""
@@ -98,6 +105,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             batch_ms=settings.batch_ms,
             address=address,
             durability=settings.durability,
+            retain=settings.retain(),
         ) as service:
             app = create_app(service, token=settings.token)
             server = Server(app, when_ready=lambda: say(banner(settings, address)))

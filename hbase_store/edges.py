@@ -64,10 +64,11 @@ class Edges:
         with self._lock:
             start = cover[-1].last if cover else 0
             before = self.newest
-            kept = before.overlay if before.start <= start <= sn else None
-            self.newest = Layers(opened, self.cache, kept)
-            if before.start < start and before.start < sn:
-                self._keep(_Span(before, sn))
+            if opened != before.runs:
+                kept = before.overlay if before.start <= start <= sn else None
+                self.newest = Layers(opened, self.cache, kept)
+                if before.start < start and before.start < sn:
+                    self._keep(_Span(before, sn))
             self.list = runs
             self.runs.keep(runs.runs)
 

@@ -16,6 +16,7 @@ import msgspec
 from hbase_store.errors import Corrupt, StoreError, StoreUnavailable
 from hbase_store.head import Head, HeadCell
 from hbase_store.keyvalue import Key, KeyValue, Put, Value
+from hbase_store.lease import Clock
 from hbase_store.rows import Sn
 from hbase_store.sealed import corrupt, cut, seal, unseal
 
@@ -27,6 +28,7 @@ _EMISSION_MAGIC, _COMMIT_MAGIC = b"RE", b"RC"
 
 #: Each of these commits holds the states of all queries, so that no more than so many are read.
 WHOLE_EVERY = 256
+_ALL = (1 << 62) - 1
 
 
 class EmissionRow(msgspec.Struct, array_like=True, frozen=True):
@@ -38,13 +40,16 @@ class EmissionRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Commit(msgspec.Struct, array_like=True, frozen=True):
-    """`lasts`: the number of the last emission of each query named; a state of None: that query is gone."""
+    """`lasts`: the number of the last emission of each query named; a state of None: that query is gone.
+
+    `time_ms`: when it was made, by the writer's clock."""
 
     number: int
     position: int
     whole: bool
     states: dict[int, bytes | None]
     lasts: dict[int, int]
+    time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class _Sum:
         self.position = Sn(0)
         self.states: dict[int, bytes] = {}
         self.lasts: dict[int, int] = {}
+        self.dropped: set[int] = set()
 
     def add(self, commit: _Commit) -> None:
         if commit.whole:
@@ -76,6 +82,7 @@ class _Sum:
             if state is None:
                 self.states.pop(query, None)
                 self.lasts.pop(query, None)
+                self.dropped.add(query)
             else:
                 self.states[query] = state
 
@@ -83,12 +90,16 @@ class _Sum:
 class EmissionLog:
     """One writer, who has the lease of the store; any number of readers, in any process."""
 
-    def __init__(self, kv: KeyValue) -> None:
-        self._kv = kv
+    def __init__(self, kv: KeyValue, clock: Clock) -> None:
+        self._kv, self._clock = kv, clock
         self.cell = HeadCell(kv, b"emitted")
         self._sum = _Sum()
         self._undecided: _Publication | None = None
         self._lock = threading.RLock()
+        # Of each query the last emission that was let go; the first commit that may still be there.
+        self._gone: dict[int, int] = {}
+        self._first_commit: int | None = None
+        self._swept = False
 
     def refresh(self) -> int:
         """Takes in what other processes have committed; the number of the last commit."""
@@ -146,13 +157,105 @@ class EmissionLog:
         return lasts
 
     def _commit_of(self, number: int, position: Sn, states: dict[int, bytes | None], lasts: dict[int, int]) -> _Commit:
-        commit = _Commit(number, position, False, states, lasts)
+        commit = _Commit(number, position, False, states, lasts, self._clock.now_ms())
         if number % WHOLE_EVERY:
             return commit
         whole = _Sum()
         whole.states, whole.lasts = dict(self._sum.states), dict(self._sum.lasts)
         whole.add(commit)
-        return _Commit(number, position, True, dict(whole.states), whole.lasts)
+        return _Commit(number, position, True, dict(whole.states), whole.lasts, commit.time_ms)
+
+    # ---- collecting
+
+    def collect(self, before_ms: int) -> None:
+        """Deletes the emissions of commits made before, and all those of queries that are gone."""
+        number = self._last_before(before_ms)
+        lasts = self._summed_at(number).lasts if number else {}
+        with self._lock:
+            self._add_commits()
+            ends = {query: last for query, last in lasts.items() if query in self._sum.lasts}
+            ends |= dict.fromkeys(self._dropped(), _ALL)
+        for query, last in ends.items():
+            done = self._gone.get(query, 0)
+            if last > done:
+                self._gone[query] = last  # before anything of it goes: who reads meanwhile looks here
+                start, stop = _EMISSION_KEY.pack(query, done + 1, 0, 0), _EMISSION_KEY.pack(query, last + 1, 0, 0)
+                self._kv.delete_range("emission", start, stop, self.cell.head.last)
+            if last == _ALL:
+                del self._gone[query]
+        self._delete_commits(number - number % WHOLE_EVERY)
+
+    def _last_before(self, before_ms: int) -> int:
+        """The last commit made before; 0 if none is there. Times ascend as numbers do, but for a clock set back."""
+        head = self.cell.head
+        if self._first_commit is None:
+            self._first_commit = self._find_first_commit(head)
+        low, high = self._first_commit - 1, head.last
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._read_commits(head, [middle])[0].time_ms < before_ms:
+                low = middle
+            else:
+                high = middle - 1
+        return 0 if low < self._first_commit else low
+
+    def _find_first_commit(self, head: Head) -> int:
+        for granted in head.ranges:
+            start = _COMMIT_KEY.pack(granted.epoch, granted.first, 0)
+            for key, _ in self._kv.scan("commit", start, _COMMIT_KEY.pack(granted.epoch, granted.last + 1, 0)):
+                number: int = _COMMIT_KEY.unpack(key)[1]
+                return number
+        return head.last + 1
+
+    def _summed_at(self, number: int) -> _Sum:
+        head, found = self.cell.head, _Sum()
+        for commit in self._read_commits(head, range(max(1, number - number % WHOLE_EVERY), number + 1)):
+            found.add(commit)
+        return found
+
+    def _dropped(self) -> list[int]:
+        """The queries of which there are emissions, and which are gone: asked once, then noticed as they go."""
+        if not self._swept:
+            self._swept = True
+            self._sum.dropped.update(query for query in self._queries() if query not in self._sum.lasts)
+        dropped = sorted(self._sum.dropped)
+        self._sum.dropped.clear()
+        return dropped
+
+    def _queries(self) -> Iterator[int]:
+        """Those of which there are emissions."""
+        query = self._next_query(0)
+        while query is not None:
+            yield query
+            query = self._next_query(query + 1)
+
+    def _next_query(self, query: int) -> int | None:
+        for key, _ in self._kv.scan("emission", _EMISSION_KEY.pack(query, 0, 0, 0), None):
+            found: int = _EMISSION_KEY.unpack(key)[0]
+            return found
+        return None
+
+    def _delete_commits(self, before: int) -> None:
+        """The last whole one at or below what was let go stays, and so do those after it."""
+        assert self._first_commit is not None
+        if before <= self._first_commit:
+            return
+        for granted in self.cell.head.ranges:
+            first, last = max(granted.first, self._first_commit), min(granted.last, before - 1)
+            if first <= last:
+                start, stop = _COMMIT_KEY.pack(granted.epoch, first, 0), _COMMIT_KEY.pack(granted.epoch, last + 1, 0)
+                self._kv.delete_range("commit", start, stop, last)
+        self._first_commit = before
+
+    def oldest(self, query: int) -> int:
+        """The number of the oldest emission that is kept; one more than the last if none is."""
+        known = self._gone.get(query)
+        if known is not None:
+            return known + 1
+        for number, _ in self._numbers(query, 0):
+            self._gone[query] = number - 1
+            return number
+        return self.last(query) + 1
 
     # ---- reading
 
@@ -163,7 +266,12 @@ class EmissionLog:
         head = self.cell.head
         given = 0
         for number, pieces in self._numbers(query, after):
-            body = _body(pieces, head)
+            try:
+                body = _body(pieces, head)
+            except Corrupt:
+                if number > self._gone.get(query, 0):
+                    raise
+                continue  # some of its pieces were collected while others were read
             if body is not None:
                 yield EmissionRow(query, number, body)
                 given += 1
@@ -206,12 +314,16 @@ class EmissionLog:
         if head.last == self._sum.number:
             return
         first = max(self._sum.number + 1, head.last - head.last % WHOLE_EVERY)
-        for number in range(first, head.last + 1):
-            self._sum.add(self._read_commit(head.epoch_of(number), number))
+        for commit in self._read_commits(head, range(first, head.last + 1)):
+            self._sum.add(commit)
 
-    def _read_commit(self, epoch: int, number: int) -> _Commit:
-        key = _COMMIT_KEY.pack(epoch, number, 0)
-        payload = unseal(_COMMIT_MAGIC, self._kv.get_many("commit", [key])[0], "commit", key)
+    def _read_commits(self, head: Head, numbers: Sequence[int]) -> list[_Commit]:
+        keys = [_COMMIT_KEY.pack(head.epoch_of(number), number, 0) for number in numbers]
+        return [self._commit(key, value) for key, value in zip(keys, self._kv.get_many("commit", keys), strict=True)]
+
+    def _commit(self, key: Key, value: Value | None) -> _Commit:
+        payload = unseal(_COMMIT_MAGIC, value, "commit", key)
+        epoch, number, _ = _COMMIT_KEY.unpack(key)
         (pieces,) = _COMMIT_HEADER.unpack_from(payload)
         parts = [bytes(payload[_COMMIT_HEADER.size :])]
         if pieces > 1:

@@ -86,6 +86,7 @@ class HeadCell:
         self._kv, self.key = kv, key
         self._known: tuple[Value | None, Head] = (None, NO_HEAD)
         self._epoch = 0  # the epoch that is ours to write under; 0: none
+        self._unsure = False  # what we know may not be what is there: an installation was not answered
         self._lock = threading.Lock()
 
     @property
@@ -112,6 +113,12 @@ class HeadCell:
 
     def refresh(self) -> Head:
         return self.take_in(self.read())
+
+    def settle(self) -> None:
+        """Before the next head is made: whether the last installation came to be, if that was not answered."""
+        if self._unsure:
+            self.refresh()
+            self._unsure = False
 
     def take_epoch(self) -> None:
         """From now on this process writes, and whoever wrote before cannot."""
@@ -142,12 +149,18 @@ class HeadCell:
             raise self._fenced(self.refresh())
 
     def install(self, stages: Sequence[Sequence[Put]], run_list: int) -> None:
-        """Writes a run list, and makes it count; the numbers stay. For the one thread that publishes."""
+        """Writes a run list, and makes it count; the numbers stay. For the one thread that publishes.
+
+        After StoreUnavailable it may count or not; `settle` finds out."""
+        self.settle()
         old, head = self._known
         new = head.with_runs(run_list)
         if self._epoch == 0 or head.epoch != self._epoch:
             raise self._fenced(head)
-        if not self._set(stages, old, new, lambda found: found.run_list == run_list):
+        self._unsure = True
+        won = self._set(stages, old, new, lambda found: found.run_list == run_list)
+        self._unsure = False
+        if not won:
             raise self._fenced(self.refresh())
 
     def _set(self, stages: Sequence[Sequence[Put]], old: Value | None, new: Head, won: Callable[[Head], bool]) -> bool:

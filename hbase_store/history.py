@@ -58,6 +58,7 @@ class History:
         self._read_rows, self._read_whole = read_rows, read_whole
         self.sn = Sn(0)
         self._sums = _Sums(Whole([], []))
+        self.newest: SnRow | None = None
         self._rows: OrderedDict[int, SnRow] = OrderedDict()
         self._wholes: OrderedDict[int, Whole] = OrderedDict()
         self._lock = threading.Lock()
@@ -78,7 +79,7 @@ class History:
             assert row.sn == self.sn + 1
             self._sums.add(row)
             self._remember(row)
-            self.sn = Sn(row.sn)
+            self.sn, self.newest = Sn(row.sn), row
 
     def whole_after(self, row: SnRow) -> Whole | None:
         """What must be written with a row that is the next; None: nothing."""
@@ -91,6 +92,11 @@ class History:
 
     def row(self, sn: int) -> SnRow:
         return self._range(sn, sn)[0]
+
+    def position(self, stream: int) -> StreamPosition | None:
+        """Of one stream, after the last row that was taken in."""
+        with self._lock:
+            return self._sums.vector.get(stream)
 
     def vector(self, sn: int) -> Vector:
         with self._lock:
@@ -143,7 +149,7 @@ class History:
 
 def _move(vector: Vector, row: SnRow) -> None:
     for move in row.moves:
-        vector[move.stream] = moved(vector.get(move.stream), move)
+        vector[move.stream] = moved(vector.get(move.stream), move, row.sn)
     for change in row.catalog:
         if change.kind == "stream" and change.body is None:
             vector.pop(change.number, None)

@@ -55,6 +55,11 @@ class StreamMove(msgspec.Struct, array_like=True):
     first: int | None = None
     pushes: list[PushMark] = msgspec.field(default_factory=list)
     sources: dict[str, int] = msgspec.field(default_factory=dict)
+    #: The snapshot that last brought elements before this one, and the stream's time after it; 0: none did. The
+    #: writer of the row fills them in, where the move has elements itself (`elements`).
+    before: int = 0
+    time_before: int | None = None
+    elements: bool = False
 
 
 class CatalogChange(msgspec.Struct, array_like=True, frozen=True):
@@ -71,6 +76,7 @@ class StreamPlace(msgspec.Struct, array_like=True, frozen=True):
     stream: int
     in_slab: bool
     slice_pieces: int
+    slice_bytes: int = 0
 
 
 class SnRow(msgspec.Struct, array_like=True):
@@ -106,6 +112,9 @@ class StreamPosition(msgspec.Struct, array_like=True, frozen=True):
     heartbeat: int | None = None
     first: int | None = None
     sources: dict[str, int] = msgspec.field(default_factory=dict)
+    #: The last snapshot that brought elements, and the stream's time after it; 0: none did.
+    last: int = 0
+    time_last: int | None = None
 
 
 def pack_row(row: SnRow) -> Value:
@@ -116,15 +125,24 @@ def unpack_row(value: Value | None, key: Key) -> SnRow:
     return unseal_struct(_SN_MAGIC, value, "sn", key, SnRow)
 
 
-def moved(position: StreamPosition | None, move: StreamMove) -> StreamPosition:
-    """The position after a move."""
+def chained(move: StreamMove, position: StreamPosition | None) -> StreamMove:
+    """The move of a snapshot with elements, which knows the one before it."""
+    before, time_before = (0, None) if position is None else (position.last, position.time_last)
+    return msgspec.structs.replace(move, before=before, time_before=time_before, elements=True)
+
+
+def moved(position: StreamPosition | None, move: StreamMove, sn: int) -> StreamPosition:
+    """The position after a move in snapshot `sn`."""
     if position is None:
-        return StreamPosition(move.stream, move.batch, move.time, move.heartbeat, move.first, dict(move.sources))
+        position = StreamPosition(move.stream, 0)
+    time = position.time if move.time is None else move.time
     return StreamPosition(
         move.stream,
         move.batch,
-        position.time if move.time is None else move.time,
+        time,
         position.heartbeat if move.heartbeat is None else move.heartbeat,
         position.first if move.first is None else move.first,
         {**position.sources, **move.sources} if move.sources else position.sources,
+        sn if move.elements else position.last,
+        time if move.elements else position.time_last,
     )

@@ -22,7 +22,7 @@ from hbase_store.emissions import EmissionLog
 from hbase_store.errors import SnapshotGone, StoreError, StoreUnavailable, Unwritable
 from hbase_store.head import Head, HeadCell
 from hbase_store.history import History
-from hbase_store.keyvalue import KeyValue, Put
+from hbase_store.keyvalue import KeyValue, Put, Value
 from hbase_store.layers import Layers
 from hbase_store.lease import Clock, Leasing
 from hbase_store.loading import Loading
@@ -30,7 +30,7 @@ from hbase_store.meta_cells import check_put
 from hbase_store.opening import Durability, WallClock, connect
 from hbase_store.preview import Preview
 from hbase_store.row_reader import ROWS_AT_ONCE, RowReader, row_puts
-from hbase_store.rows import CatalogChange, Sn, SnRow, StreamPlace, StreamPosition
+from hbase_store.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, StreamPosition, chained
 from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_list
 from hbase_store.slab import Slab, pack_slab, pack_slice
 from hbase_store.snapshot import Rows, Snapshot
@@ -59,7 +59,7 @@ class Store:
         """`folding`: the writer folds by itself, in a thread; else only when it is asked to."""
         self.kv: KeyValue = kv
         self.url = url
-        self.emissions = EmissionLog(kv)
+        self.emissions = EmissionLog(kv, clock)
         self._clock = clock
         self._lease = kv.lease(clock)
         self._address = ""
@@ -139,6 +139,10 @@ class Store:
         """What the snapshot says beside its edges and streams."""
         return self._history.row(self._taken_in(sn))
 
+    def newest_row(self) -> SnRow | None:
+        """The row of the last snapshot that this process took in one by one: it is at hand."""
+        return self._history.newest
+
     def vts(self, sn: int) -> dict[int, StreamPosition]:
         """Where each stream had come to."""
         return self._history.vector(self._taken_in(sn, first=0))
@@ -150,7 +154,7 @@ class Store:
     def stream(self, sn: int, stream: int) -> StreamColumns | None:
         """What came in a stream in this snapshot, in document order; None: nothing."""
         row = self.row(sn)
-        if sn < self._edges.list.horizons.get(stream, 0):
+        if sn < self.horizon(stream):
             raise SnapshotGone(f"what came in stream {stream} in snapshot {sn} is not retained any more")
         place = next((place for place in row.places if place.stream == stream), None)
         if place is None:
@@ -160,6 +164,15 @@ class Store:
             columns = self._reader.stream(row, place)
             self._recent.put(sn, columns)
         return columns
+
+    def oldest(self) -> Sn:
+        """The oldest snapshot that is retained."""
+        return Sn(self._edges.list.floor)
+
+    def horizon(self, stream: int) -> Sn:
+        """No older columns of the stream are retained. Of a stream that was dropped, none are below the floor."""
+        known = self._edges.list.horizons.get(stream, 0)
+        return Sn(known if self._history.position(stream) is not None else max(known, self._edges.list.floor))
 
     def net_changes(self, sn: int, predicates: Iterable[int] | None = None) -> Rows:
         """How the store differs from the snapshot before, exactly; None: in all predicates."""
@@ -234,6 +247,7 @@ class Store:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:
                 raise StoreError("this batch was committed, or another was begun after it; begin a new one")
+            self._cell.settle()
             try:
                 self._undecided = self._publication(batch)
             except Exception as error:
@@ -246,12 +260,12 @@ class Store:
         slab, changes = batch.pack()
         pieces = pack_slab(slab)
         slices = {stream: pack_slice(part) for stream, part in batch.slice_parts.items()}
-        places = [StreamPlace(n, n in slab.streams, len(slices.get(n, ()))) for n in batch.columns]
+        places = [_place(n, n in slab.streams, slices.get(n, ())) for n in batch.columns]
         row = SnRow(
             sn=head.last,
             epoch=head.epoch,
             published_ms=batch.time,
-            moves=batch.moves,
+            moves=[self._chained(move) if move.stream in batch.columns else move for move in batch.moves],
             catalog=batch.catalog_changes,
             slab_pieces=len(pieces),
             slab_bytes=sum(map(len, pieces)),
@@ -265,6 +279,9 @@ class Store:
         for put in (*puts, *row_of):
             check_put(put)  # while nothing is written yet
         return _Publication(batch, row, changes, [puts, row_of], head)
+
+    def _chained(self, move: StreamMove) -> StreamMove:
+        return chained(move, self._history.position(move.stream))
 
     def _row_puts(self, row: SnRow) -> list[Put]:
         return row_puts(row, self._history.whole_after(row))
@@ -310,11 +327,12 @@ class Store:
     def floor(self, sn: int, horizons: Mapping[int, int] | None = None) -> None:
         """From now on nobody asks for a snapshot below `sn`, or for a stream's columns below its horizon.
 
-        Until somebody says so, everything is retained; and of a stream without a horizon, all its columns are."""
-        self._upkeep.want(sn, horizons or {})
+        It holds for all processes when this returns; what it lets go is deleted in the background. Until somebody says
+        so, everything is retained; and of a stream without a horizon, all its columns are."""
+        self._upkeep.retain(sn, horizons or {})
 
     def collect(self) -> None:
-        """Deletes what is below floor and horizons; the writer does it by itself when it folds."""
+        """Deletes what is below floor and horizons; the writer does it by itself, too."""
         self._upkeep.collect()
 
     def _load_publication(self, entry: RunEntry, known: RunList, name: bytes) -> _Publication:
@@ -336,6 +354,7 @@ class Store:
         """Of an earlier batch whose outcome is unknown, decides it."""
         if self._undecided is not None:
             self._publish(self._undecided)
+        self._cell.settle()
 
     # ---- taking in
 
@@ -383,10 +402,12 @@ class Store:
         self._sn = Sn(max(self._sn, covered))
 
     def _take_in_runs(self, runs: RunList, head: int) -> None:
+        before = self._edges.newest
         self._edges.adopt(runs, self._sn, head)
         newest = self._edges.newest
-        self._dictionary.adopt(newest.runs, newest.start)
-        self._unfolded_bytes = 0
+        if newest is not before:
+            self._dictionary.adopt(newest.runs, newest.start)
+            self._unfolded_bytes = 0
 
     def _take_in(self, row: SnRow, slab: Slab) -> None:
         for chunk in slab.terms:
@@ -401,6 +422,10 @@ class Store:
         self._history.take_in(row)
         self._unfolded_bytes += row.slab_bytes
         self._sn = Sn(row.sn)  # last: from here on readers may ask for it
+
+
+def _place(stream: int, in_slab: bool, pieces: Sequence[Value]) -> StreamPlace:
+    return StreamPlace(stream, in_slab, len(pieces), sum(map(len, pieces)))
 
 
 def _quads(predicate: int, columns: Columns, inserted: Mask, changed: Mask) -> tuple[Ids, Ids, Ids, Ids, Mask]:

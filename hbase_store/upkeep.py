@@ -65,16 +65,22 @@ class Upkeep:
         self.gate = Gate()
         self.folder = Folder(self._work) if in_background else None
         self._collector: tuple[int, Collector] | None = None
-        self._floor, self._horizons = 0, dict[int, int]()
+        # What left the list, when, and under which epoch; the collector takes it over.
+        self._left: list[tuple[int, int, list[RunEntry]]] = []
+        self._unfolded_bytes = 0
 
     def close(self) -> None:
         if self.folder is not None:
             self.folder.close()
 
     def published(self, unfolded_bytes: int) -> None:
-        slabs = self._host.head() - self._edges.newest.start
-        if self.folder is not None and (slabs >= FOLD_SLABS or unfolded_bytes >= FOLD_BYTES):
+        self._unfolded_bytes = unfolded_bytes
+        if self.folder is not None and self._is_much_unfolded():
             self.folder.wake()
+
+    def _is_much_unfolded(self) -> bool:
+        slabs = self._host.head() - self._edges.newest.start
+        return slabs >= FOLD_SLABS or self._unfolded_bytes >= FOLD_BYTES
 
     def raise_failure(self) -> None:
         if self.folder is not None and self.folder.failure is not None:
@@ -85,7 +91,9 @@ class Upkeep:
         """In the folder's thread."""
         with self._one:
             try:
-                self._fold_slabs()
+                if self._is_much_unfolded():
+                    self._fold_slabs()
+                    self._unfolded_bytes = 0
                 while self._merge_runs():
                     pass
                 self._collect()
@@ -167,10 +175,20 @@ class Upkeep:
 
     # ---- collecting
 
-    def want(self, floor: int, horizons: Mapping[int, int]) -> None:
-        self._floor = max(self._floor, floor)
-        self._horizons = {**self._horizons, **horizons}
-        if self.folder is not None and self._cell.epoch:
+    def retain(self, floor: int, horizons: Mapping[int, int]) -> None:
+        """Publishes what is retained; never less than was let go before."""
+        self._host.hold_lease()
+        epoch = self._cell.epoch
+        with self._host.writing:
+            before = self._edges.list
+            streams = {*self._host.streams()}
+            after = retained(before, self._host.head(), floor, horizons, streams)
+            if after == before:
+                return
+            self._install(lambda runs: retained(runs, self._host.head(), floor, horizons, streams), epoch)
+            left = {run.number for run in before.runs} - {run.number for run in self._edges.list.runs}
+            self._left.append((epoch, self._clock.now_ms(), [run for run in before.runs if run.number in left]))
+        if self.folder is not None:
             self.folder.wake()
 
     def collect(self) -> None:
@@ -179,21 +197,19 @@ class Upkeep:
             self._collect()
 
     def _collect(self) -> None:
-        """Publishes what is retained, then deletes the rest."""
+        """Deletes what is not retained, as far as that is published."""
         epoch = self._cell.epoch
         collector = self._collector_of(epoch)
-        before = self._edges.list
-        if before.number == 0:
+        runs, head, streams = self._edges.list, self._cell.head, self._host.streams()
+        if runs.number == 0:
             return
-        wanted = retained(before, self._host.head(), self._floor, self._horizons)
-        wanted = msgspec.structs.replace(wanted, collected=epoch - 1)
-        if wanted != before:
-            self._install(lambda _: wanted, epoch)
-            after = {run.number for run in wanted.runs}
-            collector.leave(self._clock.now_ms(), [run for run in before.runs if run.number not in after])
-        head, streams = self._cell.head, self._host.streams()
-        if before.collected < epoch - 1:
-            collector.collect_orphans(before, head, streams)
+        while self._left:
+            of_epoch, at_ms, left = self._left.pop(0)
+            if of_epoch == epoch:
+                collector.leave(at_ms, left)
+        if runs.collected < epoch - 1:
+            collector.collect_orphans(runs, head, streams)
+            self._install(lambda runs: msgspec.structs.replace(runs, collected=epoch - 1), epoch)
         collector.collect(self._edges.list, head, streams, self._clock.now_ms())
 
     def _collector_of(self, epoch: int) -> Collector:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +55,9 @@ def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryD
     last = state.evaluated
     assert last is not None
     query = query_of(definition.text, definition.base)
-    return evaluate(store, query, last.sn, windows_of(query, catalog), Instant(last.time, last.push), state.ranked)
+    # Only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
+    then, instant = max(last.sn, store.oldest()), Instant(last.time, last.sn, last.push)
+    return replace(evaluate(store, query, then, windows_of(query, catalog), instant, state.ranked), sn=last.sn)
 
 
 def answer_of(body: EmissionBody, store: Store) -> Answer:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store import Store, StreamColumns
+from hbase_store.errors import SnapshotGone
 
 Ids = npt.NDArray[np.uint64]
 Times = npt.NDArray[np.int64]
@@ -58,19 +59,31 @@ def _arrival(sn: int, stream: int, push: int, time: int | None, columns: StreamC
     )  # fmt: skip
 
 
-def history(store: Store, stream: int, sn: int, oldest: int | None) -> Iterator[Arrival]:
-    """The arrivals of a stream, oldest first, from the first that left its time at `oldest` or later, up to `sn`.
+def history(store: Store, stream: int, sn: int, oldest: int | None, whole: bool = False) -> Iterator[Arrival]:
+    """The arrivals with elements of a stream, oldest first, from the first that left its time at `oldest` or later, up
+    to `sn`, as far as they are retained; `whole`: SnapshotGone if some are not.
 
     A stream's time never goes back, and no element is ahead of the time that its push left by more than the stream's
     lateness: whoever asks has taken that off."""
-    wanted: list[int] = []
-    for n in range(sn, 0, -1):
-        position = store.vts(n).get(stream)
-        if position is None:
-            break
-        if oldest is not None and position.time is not None and position.time < oldest:
-            break
-        if any(move.stream == stream for move in store.row(n).moves):
-            wanted.append(n)
-    for n in reversed(wanted):
+    for n in reversed(list(_batches(store, stream, sn, oldest, whole))):
         yield from arrivals(store, n, (stream,))
+
+
+def _batches(store: Store, stream: int, sn: int, oldest: int | None, whole: bool) -> Iterator[int]:
+    """The snapshots that brought elements, newest first: the row of each knows the one before."""
+    position = store.vts(max(sn, store.oldest())).get(stream)
+    if position is None:
+        return
+    n, time = position.last, position.time_last
+    while n > 0 and (oldest is None or time is None or time >= oldest):
+        if n < store.horizon(stream):
+            if whole:
+                raise SnapshotGone(
+                    f"what this window needs of its stream is not retained any more: elements of snapshot {n} and "
+                    f"before are gone; ask for a later time, or give the stream a longer `retention`"
+                )
+            return
+        if n <= sn:
+            yield n
+        move = next(move for move in store.row(n).moves if move.stream == stream)
+        n, time = move.before, move.time_before

@@ -8,6 +8,7 @@ anything is changed: a push that is refused leaves no trace. Then all of it is e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +16,6 @@ import msgspec
 import numpy as np
 
 from hbase_store import Batch, PushMark, StreamColumns, StreamMove, StreamPosition
-from hbase_store.rows import moved
 from hbase_store.terms import iri
 from stream_ext.adaptor import Elements, Ids, Mask, Times, assemble, is_blank
 from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition
@@ -81,6 +81,8 @@ class Gathering:
         self._positions = positions
         self._moving: dict[int, _Moving] = {}
         self._ordinals = 0
+        #: Elements by stream that nobody wants: no window, no retention, and nothing of them is absorbed.
+        self.dropped: Counter[int] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._moving)
@@ -159,13 +161,25 @@ class Gathering:
             for number, moving in self._moving.items()
         ]
 
-    def positions_after(self) -> dict[int, StreamPosition]:
-        """As whoever reads the snapshot's row finds them."""
-        return {move.stream: moved(self._positions.get(move.stream), move) for move in self.moves()}
-
     def write(self, batch: Batch) -> None:
         for move in self.moves():
-            batch.stream(move, *_columns(batch, self._moving[move.stream]))
+            moving = self._moving[move.stream]
+            if self._is_wanted(moving.definition):
+                batch.stream(move, *_columns(batch, moving))
+            else:
+                batch.stream(move, *self._absorbed_alone(batch, moving))
+
+    def _is_wanted(self, stream: StreamDefinition) -> bool:
+        """Whether anybody may ever look for what the store does not absorb."""
+        return stream.options.retention_ms > 0 or bool(self._catalog.readers_of(stream.number))
+
+    def _absorbed_alone(self, batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
+        elements = sum(len(one.times) for one in moving.taken)
+        columns, absorbed = _columns(batch, moving) if _absorbs(moving) else (None, None)
+        if columns is not None and absorbed is not None:
+            columns, absorbed = _with_rows(columns, absorbed), np.ones(int(absorbed.sum()), np.bool_)
+        self.dropped[moving.definition.number] += elements - (0 if columns is None else len(columns.time))
+        return columns, absorbed
 
 
 _WRONG_KIND = {
@@ -216,6 +230,27 @@ def _columns(batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask 
         o=np.concatenate([part.o for part in parts]),
     )
     return columns, _absorbed(everything)
+
+
+def _absorbs(moving: _Moving) -> bool:
+    """Whether the store takes some of it."""
+    parts = [one.elements.absorbed for one in moving.taken if one.elements is not None]
+    return any(absorbed is not None and bool(absorbed.any()) for absorbed in parts)
+
+
+def _with_rows(columns: StreamColumns, rows: Mask) -> StreamColumns:
+    """These triples alone, and the elements that they are in."""
+    elements = np.unique(columns.element[rows])
+    return StreamColumns(
+        columns.stream,
+        columns.time[elements],
+        columns.graph[elements],
+        columns.push[elements],
+        np.searchsorted(elements, columns.element[rows]).astype(np.int32),
+        columns.s[rows],
+        columns.p[rows],
+        columns.o[rows],
+    )
 
 
 def _blanks(batch: Batch, count: int) -> Ids:

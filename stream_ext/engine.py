@@ -13,9 +13,10 @@ from stream_ext.batching import Taken
 from stream_ext.catalog import CatalogStep, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.errors import RilletError
-from stream_ext.injector import Injector, Published
+from stream_ext.injector import Injector, Published, View
 from stream_ext.lag import Lag
 from stream_ext.lateness import Lateness
+from stream_ext.retention import Retain, Retention
 from stream_ext.runner.inline import InlineRunner
 from stream_ext.runner.merge import Merge
 from stream_ext.runner.spark.runner import SparkRunner
@@ -27,8 +28,16 @@ from stream_ext.subscriptions import Emissions, Subscriptions
 class Engine:
     """One for each service; the injector's listener."""
 
-    def __init__(self, store: Store, base: str, clock: Clock, injector: Injector, spark: SparkSettings | None) -> None:
-        self._clock, self._injector = clock, injector
+    def __init__(
+        self,
+        store: Store,
+        base: str,
+        clock: Clock,
+        injector: Injector,
+        spark: SparkSettings | None,
+        retain: Retain,
+    ) -> None:
+        self._store, self._clock, self._injector = store, clock, injector
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions)
         self._lag = Lag()
@@ -42,6 +51,7 @@ class Engine:
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
             on_fault=lambda error: self.subscriptions.end_all(error),
         )
+        self.retention = Retention(store, clock, self.alarms, self.merge.stored, retain, injector.change)
         self.emissions = Emissions(store.emissions)
         self.subscriptions = Subscriptions(self.emissions, self.merge.last)
         self.inline = InlineRunner(self.merge, lambda: Shard(store))
@@ -54,6 +64,7 @@ class Engine:
             self.lateness.follow(query, states[query.number], catalog)
         for stream in catalog.streams:
             self._set_alarm(stream)
+        self.retention.start(catalog)
         self.alarms.start()
         self.inline.start()
         if self.spark is not None:
@@ -65,6 +76,7 @@ class Engine:
     def published(self, news: Published) -> None:
         for step in news.steps:
             self._follow(step, news)
+        self.retention.published(news.sn, View(self._store, news.sn, news.catalog, news.positions))
         self._lag.published(news.sn, self._clock.now_ms(), self.merge.position)
         self._head_moved(news.sn)
         changed = {taken.stream for taken in news.taken}
@@ -96,8 +108,10 @@ class Engine:
     def _follow(self, step: CatalogStep, news: Published) -> None:
         if isinstance(step.definition, QueryDefinition):
             self.lateness.follow(step.definition, step.definition.state, news.catalog)
+            self.retention.follow(step.definition, news.catalog)
         elif step.kind == "query":
             self.lateness.forget(step.number)
+            self.retention.forget(step.number)
             self.merge.dropped(step.number)
             self.subscriptions.end(step.number)
         elif step.definition is None:

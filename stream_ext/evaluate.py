@@ -30,9 +30,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """When windows are looked at: at `time`, with what had arrived up to this push of the snapshot (None: all)."""
+    """When windows are looked at: at `time`, with what had arrived up to the push of snapshot `sn`; without them, with
+    all that had arrived in the snapshot that is read, all of which must be retained."""
 
     time: int
+    sn: int | None = None
     push: int | None = None
 
 
@@ -64,6 +66,6 @@ def evaluate(
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:
     for stream, oldest in reach(windows, at.time).items():
-        for arrival in history(store, stream, sn, oldest):
-            if at.push is None or (arrival.sn, arrival.push) <= (sn, at.push):
+        for arrival in history(store, stream, sn if at.sn is None else at.sn, oldest, whole=at.sn is None):
+            if at.push is None or (arrival.sn, arrival.push) <= (at.sn, at.push):
                 network.arrive(arrival.stream, arrival.s, arrival.p, arrival.o, arrival.times)

@@ -16,7 +16,7 @@ commit stops the writer for good: its error goes to all who wait and to all who 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -152,6 +152,8 @@ class Injector:
         self.head = int(store.head())
         self.catalog = Catalog.read(store, self.head)
         self.positions: dict[int, StreamPosition] = dict(store.vts(self.head))
+        #: Elements by stream that were not stored, because nobody wanted them; since this process started.
+        self.dropped: Counter[int] = Counter()
         self._thread = threading.Thread(target=self._run, name="rillet-writer", daemon=True)
 
     def start(self, listener: Listener) -> None:
@@ -301,10 +303,11 @@ class Injector:
             if batch is None:
                 return
             try:
-                self._publish(batch, gathering.steps(), [taken for _, taken in accepted], gathering)
+                self._publish(batch, gathering.steps(), [taken for _, taken in accepted])
             except Unwritable as error:
                 _refuse([waiting for waiting, _ in accepted], error)
                 return
+            self.dropped += gathering.dropped
             self._batch_published_ms = self._clock.now_ms()
         for waiting, taken in accepted:
             waiting.future.set_result(self._receipt(waiting, taken))
@@ -332,7 +335,7 @@ class Injector:
                 return
             try:
                 if not (intent.skips_empty and batch.is_empty):
-                    self._publish(batch, intent.steps, [], None)
+                    self._publish(batch, intent.steps, [])
             except Unwritable as error:
                 _refuse([waiting], error)
                 return
@@ -354,16 +357,13 @@ class Injector:
             return None
         return batch
 
-    def _publish(
-        self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], gathering: Gathering | None
-    ) -> None:
+    def _publish(self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken]) -> None:
         sn = int(insist(lambda: self._store.commit(batch), self._clock))
         assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
         before = self.catalog
         for step in steps:
             self.catalog = self.catalog.after(step)
-        if gathering is not None:
-            self.positions = self.positions | gathering.positions_after()
+        self.positions = self._store.vts(sn)
         self.head = sn
         news = [one for one in taken if one is not REPEATED]
         self._listener.published(Published(sn, news, steps, before, self.catalog, self.positions))

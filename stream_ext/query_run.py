@@ -94,7 +94,9 @@ class QueryRun:
         self._state = state
         self._schedule = Schedule(self._windows, state, self._store.vts(sn))
         last = state.evaluated
-        at = self._store.at(last.sn if last else sn)
+        # What lies before the oldest snapshot is only asked for by a query that reads nothing of the store.
+        then = max(last.sn, self._store.oldest()) if last else sn
+        at = self._store.at(then)
         windows = {window.name: window for window in self._windows}
         self._network = Network(self._query, windows, at, self._store.ids, self._store.terms)
         after: list[Arrival] = []
@@ -104,7 +106,7 @@ class QueryRun:
             else:
                 after.append(arrival)
         if last is not None:
-            self._evaluate(last.sn, last.time)
+            self._evaluate(then, last.time)
             if state.ranked is not None and self._network.answer.ranking is not None:
                 self._network.answer.ranking.restore(state.ranked)
         for arrival in after:

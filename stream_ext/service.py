@@ -33,6 +33,7 @@ from stream_ext.late import told
 from stream_ext.plan.algebra import R2S, Admin, Update
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.registration import Registered, read_registration
+from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.status import query_status, service_status, stream_status
 from stream_ext.subscriptions import Subscription
@@ -67,12 +68,19 @@ class PushReceipt:
 
 class Service:
     def __init__(
-        self, store: Store, base: str, clock: Clock, pace: Pace, limits: Limits, spark: SparkSettings | None
+        self,
+        store: Store,
+        base: str,
+        clock: Clock,
+        pace: Pace,
+        limits: Limits,
+        spark: SparkSettings | None,
+        retain: Retain,
     ) -> None:
         """Use `Service.open`."""
         self.store, self.base, self.clock, self.limits = store, base, clock, limits
         self._injector = Injector(store, clock, pace)
-        self._engine = Engine(store, base, clock, self._injector, spark)
+        self._engine = Engine(store, base, clock, self._injector, spark, retain)
         self._engine.start()
         self._injector.start(self._engine)
         self._closing = threading.Lock()
@@ -91,6 +99,7 @@ class Service:
         limits: Limits | None = None,
         address: str = "",
         durability: Literal["process", "power"] = "process",
+        retain: Retain | None = None,
     ) -> Service:
         """Takes the writer's lease, and goes on where the last writer stopped."""
         if engine not in ("spark", "inline"):
@@ -102,7 +111,7 @@ class Service:
             store.emissions.take_over()
             pace = Pace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings)
+            return cls(store, base, clock, pace, limits, settings, retain or Retain())
         except BaseException:
             store.close()
             raise
@@ -143,6 +152,7 @@ class Service:
         if len(data) > self.limits.push_bytes:
             raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
         self._check_lag(definition)
+        self._engine.retention.check_room(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base)
         future = self._injector.push(
             lambda arrived_ms: Push(definition.number, elements, arrived_ms, source, seq),
@@ -288,11 +298,21 @@ class Service:
                 return answer_of(decode_body(row.body), self.store)
         return answer_at_last_evaluation(self.store, self._injector.catalog, definition, state)
 
+    def check_kept(self, name: str, since: int) -> None:
+        """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is."""
+        query = self.query_definition(name)
+        if 0 < since < self._engine.merge.last(query.number):
+            oldest = self._engine.emissions.oldest(query.number)
+            if since + 1 < oldest:
+                raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
+
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
+        self.check_kept(name, since)
         return self._engine.emissions.read(self.query_definition(name).number, since, limit)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""
+        self.check_kept(name, since)
         return self._engine.subscriptions.add(self.query_definition(name).number, since, notify)
 
     # ---- operations --------------------------------------------------------------------------------------------
@@ -302,6 +322,11 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         return service_status(self.store.url, self._injector, self._engine)
+
+    def collect(self) -> None:
+        """Lets go of what is not retained, and deletes it, now; it happens by itself, too."""
+        self._engine.retention.look()
+        self.store.collect()
 
     def close(self) -> None:
         """What is queued is written, what is evaluated is stored; then the store is free for another writer."""

@@ -27,6 +27,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
         "registered": query.registered_sn,
         "emissions": merge.last(query.number),
+        "oldest_emission": engine.emissions.oldest(query.number),
         "evaluated": None if last is None else {"time": last.time, "snapshot": last.sn},
         "position": merge.position,
         "lag": injector.head - merge.position,
@@ -62,6 +63,7 @@ def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, An
         "why": _why(engine),
         "writer": injector.status(),
         "fault": None if merge.fault is None else f"{type(merge.fault).__name__}: {merge.fault}",
+        "retention": engine.retention.status(injector.catalog),
         "spark": None if engine.spark is None else engine.spark.status(),
     }
 

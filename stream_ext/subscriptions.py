@@ -53,6 +53,10 @@ class Emissions:
             return found if limit is not None else found + self.read(query, since, None)
         return [_emission(row) for row in self._log.read(query, since, limit)]
 
+    def oldest(self, query: int) -> int:
+        """The number of the oldest emission that is kept; one more than the last if none is."""
+        return self._log.oldest(query)
+
     def _recently(self, query: int, number: int) -> Emission | None:
         with self._lock:
             known = self._recent.get((query, number))

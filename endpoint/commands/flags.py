@@ -129,6 +129,17 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time: write 30s, 500ms, 2m or 0") from None
 
 
+_BYTES = re.compile(r"(\d+)\s*([KMGT]?)I?B?", re.IGNORECASE)
+
+
+def size(text: str) -> int:
+    """The value of a flag that is a number of bytes."""
+    found = _BYTES.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes: write 512M, 2G or 1000000")
+    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
+
+
 def iri(text: str) -> str:
     """The value of a flag that is an absolute IRI."""
     from stream_ext.options import is_iri

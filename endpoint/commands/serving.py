@@ -14,6 +14,7 @@ from endpoint.commands.flags import (
     add_store,
     base_iri,
     seconds,
+    size,
     whole,
 )
 
@@ -27,9 +28,6 @@ _ENGINE = OneOf("spark", "inline", not_built=["auto"])
 
 _NOT_BUILT = (
     "--max-lag",
-    "--timing-bytes",
-    "--retain-snapshots",
-    "--retain-emissions",
     "--query-workers",
 )
 
@@ -52,6 +50,11 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--batch-ms", "the longest that a pushed element waits for company", "100", type=whole)
     survives = "what a push survives: process (our crash) or power"
     add_setting(parser, "--durability", survives, "process", type=OneOf("process", "power"))
+    asked = "for how long an older snapshot may be asked for"
+    add_setting(parser, "--retain-snapshots", asked, "5m", type=seconds, metavar="TIME")
+    add_setting(parser, "--retain-emissions", "for how long emissions are kept", "1h", type=seconds, metavar="TIME")
+    taken = "what stream elements that are not absorbed may take in the store"
+    add_setting(parser, "--timing-bytes", taken, "1G", type=size, metavar="SIZE")
     add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
     for flag in _NOT_BUILT:
         parser.add_argument(flag, action=Refuse)
@@ -74,6 +77,9 @@ def serve(arguments: argparse.Namespace) -> None:
         spark_epoch_s=arguments.spark_epoch,
         batch_ms=arguments.batch_ms,
         durability=arguments.durability,
+        retain_snapshots_s=arguments.retain_snapshots,
+        retain_emissions_s=arguments.retain_emissions,
+        timing_bytes=arguments.timing_bytes,
         token=arguments.token or None,
     )
     try:

@@ -80,7 +80,9 @@ class Merge:
         self._on_unstored, self._on_fault = on_unstored, on_fault
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = int(log.position())
+        self._kept: dict[int, QueryState] = {}
         self._states = {query: msgspec.msgpack.decode(body, type=QueryState) for query, body in log.states().items()}
+        self._kept.update(self._states)
         self._numbers = {query: log.last(query) for query in queries()}
         self._dirty: set[int] = set()
         self._gone: set[int] = {query for query in self._states if query not in queries()}
@@ -113,6 +115,11 @@ class Merge:
         """Where the query had come to at its last evaluation; None if it has had none."""
         with self._changed:
             return self._states.get(query)
+
+    def stored(self) -> tuple[int, dict[int, QueryState]]:
+        """From where the queries go on after a restart: the stored position, and the stored states."""
+        with self._changed:
+            return self._stored, dict(self._kept)
 
     def last(self, query: int) -> int:
         """The number of the query's last emission; 0: none."""
@@ -269,6 +276,9 @@ class Merge:
             self.fail(error)
             raise
         self._stored = position
+        self._kept |= {query: self._states[query] for query in self._dirty if query in self._states}
+        for query in self._gone:
+            self._kept.pop(query, None)
         self._dirty.clear()
         self._gone.clear()
 

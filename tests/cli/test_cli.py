@@ -467,3 +467,16 @@ def test_a_text_is_explained_without_a_server(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.endswith("GRAPH <http://ex/w> {\n    ?s ?p ?o .\n  }\n}\n")
     assert rillet("explain", "SELECT ?x, ?y {}") == 1
     assert "separated by blanks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "bytes_"), [("0", 0), ("1000", 1000), ("512M", 512 << 20), ("2 GiB", 2 << 30)])
+def test_a_size_is_written_with_a_unit_or_in_bytes(text: str, bytes_: int) -> None:
+    from endpoint.commands.flags import size
+
+    assert size(text) == bytes_
+
+
+def test_what_is_no_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--timing-bytes", "much"])
+    assert (ended.value.code, "'much' is no number of bytes: write 512M" in capsys.readouterr().err) == (2, True)

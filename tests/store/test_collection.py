@@ -105,6 +105,7 @@ def test_what_is_below_the_floor_goes_and_the_rest_stays_right(scene: Scene) -> 
 def test_floor_and_horizon_never_go_back(scene: Scene) -> None:
     scene.commit(9)
     scene.store.fold()
+    stream_batch(scene.store, absorbed=False)
     scene.store.floor(6, {4: 5})
     scene.store.collect()
     scene.store.floor(2, {4: 1})
@@ -172,7 +173,8 @@ def test_rows_go_up_to_the_last_whole_one(scene: Scene) -> None:
         batch = scene.store.begin()
         batch.catalog("query", sn % 7, b"%d" % sn)
         scene.store.commit(batch)
-    scene.store.fold()
+        if sn == 580:
+            scene.store.fold()
     expected = {sn: scene.store.catalog(sn) for sn in (512, 513, 600)}
     scene.store.floor(590)
     scene.store.collect()
@@ -181,6 +183,49 @@ def test_rows_go_up_to_the_last_whole_one(scene: Scene) -> None:
     assert {sn: fresh.catalog(sn) for sn in expected} == expected
     with pytest.raises(SnapshotGone, match="not retained"):
         fresh.catalog(511)
+
+
+def test_a_row_stays_for_as_long_as_a_stream_retains_its_elements(scene: Scene) -> None:
+    """Stream 4 falls silent and keeps its elements; what the store goes on with is collected nevertheless."""
+    for sn in range(1, 7):
+        stream_batch(scene.store, absorbed=sn % 2 == 0)
+    scene.model.snapshots += [frozenset()] * 6
+    for _ in range(3):
+        scene.commit(200)
+        scene.store.fold()
+    for horizon, left in ((0, {1, 2, 3, 4, 5, 6}), (4, {4, 5, 6}), (6, {6}), (7, set())):
+        scene.store = scene.opened() if horizon == 6 else scene.store
+        scene.store.take_lease("")
+        scene.store.floor(606, {4: horizon})
+        scene.store.collect()
+        rows = {int.from_bytes(key[8:16], "big") for key, _ in scene.inner.scan("sn", b"", None)}
+        slabs = {int.from_bytes(key[8:16], "big") for key, _ in scene.inner.scan("slab", b"", None)}
+        assert rows == left | set(range(512, 607))
+        assert slabs == {sn for sn in left if sn % 2 == 0}
+        for sn in left:
+            found = scene.opened().stream(sn, 4)
+            assert found is not None
+            assert found.time.tolist() == [sn]
+
+
+def test_of_a_stream_that_was_dropped_nothing_stays_below_the_floor(scene: Scene) -> None:
+    for sn in range(1, 7):
+        stream_batch(scene.store, absorbed=sn % 2 == 0)
+    batch = scene.store.begin()
+    batch.catalog("stream", 4, None)
+    scene.store.commit(batch)
+    for _ in range(300):
+        scene.store.commit(scene.store.begin())
+    scene.store.fold()
+    scene.store.floor(4, {4: 2})
+    scene.store.collect()
+    assert scene.opened().stream(5, 4) is not None
+    with pytest.raises(SnapshotGone):
+        scene.opened().stream(3, 4)
+    scene.store.floor(scene.store.head())
+    scene.store.collect()
+    assert (scene.rows("slice"), scene.rows("slab")) == (0, 0)
+    assert scene.store._edges.list.horizons == {}
 
 
 @pytest.mark.parametrize("fault", [faulty.written_then_unreachable, faulty.half_written])
@@ -236,8 +281,8 @@ def test_a_collection_that_dies_halfway_changes_no_answer(tmp_path: Path) -> Non
         dying = Store(Dying(scene.inner, 1 << 30), "shared", scene.clock, folding=False)
         dying.take_lease("")
         dying.kv.left = writes  # type: ignore[attr-defined]  # its own backend
-        dying.floor(8)
         try:
+            dying.floor(8)
             dying.collect()
         except StoreUnavailable:
             scene.clock.ms += GRACE_MS

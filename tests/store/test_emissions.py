@@ -14,6 +14,7 @@ import hbase_store
 from hbase_store import EmissionLog, EmissionRow, Sn
 from hbase_store.errors import Corrupt, Fenced, StoreUnavailable
 from hbase_store.lmdb_backend import LmdbKeyValue
+from hbase_store.opening import WallClock
 from tests.store import faulty
 from tests.store.faulty import Shared
 
@@ -26,7 +27,7 @@ def shared(tmp_path: Path) -> Iterator[Shared]:
 
 
 def opened(kv: Shared) -> EmissionLog:
-    log = EmissionLog(kv)
+    log = EmissionLog(kv, WallClock())
     log.refresh()
     return log
 
@@ -121,7 +122,7 @@ def test_another_process_sees_commits_after_a_refresh(shared: Shared) -> None:
 
 def test_refreshing_the_store_refreshes_its_emissions(tmp_path: Path) -> None:
     store = hbase_store.open(f"lmdb:{tmp_path}/store")
-    other = EmissionLog(store.kv)
+    other = EmissionLog(store.kv, WallClock())
     say(other, 1, 1)
     store.refresh()
     assert numbers(store.emissions, 1) == [1]

@@ -1,0 +1,263 @@
+"""Retention: what a running service still needs of its store, so that the store may let go of the rest.
+
+    floor      the oldest snapshot that anybody may ask for: that of `snapshots_ms` ago; or an older one from which a
+               registered query would go on after a restart
+    horizon    of each stream, the oldest snapshot whose elements are needed: by a window of a registered query (as it
+               would be rebuilt, or was at the floor), or for the stream's own `retention`
+    emissions  those of the last `emissions_ms`
+
+All of it is found in the writer's thread: a query finds what was retained when it was registered, whoever builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from hbase_store import Store
+from hbase_store.errors import StoreUnavailable
+from stream_ext.alarms import Alarms
+from stream_ext.catalog import Catalog, QueryDefinition, StreamDefinition
+from stream_ext.clock import Clock
+from stream_ext.errors import Overload
+from stream_ext.injector import Change, Intent, View
+from stream_ext.kept import Kept
+from stream_ext.plan.algebra import Bgp, InAnyWindow, InWindow, Query
+from stream_ext.plan.walk import Part, parts_of, query_parts
+from stream_ext.query_run import reach
+from stream_ext.schedule import QueryState, ScheduledWindow
+from stream_ext.shard import query_of, windows_of
+
+#: How often it is looked at, and how often while windows alone fill the budget.
+_EVERY_MS, _FULL_EVERY_MS = 10_000, 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """`timing_bytes`: what the elements of all streams may take that the store does not absorb."""
+
+    snapshots_ms: int = 300_000
+    emissions_ms: int = 3_600_000
+    timing_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What a registered query reads: its windows, and whether it reads the store, too."""
+
+    windows: Sequence[ScheduledWindow]
+    reads_store: bool
+
+
+#: The stored position of the queries, and the state of each as it is stored there.
+Stored = Callable[[], tuple[int, Mapping[int, QueryState]]]
+
+
+class Retention:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        alarms: Alarms,
+        stored: Stored,
+        retain: Retain,
+        submit: Callable[[Change], Future[Any]],
+    ) -> None:
+        """`submit` has a change done in the writer's thread."""
+        self._store, self._clock, self._alarms, self._retain = store, clock, alarms, retain
+        self._stored, self._submit = stored, submit
+        self._kept: dict[int, Kept] = {}
+        self._queries: dict[int, _Needs] = {}
+        self._collected_batches = self._collected_bytes = 0
+        self._held_by: str | None = None
+        self._fault: str | None = None
+        self.is_full = False
+
+    def start(self, catalog: Catalog) -> None:
+        for query in catalog.queries.values():
+            self.follow(query, catalog)
+        for stream in catalog.streams:
+            self._kept[stream] = Kept.read(self._store, stream)
+        self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
+
+    # ---- in the writer's thread --------------------------------------------------------------------------------
+
+    def follow(self, query: QueryDefinition, catalog: Catalog) -> None:
+        parsed = query_of(query.text, query.base)
+        self._queries[query.number] = _Needs(windows_of(parsed, catalog), _reads_store(parsed))
+
+    def forget(self, query: int) -> None:
+        self._queries.pop(query, None)
+
+    def published(self, sn: int, view: View) -> None:
+        row = self._store.newest_row()
+        assert row is not None
+        assert row.sn == sn
+        for place in row.places:
+            time = view.positions[place.stream].time_last
+            if time is not None:
+                self._kept.setdefault(place.stream, Kept()).append(sn, time, row.published_ms, place.slice_bytes)
+        for gone in [stream for stream in self._kept if stream not in view.catalog.streams]:
+            del self._kept[gone]
+        if self._timing_bytes() > self._retain.timing_bytes and not self.is_full:
+            self._look(view)
+
+    def _timing_bytes(self) -> int:
+        return sum(kept.nbytes for kept in self._kept.values())
+
+    def _look(self, view: View) -> Intent:
+        """The change that alarms submit: it publishes no snapshot."""
+        position, states = self._stored()
+        try:
+            floor = self._floor(view, position, states)
+            self._store.floor(floor, self._horizons(view, floor, states))
+            self._fault = None
+        except StoreUnavailable as error:  # shown in the status; the next alarm tries again
+            self._fault = str(error)
+        for stream, kept in self._kept.items():
+            batches, size = kept.drop_below(self._store.horizon(stream))
+            self._collected_batches += batches
+            self._collected_bytes += size
+        self.is_full = self._timing_bytes() > self._retain.timing_bytes
+        if self.is_full:
+            self._alarms.set("retention", self._clock.now_ms() + _FULL_EVERY_MS, self._due)
+        return Intent(result=lambda _: None)
+
+    def _floor(self, view: View, position: int, states: Mapping[int, QueryState]) -> int:
+        """The snapshot that was the newest `snapshots_ms` ago, or an older one that a query holds."""
+        by_time = self._newest_before(self._clock.now_ms() - self._retain.snapshots_ms, view.head)
+        held = {"the queries' position": position}
+        for number, needs in self._queries.items():
+            state = states.get(number)
+            if needs.reads_store and state is not None and state.evaluated is not None:
+                held[view.catalog.queries[number].name] = state.evaluated.sn
+        holder = min(held, key=lambda name: held[name])
+        self._held_by = holder if held[holder] < by_time else None
+        return min(by_time, held[holder])
+
+    def _newest_before(self, time_ms: int, head: int) -> int:
+        low, high = int(self._store.oldest()), head
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._store.row(middle).published_ms <= time_ms:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _horizons(self, view: View, floor: int, states: Mapping[int, QueryState]) -> dict[int, int]:
+        windows = {stream: kept.end for stream, kept in self._kept.items()}
+        horizons = dict(windows)
+        for stream, kept in self._kept.items():
+            retention_ms = view.catalog.streams[stream].options.retention_ms
+            horizons[stream] = kept.first_published(self._clock.now_ms() - retention_ms)
+        for number, needs in self._queries.items():
+            state = states.get(number, view.catalog.queries[number].state)
+            self._lower(windows, reach(needs.windows, _reference(state)))
+            self._lower(horizons, reach(needs.windows, self._reference_at(floor, state, needs)))
+        horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
+        return self._within_budget(horizons, windows)
+
+    def _lower(self, horizons: dict[int, int], oldest: Mapping[int, int | None]) -> None:
+        for stream, time in oldest.items():
+            if stream in horizons:
+                kept = self._kept[stream]
+                horizons[stream] = min(horizons[stream], kept.begin if time is None else kept.first_at(time))
+
+    def _reference_at(self, floor: int, state: QueryState, needs: _Needs) -> int | None:
+        """The last evaluation at the floor, or one before it."""
+        reference = _reference(state)
+        vector = self._store.vts(floor)
+        times = [vector[w.stream].time if w.stream in vector else None for w in needs.windows]
+        known = [time for time in times if time is not None]
+        if reference is None or len(known) < len(times):
+            return reference
+        return min(reference, min(known) - max(window.step_ms for window in needs.windows))
+
+    def _within_budget(self, horizons: dict[int, int], windows: Mapping[int, int]) -> dict[int, int]:
+        """What is held by retention alone goes first, the oldest before all."""
+        left = sum(self._kept[stream].nbytes_from(horizon) for stream, horizon in horizons.items())
+        if left <= self._retain.timing_bytes:
+            return horizons
+        spare = sorted(
+            entry
+            for stream, horizon in horizons.items()
+            for entry in self._kept[stream].between(stream, horizon, windows[stream])
+        )
+        for _, stream, sn, size in spare:
+            if left <= self._retain.timing_bytes:
+                break
+            horizons[stream] = sn + 1
+            left -= size
+        return horizons
+
+    # ---- any thread --------------------------------------------------------------------------------------------
+
+    def check_room(self, stream: StreamDefinition) -> None:
+        if self.is_full and stream.options.timeless is not True:
+            raise Overload(
+                f"the windows of the registered queries hold {self._timing_bytes()} bytes of elements, more than "
+                f"--timing-bytes {self._retain.timing_bytes}: push again when they have moved on (a heartbeat moves a "
+                "silent stream), shorten windows, or give more bytes",
+                1,
+            )
+
+    def look(self) -> None:
+        """At once, for whoever does not want to wait for the alarm."""
+        self._submit(self._look).result()
+        self._collect_emissions()
+
+    def _collect_emissions(self) -> None:
+        self._store.emissions.collect(self._clock.now_ms() - self._retain.emissions_ms)
+
+    def _due(self) -> None:
+        """In the alarms' thread."""
+        self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
+        try:
+            self._submit(self._look).add_done_callback(self._looked)
+        except Exception:  # noqa: BLE001 -- the writer has stopped, and has said why to everybody
+            return
+        try:
+            self._collect_emissions()
+        except StoreUnavailable as error:  # shown in the status; the next alarm tries again
+            self._fault = str(error)
+
+    def _looked(self, done: Future[Any]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._fault = f"{type(error).__name__}: {error}"
+
+    def status(self, catalog: Catalog) -> dict[str, Any]:
+        streams = {
+            catalog.streams[stream].name: {"from": int(self._store.horizon(stream)), "timing_bytes": kept.nbytes}
+            for stream, kept in self._kept.copy().items()
+            if stream in catalog.streams
+        }
+        return {
+            "oldest_snapshot": int(self._store.oldest()),
+            "held_by": self._held_by,
+            "streams": streams,
+            "timing_bytes": self._timing_bytes(),
+            "timing_bytes_max": self._retain.timing_bytes,
+            "full": self.is_full,
+            "collected": {"batches": self._collected_batches, "bytes": self._collected_bytes},
+            "fault": self._fault,
+        }
+
+
+def _reference(state: QueryState) -> int | None:
+    return state.evaluated.time if state.evaluated else state.registered
+
+
+def _reads_store(query: Query) -> bool:
+    """Whether a triple pattern stands outside of all windows."""
+    return any(isinstance(part, Bgp) for part in _outside_windows(query_parts(query)))
+
+
+def _outside_windows(parts: Sequence[Part]) -> Iterator[Part]:
+    waiting = list(parts)
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, InWindow | InAnyWindow):
+            yield part
+            waiting += parts_of(part)

@@ -1,0 +1,240 @@
+"""What a running service lets go of, and what it keeps: bytes stay bounded, and no answer changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from hbase_store.errors import SnapshotGone
+from stream_ext.clock import ManualClock
+from stream_ext.errors import Gone, Overload
+from stream_ext.retention import Retain
+from stream_ext.service import Service
+
+from .opened import opened, push, registration, said, triple
+
+SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
+FOREVER = Retain(snapshots_ms=1 << 40, emissions_ms=1 << 40)
+JOIN = (
+    "PREFIX : <http://ex/> REGISTER ISTREAM joined AS SELECT ?x ?z FROM NAMED WINDOW :w ON s [RANGE PT60S STEP PT10S] "
+    "WHERE { WINDOW :w { ?x :p ?y } ?x :likes ?z }"
+)
+TABLES = ("slab", "sn", "slice", "run", "runindex", "runs", "emission", "commit")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(HOUR)
+
+
+def rows(service: Service, table: str) -> int:
+    return sum(1 for _ in service.store.kv.scan(table, b"", None))
+
+
+def sizes(service: Service) -> dict[str, int]:
+    return {
+        table: sum(len(key) + len(value) for key, value in service.store.kv.scan(table, b"", None)) for table in TABLES
+    }
+
+
+def live(service: Service, clock: ManualClock, minutes: Iterator[int] | range) -> None:
+    """Every ten seconds a push, every minute an update that adds and removes, every five a collection."""
+    for minute in minutes:
+        for second in range(0, 60, 10):
+            time = minute * MINUTE + second * SECOND
+            push(service, "s", time, triple(f"a{(minute + second) % 9}", second))
+            clock.advance(10 * SECOND)
+        liked = f"INSERT DATA {{ {triple(f'a{minute % 9}', f'z{minute % 4}', 'likes')} }}"
+        service.update(f"DELETE DATA {{ {triple(f'a{(minute + 5) % 9}', f'z{minute % 4}', 'likes')} }} ; {liked}")
+        if minute % 5 == 4:
+            service.store.fold()
+            service.collect()
+
+
+def register(service: Service) -> None:
+    service.create_stream("s", {"retention": "30s", "timeless": [], "time": None})
+    service.register(registration(name="counted", window="RANGE PT120S STEP PT60S"))
+    service.register(JOIN)
+
+
+def test_a_long_life_takes_no_more_bytes_than_a_shorter_one(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock, retain=Retain(5 * MINUTE, 20 * MINUTE)) as service:
+        register(service)
+        live(service, clock, range(60))
+        early = sizes(service)
+        live(service, clock, range(60, 180))
+        late = sizes(service)
+    for table in TABLES:
+        assert late[table] <= 1.5 * early[table] + 20_000, table
+    assert 0 < late["slice"] < 20_000
+
+
+def test_a_restart_after_collection_says_the_same_as_a_life_without_any(tmp_path: Path) -> None:
+    told: list[dict[str, list[dict[str, Any]]]] = []
+    for name, retain, ends in (("whole", FOREVER, [40]), ("cut", Retain(MINUTE, 1 << 40), [7, 8, 19, 30, 40])):
+        clock, start = ManualClock(HOUR), 0
+        for end in ends:
+            with opened(tmp_path / name, clock, retain=retain) as service:
+                if start == 0:
+                    register(service)
+                live(service, clock, range(start, end))
+                service.store.fold()
+                service.collect()
+                start = end
+        with opened(tmp_path / name, clock, retain=retain) as service:
+            told.append({query: said(service, query) for query in ("counted", "joined")})
+            if retain is not FOREVER:
+                assert service.store.oldest() > 100
+    assert len(told[0]["joined"]) > 50
+    assert told[0] == told[1]
+
+
+def test_a_snapshot_that_was_collected_is_gone_and_the_oldest_is_named(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=MINUTE)) as service:
+        for number in range(20):
+            service.update(f"INSERT DATA {{ {triple('a', number)} }}", wait="evaluated")
+            clock.advance(10 * SECOND)
+        service._engine.merge.flush()
+        service.collect()
+        oldest = service.store.oldest()
+        assert 10 < oldest < 20
+        text = "SELECT * { ?s ?p ?o }"
+        assert len(service.query(text, snapshot=oldest).columns[0]) == oldest
+        with pytest.raises(SnapshotGone, match=f"the oldest one is {oldest}"):
+            service.query(text, snapshot=oldest - 1)
+        assert service.status()["retention"]["oldest_snapshot"] == oldest
+
+
+def test_elements_go_when_neither_a_window_nor_the_retention_needs_them(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=0)) as service:
+        service.create_stream("s", {"retention": "20s"})
+        for number in range(6):
+            push(service, "s", number * 10 * SECOND, triple("a", number))
+            clock.advance(10 * SECOND)
+        service.collect()
+        assert rows(service, "slice") == 2, "of the last 20 s"
+        service.register(registration(window="RANGE PT1M STEP PT10S"))
+        for number in range(6, 30):
+            push(service, "s", number * 10 * SECOND, triple("a", number))
+            clock.advance(10 * SECOND)
+        service.collect()
+        assert 6 <= rows(service, "slice") <= 8, "those of the window, and the step before it"
+        assert service.status()["retention"]["collected"]["batches"] >= 22
+        service.drop_query("q")
+        clock.advance(HOUR)
+        service.collect()
+        assert rows(service, "slice") == 0
+
+
+def test_a_window_that_reaches_back_to_what_is_gone_is_not_answered_from_the_rest(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    asked = registration().partition(" AS ")[2]
+    text = f"PREFIX : <http://ex/> {asked}"
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=HOUR)) as service:
+        service.create_stream("s", {"retention": "10s"})
+        for number in range(10):
+            push(service, "s", number * SECOND, triple("a", number))
+            clock.advance(2 * SECOND)
+        service.collect()
+        assert len(service.query(text, at=9 * SECOND).columns[0]) == 3
+        with pytest.raises(SnapshotGone, match="not retained"):
+            service.query(text, at=4 * SECOND)
+
+
+def test_what_retention_alone_holds_goes_first_when_the_budget_is_full(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock, retain=Retain(0, timing_bytes=8_000)) as service:
+        service.create_stream("unread", {"retention": "1h"})
+        service.create_stream("s", {"retention": "1h"})
+        service.register(registration(window="RANGE PT5S STEP PT1S"))
+        for number in range(60):
+            push(service, "unread", number * SECOND, *(triple(f"a{number}", i) for i in range(20)))
+            push(service, "s", number * SECOND, *(triple(f"b{number}", i) for i in range(20)))
+            clock.advance(SECOND)
+        service.collect()
+        status = service.status()["retention"]
+        assert 2_000 < status["timing_bytes"] <= 8_000
+        assert not status["full"]
+        assert len(said(service)[-1]["results"]["bindings"]) == 100, "windows lose nothing"
+
+
+def test_when_windows_alone_fill_the_budget_pushes_wait_until_they_have_moved(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    with opened(tmp_path, clock, retain=Retain(0, timing_bytes=4_000)) as service:
+        service.create_stream("s", {"retention": "1s"})
+        service.create_stream("absorbed", {"timeless": True})
+        service.register(registration(window="RANGE PT60S STEP PT1S"))
+        pushed = 0
+        with pytest.raises(Overload, match="--timing-bytes 4000"):
+            for number in range(60):
+                push(service, "s", number * SECOND, *(triple(f"b{number}", i) for i in range(20)))
+                pushed += 1
+        assert 5 < pushed < 60
+        assert service.status()["retention"]["full"]
+        push(service, "absorbed", 1, triple("c", 1))
+        service.heartbeat("s", 200 * SECOND, wait="evaluated")
+        clock.advance(10 * SECOND)
+        service.collect()
+        assert push(service, "s", 201 * SECOND, triple("b", 1)).accepted == 1
+
+
+def test_emissions_are_kept_for_their_time_and_then_said_to_be_gone(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock, retain=Retain(emissions_ms=MINUTE)) as service:
+        service.register(registration(window="RANGE PT1S STEP PT1S"))
+        for number in range(600):
+            push(service, "s", number * SECOND, triple("a", number))
+            clock.advance(SECOND)
+        expected = said(service)
+        service.collect()
+        status = service.query_status("q")
+        oldest, last = status["oldest_emission"], status["emissions"]
+        assert (last, 59 <= last - oldest <= 61) == (599, True)
+        service._engine.emissions._recent.clear()  # what is remembered is not what is stored
+        assert said(service) == expected[oldest - 1 :], "after 0: from the oldest that there is"
+        assert said(service, since=oldest) == expected[oldest:]
+        with pytest.raises(Gone, match=f"the oldest is {oldest}"):
+            service.emissions("q", since=oldest - 2)
+        assert rows(service, "emission") == last - oldest + 1
+        assert rows(service, "commit") < 130
+    with opened(tmp_path, clock, retain=Retain(emissions_ms=MINUTE)) as service:
+        assert service.query_status("q")["oldest_emission"] == oldest
+        service.drop_query("q")
+        service.update(f"INSERT DATA {{ {triple('x', 1)} }}", wait="evaluated")
+        service._engine.merge.flush()
+        service.collect()
+        assert rows(service, "emission") == 0
+
+
+def test_with_no_retention_what_no_window_wants_is_counted_and_not_stored(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock) as service:
+        service.create_stream("s", {"retention": 0, "timeless": ["http://ex/kept"]})
+        receipt = push(service, "s", SECOND, triple("a", 1), triple("b", 2, "kept"))
+        assert (receipt.accepted, rows(service, "slice")) == (1, 0)
+        push(service, "s", 2 * SECOND, triple("a", 1))
+        assert (rows(service, "slice"), dict(service._injector.dropped)) == (0, {service.stream("s").number: 1})
+        assert len(service.query("SELECT * { ?s ?p ?o }").columns[0]) == 1
+        service.register(registration())
+        push(service, "s", 3 * SECOND, triple("a", 3))
+        push(service, "s", 4 * SECOND, triple("b", 4))
+        assert rows(service, "slice") == 2
+        assert said(service)[-1]["time"] == 4 * SECOND
+
+
+def test_alarms_let_go_by_themselves(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=0)) as service:
+        floors: Queue[int] = Queue()
+        floor = service.store.floor
+        monkeypatch.setattr(service.store, "floor", lambda sn, horizons: (floor(sn, horizons), floors.put(sn)))
+        for number in range(5):
+            service.update(f"INSERT DATA {{ {triple('a', number)} }}", wait="evaluated")
+        service._engine.merge.flush()
+        clock.advance(10 * SECOND)
+        assert floors.get(timeout=10) == 5
+        clock.advance(10 * SECOND)
+        assert floors.get(timeout=10) == 5
+        assert service.status()["retention"]["oldest_snapshot"] == 5

@@ -2,9 +2,11 @@
 # (numba infers the types of kernels)
 """The loops of grouping: numbering keys, tallying by group, and saying which groups changed.
 
-Keys are numbered in order of first appearance (a *slot*), by a chained hash table of plain arrays; whatever is kept
-of a group is an array by slot. Keys and rows come as matrices with a line for each column, so that a column is
-contiguous. Arrays that are only read come in read-only, so that each kernel is compiled once."""
+Keys are numbered in order of first appearance (a *slot*), by a chained hash table. What is always asked of a key stands
+beside it in its line of one matrix, its *cells*, so that it comes with it into the machine's cache; all else is an
+array by slot. Ids are signed here: nothing is asked of them but whether they are equal. Rows come as matrices with a
+line for each column, so that a column is contiguous. Arrays that are only read come in read-only, so that each kernel
+is compiled once."""
 
 from __future__ import annotations
 
@@ -19,80 +21,122 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
 _TAG_SHIFT = np.uint64(60)
 _INTEGER = np.uint64(1)
+_ZERO_ID = np.uint64((1 << 60) + (1 << 59))
 _DATA_MASK = np.uint64((1 << 60) - 1)
 _ZERO = 1 << 59
+#: Rows that are looked up together.
+_BLOCK = 512
 #: Sums of integers are kept in two parts, so that 2**33 rows of 60-bit integers sum exactly.
 LOW_BITS = 30
 _LOW_MASK = (1 << LOW_BITS) - 1
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _bucket(keys, i, mask):
-    h = keys[0, i] * _FACTOR
-    for c in range(1, keys.shape[0]):
-        h = ((h ^ (h >> _SHIFT)) ^ keys[c, i]) * _FACTOR
+def _bucket(rows, i, mask):
+    h = np.uint64(rows[0, i]) * _FACTOR
+    for c in range(1, rows.shape[0]):
+        h = ((h ^ (h >> _SHIFT)) ^ np.uint64(rows[c, i])) * _FACTOR
     return (h ^ (h >> _SHIFT)) & mask
 
 
 @njit(cache=True, nogil=True)
-def chain_keys(keys, used, heads, nexts):
-    """Chains the distinct keys[:, :used] into an empty table; `heads` has a power of two buckets."""
+def chain_keys(rows, heads, nexts):
+    """Chains the first keys of a table, which are distinct and come as `rows`, while its chains are empty.
+
+    `heads` has a power of two buckets."""
     mask = np.uint64(len(heads) - 1)
-    for slot in range(used):
-        bucket = _bucket(keys, slot, mask)
+    for slot in range(rows.shape[1]):
+        bucket = _bucket(rows, slot, mask)
         nexts[slot] = heads[bucket]
         heads[bucket] = slot
 
 
 @njit(cache=True, nogil=True)
-def number_keys(rows, start, keys, used, heads, nexts, slots):
+def number_keys(rows, start, cells, used, heads, nexts, slots):
     """The slot of each key from rows[:, start] on; new keys get the next slots.
 
-    Stops where there is no room for a new key. Returns (how far it came, slots used)."""
+    Stops where there is no room for a new key. Returns (how far it came, slots used).
+
+    Most keys are the first in their chain. A loop without a branch finds these, a block of rows at a time, so that the
+    machine need not guess and many look-ups are under way at once; the others are looked for one by one."""
+    others = np.empty(_BLOCK, np.int64)
+    for low in range(start, rows.shape[1], _BLOCK):
+        high = min(low + _BLOCK, rows.shape[1])
+        count = _guess(rows, low, high, cells, used, heads, slots, others)
+        stopped, used = _chase(rows, others[:count], cells, used, heads, nexts, slots)
+        if stopped < count:
+            return others[stopped], used
+    return rows.shape[1], used
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _guess(rows, low, high, cells, used, heads, slots, others):
+    if not used:  # slot 0 holds no key yet
+        for i in range(low, high):
+            others[i - low] = i
+        return high - low
+    mask = np.uint64(len(heads) - 1)
+    count = 0
+    if rows.shape[0] == 1:  # by far the most frequent, and three times as fast for being said by itself
+        first, found, key = rows[0, low:high], slots[low:high], cells[:, 0]
+        for i in range(len(first)):
+            h = np.uint64(first[i]) * _FACTOR
+            slot = np.uint64(max(heads[(h ^ (h >> _SHIFT)) & mask], 0))
+            found[i] = slot
+            others[np.uint64(count)] = low + i
+            count += key[slot] != first[i]
+        return count
+    for i in range(low, high):
+        slot = np.uint64(max(heads[_bucket(rows, i, mask)], 0))
+        same = True
+        for c in range(rows.shape[0]):
+            same &= cells[slot, c] == rows[c, i]
+        slots[i] = slot
+        others[count] = i
+        count += not same
+    return count
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _chase(rows, places, cells, used, heads, nexts, slots):
     mask = np.uint64(len(heads) - 1)
     width = rows.shape[0]
-    last = END
-    for i in range(start, rows.shape[1]):
-        if last != END:
-            same = rows[0, i] == rows[0, i - 1]
-            for c in range(1, width):
-                same = same and rows[c, i] == rows[c, i - 1]
-            if same:  # rows often come sorted
-                slots[i] = last
-                continue
+    for j in range(len(places)):
+        i = places[j]
         bucket = _bucket(rows, i, mask)
         slot = heads[bucket]
         while slot >= 0:
-            same = keys[0, slot] == rows[0, i]
+            same = cells[slot, 0] == rows[0, i]
             for c in range(1, width):
-                same = same and keys[c, slot] == rows[c, i]
+                same &= cells[slot, c] == rows[c, i]
             if same:
                 break
             slot = nexts[slot]
         if slot < 0:
-            if used == keys.shape[1]:
-                return i, used
+            if used == len(cells):
+                return j, used
             slot = used
             used += 1
             for c in range(width):
-                keys[c, slot] = rows[c, i]
+                cells[slot, c] = rows[c, i]
             nexts[slot] = heads[bucket]
             heads[bucket] = slot
         slots[i] = slot
-        last = slot
-    return rows.shape[1], used
+    return len(places), used
 
 
 @njit(cache=True, nogil=True)
-def tally_rows(slots, weights, sign, rows, marks, touched, count):
-    """Adds the weights (none: 1 each) to the rows of their groups; lists each group touched once."""
+def tally_rows(slots, weights, sign, cells, rows, mark, touched, count):
+    """Adds the weights (none: 1 each) to the rows of their groups; lists each group touched once.
+
+    `rows` and `mark` are places in a group's cells. `touched` has room for one more than there can be: what is written
+    behind its end counts only if it is new."""
     for i in range(len(slots)):
-        slot = slots[i]
-        rows[slot] += sign * weights[i] if len(weights) else sign
-        if not marks[slot]:
-            marks[slot] = 1
-            touched[count] = slot
-            count += 1
+        slot = np.uint64(slots[i])
+        cells[slot, rows] += sign * weights[i] if len(weights) else sign
+        touched[np.uint64(count)] = slot
+        count += 1 - cells[slot, mark]
+        cells[slot, mark] = 1
     return count
 
 
@@ -121,83 +165,119 @@ def tally_integers(slots, weights, sign, ids, sums):
 
 
 @njit(cache=True, nogil=True)
-def show_groups(touched, rows, always, results, keys, shown, is_shown, marks, out, signs):
+def add_counts(slots, weights, sign, counts):
+    for i in range(len(slots)):
+        counts[np.uint64(slots[i])] += sign * weights[i] if len(weights) else sign
+
+
+@njit(cache=True, nogil=True)
+def take_cells(slots, cells, place, taken):
+    for i in range(len(slots)):
+        taken[i] = cells[np.uint64(slots[i]), place]
+
+
+@njit(cache=True, nogil=True)
+def count_ids(slots, counts, ids):
+    """The counts of groups as inline integers."""
+    for i in range(len(slots)):
+        ids[i] = np.uint64(counts[np.uint64(slots[i])]) + _ZERO_ID
+
+
+@njit(cache=True, nogil=True)
+def show_groups(touched, cells, width, always, results, out, signs):
     """What changes in the answer: for each group touched, its row as shown (-1) and as it is now (+1), if they differ.
 
+    A group's cells are its key (`width` ids), its rows, its mark, whether it is shown, and what it is shown with.
     `results` has a line for each aggregate and a column for each group touched; `out` has lines for keys and results.
-    Returns how many rows there are."""
+    Returns how many rows there are. Blocks are small enough for their cells to stay in the machine's cache while
+    simple loops without branches go over them one after the other."""
     n = 0
-    width, more = keys.shape[0], results.shape[0]
-    for j in range(len(touched)):
-        slot = touched[j]
-        marks[slot] = 0
-        there = always or rows[slot] > 0
-        was = is_shown[slot] != 0
-        same = there == was
-        if there and was:
-            for a in range(more):
-                same = same and shown[a, slot] == results[a, j]
-        if same:
-            continue
-        if was:
-            for c in range(width):
-                out[c, n] = keys[c, slot]
-            for a in range(more):
-                out[width + a, n] = shown[a, slot]
-            signs[n] = -1
-            n += 1
-        if there:
-            for c in range(width):
-                out[c, n] = keys[c, slot]
-            for a in range(more):
-                out[width + a, n] = results[a, j]
-                shown[a, slot] = results[a, j]
-            signs[n] = 1
-            n += 1
-        is_shown[slot] = there
+    rows, mark, is_shown = cells[:, width], cells[:, width + 1], cells[:, width + 2]
+    slots, old, new = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)
+    differs = np.empty(_BLOCK, np.int64)
+    there, was = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
+    for low in range(0, len(touched), _BLOCK):
+        block = touched[low : low + _BLOCK]
+        for j in range(len(block)):
+            slot = np.uint64(block[j])
+            slots[j] = slot
+            there[j] = (rows[slot] > 0) | always
+            was[j] = is_shown[slot]
+            differs[j] = there[j] ^ was[j]
+            mark[slot] = 0
+            is_shown[slot] = there[j]
+        for a in range(len(results)):
+            shown, said = cells[:, width + 3 + a], results[a, low : low + len(block)]
+            for j in range(len(block)):
+                differs[j] |= shown[slots[j]] != said[j]
+        gone, come = 0, 0
+        for j in range(len(block)):
+            old[gone] = j
+            gone += was[j] & differs[j]
+            new[come] = j
+            come += there[j] & differs[j]
+        signs[n : n + gone] = -1
+        signs[n + gone : n + gone + come] = 1
+        left, came = out[:, n : n + gone], out[:, n + gone : n + gone + come]
+        for c in range(width):
+            key = cells[:, c]
+            for j in range(gone):
+                left[c, j] = key[slots[old[j]]]
+            for j in range(come):
+                came[c, j] = key[slots[new[j]]]
+        for a in range(len(results)):
+            shown, said = cells[:, width + 3 + a], results[a, low : low + len(block)]
+            for j in range(gone):
+                left[width + a, j] = shown[slots[old[j]]]
+            for j in range(come):
+                came[width + a, j] = said[new[j]]
+                shown[slots[new[j]]] = said[new[j]]
+        n += gone + come
     return n
 
 
 @njit(cache=True, nogil=True)
-def settle_members(entries, counts, present, left, came):
-    """Which members came (count now positive) or left; each entry is listed in `entries` at least once."""
+def settle_members(entries, cells, count, present, left, came):
+    """Which members came (their count is now positive) or left; each entry is listed at least once.
+
+    `count` and `present` are places in a member's cells. How many left, how many came."""
     gone, new = 0, 0
     for i in range(len(entries)):
-        entry = entries[i]
-        there = counts[entry] > 0
-        if there and not present[entry]:
+        entry = np.uint64(entries[i])
+        there = cells[entry, count] > 0
+        if there and not cells[entry, present]:
             came[new] = entry
             new += 1
-        elif not there and present[entry]:
+        elif not there and cells[entry, present]:
             left[gone] = entry
             gone += 1
-        present[entry] = there
+        cells[entry, present] = there
     return gone, new
 
 
 @njit(cache=True, nogil=True)
-def count_members(entries, weights, sign, counts):
+def count_members(entries, weights, sign, cells, count):
     for i in range(len(entries)):
-        counts[entries[i]] += sign * weights[i] if len(weights) else sign
+        cells[np.uint64(entries[i]), count] += sign * weights[i] if len(weights) else sign
 
 
 @njit(cache=True, nogil=True)
-def link_members(owners, start, stop, first, nexts):
-    """Chains members start..stop to their groups."""
+def link_members(cells, start, stop, first, nexts):
+    """Chains members start..stop to their groups, of which the slots are their first cells."""
     for entry in range(start, stop):
-        slot = owners[entry]
+        slot = cells[entry, 0]
         nexts[entry] = first[slot]
         first[slot] = entry
 
 
 @njit(cache=True, nogil=True)
-def walk_members(slots, first, nexts, present, entries):
+def walk_members(slots, first, nexts, cells, present, entries):
     """The members that are there of the groups given, as many as fit; how many there are."""
     n = 0
     for i in range(len(slots)):
         entry = first[slots[i]]
         while entry >= 0:
-            if present[entry]:
+            if cells[entry, present]:
                 if n < len(entries):
                     entries[n] = entry
                 n += 1
@@ -226,19 +306,23 @@ def choose_least(slots, ranks, chosen, where):
 
 def warm() -> None:
     """Compiles every kernel (or loads it from the cache), for the types that are in use."""
-    rows, weights, ids = frozen(np.ones((1, 1), np.uint64)), frozen(np.ones(1, np.int64)), frozen(np.ones(1, np.uint64))
-    keys, heads, nexts = np.ones((1, 2), np.uint64), np.full(2, END, np.int32), np.full(2, END, np.int32)
-    slots, flags, longs = np.zeros(1, np.int32), np.zeros(2, np.uint8), np.zeros(2, np.int64)
-    chain_keys(keys, 0, heads, nexts)
-    number_keys(rows, 0, keys, 0, heads, nexts, slots)
+    one = frozen(np.ones(1, np.int64))
+    rows, ids = one.reshape(1, 1), one.view(np.uint64)
+    cells, heads, nexts = np.zeros((2, 5), np.int64), np.full(2, END, np.int32), np.full(2, END, np.int32)
+    longs, slots = np.zeros(3, np.int64), np.zeros(1, np.int32)
+    chain_keys(rows, heads, nexts)
+    heads[:] = END
+    number_keys(rows, 0, cells, 0, heads, nexts, slots)
     read = frozen(slots)
-    tally_rows(read, weights, 1, longs, flags, slots.copy(), 0)
-    tally_bound(read, weights, 1, ids, longs)
-    tally_integers(read, weights, 1, ids, np.zeros((2, 3), np.int64))
-    out, shown = np.zeros((2, 2), np.uint64), np.zeros((1, 2), np.uint64)
-    show_groups(read, longs, False, rows, keys, shown, flags, flags.copy(), out, longs.copy())
-    count_members(read, weights, 1, longs)
-    settle_members(read, longs, flags, slots.copy(), slots.copy())
-    link_members(frozen(keys[0]), 0, 0, heads, nexts)
-    walk_members(read, heads, nexts, flags, slots.copy())
-    choose_least(read, frozen(longs[:1].copy()), slots.copy(), nexts)
+    tally_rows(read, one, 1, cells, 1, 2, np.zeros(2, np.int32), 0)
+    tally_bound(read, one, 1, ids, longs)
+    tally_integers(read, one, 1, ids, np.zeros((2, 3), np.int64))
+    add_counts(read, one, 1, longs)
+    take_cells(read, cells, 1, longs)
+    count_ids(read, longs, np.zeros(1, np.uint64))
+    show_groups(read, cells, 1, False, rows, np.zeros((2, 2), np.int64), longs)
+    count_members(read, one, 1, cells, 1)
+    settle_members(read, cells, 1, 2, slots.copy(), slots.copy())
+    link_members(cells, 0, 0, heads, nexts)
+    walk_members(read, heads, nexts, cells, 2, slots.copy())
+    choose_least(read, one, slots.copy(), nexts)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from hbase_store.arrays import Ids, frozen
 from hbase_store.terms import INTEGER, TAG_SHIFT
+from stream_ext import group_kernels as kernels
 from stream_ext.group_kernels import LOW_BITS
 from stream_ext.operators.key_table import KeyTable, Slots
 from stream_ext.operators.tallies import ONCE, Bound, Counts, Extremum, Members, Rows, Sums, Tally
@@ -31,8 +32,8 @@ _HIGH_MAX = 1 << (TAG_SHIFT - 2 - LOW_BITS)
 _LOW_MAX = 1 << (TAG_SHIFT - 2)
 
 Made = TypeVar("Made", bound=Tally)
-#: What an aggregate says of groups (their slots, how many rows each has): an id for each, 0 for an error.
-Result = Callable[[Slots, Counts], Ids]
+#: Writes what an aggregate says of groups (their slots, how many rows each of them has): ids, 0 for an error.
+Result = Callable[[Slots, Counts, Ids], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ class Tallies:
             return partial(self._concatenation, members, bound, distinct, aggregate.separator)
         extremum = self._extremum_of(argument, function == "MAX")
         if function == "SAMPLE":
-            return lambda slots, rows: extremum.best[slots]
+            return lambda slots, rows, ids: _choose(extremum, slots, ids)
         bound = self._bound_of(argument, False)
-        return lambda slots, rows: np.where(bound.counts[slots] < rows[slots], np.uint64(0), extremum.best[slots])
+        return partial(_choose_unless_error, extremum, bound)
 
     def _want(self, names: tuple[str, ...]) -> None:
         self.arguments += tuple(name for name in names if name not in self.arguments)
@@ -157,29 +158,28 @@ class Tallies:
     # ---- telling
 
     def results(self, slots: Slots, rows: Counts) -> Ids:
-        """A line for each aggregate: what it says of these groups, of which `rows` tells how many rows they have."""
-        results = np.zeros((len(self._results), len(slots)), np.uint64)
+        """A line for each aggregate: what it says of these groups, which have so many rows each."""
+        results = np.empty((len(self._results), len(slots)), np.uint64)
         for line, result in zip(results, self._results, strict=True):
-            line[:] = result(slots, rows)
+            result(slots, rows, line)
         return results
 
-    def _sum(self, sums: Sums, average: bool, slots: Slots, rows: Counts) -> Ids:
+    def _sum(self, sums: Sums, average: bool, slots: Slots, rows: Counts, ids: Ids) -> None:
         counts, low, high = sums.integers[slots].T
         if not average and not sums.exact and bool((np.abs(high) < _HIGH_MAX).all() and (np.abs(low) < _LOW_MAX).all()):
-            return _integers((high << LOW_BITS) + low)
-        found = np.empty(len(slots), np.uint64)
+            ids[:] = ((high << LOW_BITS) + low).view(np.uint64) + np.uint64(_ZERO_ID)
+            return
         exact = np.array([slot in sums.exact for slot in slots.tolist()], np.bool_)
         plain = np.flatnonzero(~exact)
-        found[plain] = self._plain_sums(counts[plain], low[plain], high[plain], average)
-        found[exact] = self._exact_sums(sums, slots[exact], average)
-        return found
+        ids[plain] = self._plain_sums(counts[plain], low[plain], high[plain], average)
+        ids[exact] = self._exact_sums(sums, slots[exact], average)
 
     def _plain_sums(self, counts: Counts, low: Counts, high: Counts, average: bool) -> Ids:
         """Each distinct sum is worked out once: averages of small numbers are often the same."""
         table = KeyTable(3)
         places = table.number(np.stack([counts, low, high]).view(np.uint64))
         values: list[Value] = []
-        for n, low_part, high_part in table.keys[:, : table.used].view(np.int64).T.tolist():
+        for n, low_part, high_part in table.cells[: table.used].tolist():
             value: Value | None = (high_part << LOW_BITS) + low_part
             if average and n:
                 value = arithmetic(ArithmeticOp.DIVIDE, value, n)
@@ -196,35 +196,36 @@ class Tallies:
         return self._terms.ids_of_numbers(values)
 
     def _concatenation(
-        self, members: Members, bound: Bound, distinct: bool, separator: str, slots: Slots, rows: Counts
-    ) -> Ids:
+        self, members: Members, bound: Bound, distinct: bool, separator: str, slots: Slots, rows: Counts, ids: Ids
+    ) -> None:
         entries = members.of(slots)
-        owners, ids, counts = members.owners(entries), members.table.keys[1][entries], members.counts[entries]
-        there = ids != 0
-        owners, ids, counts = owners[there], ids[there], counts[there]
-        order = np.lexsort((self._terms.ranks(ids), owners))
+        owners, values, counts = members.owners(entries), members.values(entries), members.counts(entries)
+        order = np.lexsort((self._terms.ranks(values), owners))
         parts: dict[int, list[str | None]] = {slot: [] for slot in slots.tolist()}
-        strings = self._terms.strings(ids[order])
+        strings = self._terms.strings(values[order])
         for slot, text, count in zip(owners[order].tolist(), strings, counts[order].tolist(), strict=True):
             parts[slot] += [text] if distinct else [text] * count
-        whole = (bound.counts[slots] == rows[slots]).tolist()  # no argument is an error
-        texts = [
-            _together(parts[slot], separator) if ok else None for slot, ok in zip(slots.tolist(), whole, strict=True)
-        ]
-        return self._terms.ids_of_strings(texts)
+        whole = (bound.counts[slots] == rows).tolist()  # no argument is an error
+        joined = [_together(parts[slot], separator) if ok else None for slot, ok in zip(parts, whole, strict=True)]
+        ids[:] = self._terms.ids_of_strings(joined)
 
 
-def _count_rows(slots: Slots, rows: Counts) -> Ids:
-    return _integers(rows[slots])
+def _count_rows(slots: Slots, rows: Counts, ids: Ids) -> None:
+    ids[:] = rows.view(np.uint64)
+    ids += np.uint64(_ZERO_ID)
 
 
 def _count_of(tally: Bound | Rows) -> Result:
-    return lambda slots, rows: _integers(tally.counts[slots])
+    return lambda slots, rows, ids: kernels.count_ids(slots, tally.counts, ids)
 
 
-def _integers(values: Counts) -> Ids:
-    """Ids of integers that are below 2**59."""
-    return values.view(np.uint64) + np.uint64(_ZERO_ID)
+def _choose(extremum: Extremum, slots: Slots, ids: Ids) -> None:
+    ids[:] = extremum.best[slots]
+
+
+def _choose_unless_error(extremum: Extremum, bound: Bound, slots: Slots, rows: Counts, ids: Ids) -> None:
+    _choose(extremum, slots, ids)
+    ids[bound.counts[slots] < rows] = 0
 
 
 def _together(parts: list[str | None], separator: str) -> str | None:

@@ -37,16 +37,14 @@ class Group:
         self._inside = inside
         self._keys = tuple(map(self._place, keys))
         self._always = always
-        self._table = KeyTable(max(1, len(keys)))
+        width = max(1, len(keys))
+        self._table = KeyTable(width, more=3 + len(aggregates))
+        self._rows, self._mark, self._is_shown = width, width + 1, width + 2  # places of the cells behind the key
         self._tallies = Tallies(inside, aggregates, vocabulary)
         self._arguments = tuple(map(self._place, self._tallies.arguments))
         self._log = ExpiryLog()
-        self._rows = np.zeros(0, np.int64)
-        self._marks = np.zeros(0, np.uint8)
         self._touched = np.zeros(0, np.int32)
         self._count = 0  # of the groups that are listed in `_touched`
-        self._shown = np.zeros((len(aggregates), 0), np.uint64)
-        self._is_shown = np.zeros(0, np.uint8)
         self._fresh = True
         self._clean_at = _CLEAN_LEAST
 
@@ -60,7 +58,8 @@ class Group:
         for expired in self._log.due(moment.time):
             self._tally(expired, -1, once)
         if change.untils is not None:
-            change = change.take(change.untils >= moment.time)
+            counts = change.untils >= moment.time
+            change = change if counts.all() else change.take(counts)
         if change.count:
             self._take_in(change, moment.last, once)
         moment.control.check()
@@ -96,20 +95,20 @@ class Group:
         self._table.number(np.zeros((1, 1), np.uint64))
         self._fit()
         self._touched[0], self._count = 0, 1
-        self._marks[0] = 1
+        self._table.cells[0, self._mark] = 1
 
     def _fit(self) -> None:
         capacity = self._table.capacity
-        if len(self._rows) < capacity:
-            self._rows, self._marks = fitted(self._rows, capacity), fitted(self._marks, capacity)
-            self._touched = fitted(self._touched, capacity)
-            self._shown, self._is_shown = fitted(self._shown, capacity), fitted(self._is_shown, capacity)
+        if len(self._touched) < capacity:
+            self._touched = fitted(self._touched, capacity + 1)
             self._tallies.fit(capacity)
 
     def _tally(self, rows: Logged, sign: int, once: bool) -> None:
         weights = ONCE if rows.weights is None else frozen(np.ascontiguousarray(rows.weights))
         slots = frozen(rows.slots)
-        self._count = kernels.tally_rows(slots, weights, sign, self._rows, self._marks, self._touched, self._count)
+        self._count = kernels.tally_rows(
+            slots, weights, sign, self._table.cells, self._rows, self._mark, self._touched, self._count
+        )
         self._tallies.add(slots, weights, sign, rows.arguments, once)
 
     # ---- what goes out
@@ -119,24 +118,24 @@ class Group:
         count, self._count = self._count, 0
         if not count:
             return empty(len(self.variables))
-        touched = self._touched[:count]
-        results = self._tallies.results(touched, self._rows)
-        out = np.empty((self._table.width + len(results), 2 * count), np.uint64)
+        touched, width = frozen(self._touched[:count]), self._table.width
+        results = self._tallies.results(touched, self._table.taken(touched, self._rows))
+        out = np.empty((width + len(results), 2 * count), np.int64)
         signs = np.empty(2 * count, np.int64)
         n = kernels.show_groups(
-            frozen(touched), self._rows, self._always, frozen(results), self._table.keys, self._shown, self._is_shown,
-            self._marks, out, signs,
-        )  # fmt: skip
-        first = self._table.width - len(self._keys)  # a table has at least one line, groups may have no key
-        return ZSet(tuple(frozen(line[:n]) for line in out[first:]), n, frozen(signs[:n]))
+            touched, self._table.cells, width, self._always, frozen(results.view(np.int64)), out, signs
+        )
+        first = width - len(self._keys)  # a table's keys have at least one id, groups may have none
+        return ZSet(tuple(frozen(line[:n]) for line in out[first:].view(np.uint64)), n, frozen(signs[:n]))
 
     def _whole(self) -> ZSet:
         """All groups, where no step follows that would have to know what was shown."""
         slots = np.arange(self._table.used, dtype=np.int32)
+        rows = self._table.taken(slots, self._rows)
         if not self._always:
-            slots = slots[self._rows[: self._table.used] > 0]
-        keys = tuple(self._table.keys[i][slots] for i in range(len(self._keys)))
-        return ZSet((*keys, *self._tallies.results(slots, self._rows)), len(slots))
+            slots, rows = slots[rows > 0], rows[rows > 0]
+        keys = tuple(self._table.ids(slots, i) for i in range(len(self._keys)))
+        return ZSet((*keys, *self._tallies.results(frozen(slots), rows)), len(slots))
 
     # ---- forgetting
 
@@ -150,18 +149,12 @@ class Group:
         self._tallies.clean()
         if self._table.used <= self._clean_at:
             return
-        used = self._table.used
-        needed = (self._rows[:used] != 0) | (self._is_shown[:used] != 0)
+        cells = self._table.cells[: self._table.used]
+        needed = (cells[:, self._rows] != 0) | (cells[:, self._is_shown] != 0)
         self._log.mark(needed)
         kept = np.flatnonzero(needed)
-        if len(kept) * 2 <= used:
+        if len(kept) * 2 <= len(cells):
             self._log.renumber(self._table.keep(needed))
-            self._keep(kept)
+            self._touched = np.zeros(self._table.capacity + 1, np.int32)
+            self._tallies.keep(kept, self._table.capacity)
         self._clean_at = max(_CLEAN_LEAST, 2 * len(kept))
-
-    def _keep(self, kept: np.typing.NDArray[np.intp]) -> None:
-        capacity = self._table.capacity
-        self._rows, self._is_shown = fitted(self._rows[kept], capacity), fitted(self._is_shown[kept], capacity)
-        self._shown = fitted(self._shown[:, kept], capacity)
-        self._marks, self._touched = np.zeros(capacity, np.uint8), np.zeros(capacity, np.int32)
-        self._tallies.keep(kept, capacity)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.arrays import Ids, Mask, frozen
+from hbase_store.arrays import Ids, frozen
 from hbase_store.terms import INTEGER, tag_of
 from stream_ext import group_kernels as kernels
 from stream_ext.operators.key_table import KeyTable, Slots, fitted
@@ -25,6 +25,7 @@ from stream_ext.zset import Weights
 Counts = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.uint8]
 
+_CLEAN_LEAST = 4096
 ONCE: Weights = frozen(np.empty(0, np.int64))  # to kernels: every row counts once
 
 
@@ -68,7 +69,7 @@ class Rows:
         self.counts = fitted(self.counts[kept], capacity)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
-        kernels.count_members(slots, weights, sign, self.counts)
+        kernels.add_counts(slots, weights, sign, self.counts)
 
 
 class Exact:
@@ -133,11 +134,10 @@ class Sums:
         self._terms = terms
 
     def fit(self, capacity: int) -> None:
-        if len(self.integers) < capacity:
-            self.integers = np.ascontiguousarray(fitted(self.integers.T, capacity).T)
+        self.integers = fitted(self.integers, capacity)
 
     def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        self.integers = np.ascontiguousarray(fitted(self.integers[kept].T, capacity).T)
+        self.integers = fitted(self.integers[kept], capacity)
         if self.exact:
             new_slot = dict(zip(kept.tolist(), range(len(kept)), strict=True))
             self.exact = {new_slot[slot]: sum_ for slot, sum_ in self.exact.items() if slot in new_slot}
@@ -152,9 +152,9 @@ class Sums:
         pairs = KeyTable(2)
         places = pairs.number(np.stack([slots.astype(np.uint64), ids]))
         counts = np.zeros(pairs.used, np.int64)
-        kernels.count_members(frozen(places), weights, sign, counts)
-        groups, distinct = pairs.keys[0, : pairs.used], pairs.keys[1, : pairs.used]
-        values = self._terms.values(distinct)
+        kernels.add_counts(frozen(places), weights, sign, counts)
+        groups = pairs.cells[: pairs.used, 0]
+        values = self._terms.values(pairs.cells[: pairs.used, 1].view(np.uint64))
         for slot, value, count in zip(groups.tolist(), values, counts.tolist(), strict=True):
             sum_ = self.exact.get(slot)
             if sum_ is None:
@@ -168,13 +168,12 @@ class Members:
     """How often each value (or row) stands in each group."""
 
     def __init__(self, width: int) -> None:
-        self.table = KeyTable(1 + width)  # keys are (slot of the group, ids)
-        self.counts = np.zeros(0, np.int64)
-        self._present = np.zeros(0, np.uint8)
+        self._table = KeyTable(1 + width, more=2)  # keys are (slot of the group, ids)
+        self._count, self._present = 1 + width, 2 + width  # places of the cells behind them
         self._first = np.zeros(0, np.int32)  # of each group's chain of members
         self._nexts = np.zeros(0, np.int32)
         self._changed: list[Slots] = []
-        self._clean_at = 4096
+        self._clean_at = _CLEAN_LEAST
         self.followers: list[Tally] = []
 
     def fit(self, capacity: int) -> None:
@@ -185,75 +184,80 @@ class Members:
             follower.fit(capacity)
 
     def add(self, slots: Slots, weights: Weights, sign: int, columns: tuple[Ids, ...]) -> None:
-        known = self.table.used
-        entries = frozen(self.table.number(np.stack([slots.astype(np.uint64), *columns])))
-        self._fit_members()
-        kernels.link_members(frozen(self.table.keys[0]), known, self.table.used, self._first, self._nexts)
-        kernels.count_members(entries, weights, sign, self.counts)
+        known = self._table.used
+        entries = frozen(self._table.number(np.stack([slots.astype(np.uint64), *columns])))
+        self._nexts = fitted(self._nexts, self._table.capacity)
+        kernels.link_members(self._table.cells, known, self._table.used, self._first, self._nexts)
+        kernels.count_members(entries, weights, sign, self._table.cells, self._count)
         self._changed.append(entries)
-
-    def _fit_members(self) -> None:
-        capacity = self.table.capacity
-        self.counts, self._present = fitted(self.counts, capacity), fitted(self._present, capacity)
-        self._nexts = fitted(self._nexts, capacity)
 
     def settle(self) -> None:
         """Tells the followers which values came and which have left, now that all rows of a step are counted."""
         for entries in self._changed:
             left, came = np.empty(len(entries), np.int32), np.empty(len(entries), np.int32)
-            gone, new = kernels.settle_members(entries, self.counts, self._present, left, came)
+            gone, new = kernels.settle_members(entries, self._table.cells, self._count, self._present, left, came)
             self._tell(left[:gone], -1)
             self._tell(came[:new], 1)
         self._changed = []
 
     def _tell(self, entries: Slots, sign: int) -> None:
-        if not len(entries):
-            return
-        slots = frozen(self.owners(entries))
-        ids = frozen(self.table.keys[1][entries])
-        for follower in self.followers:
-            follower.add(slots, ONCE, sign, ids)
+        if len(entries):
+            slots, ids = frozen(self.owners(entries)), frozen(self.values(entries))
+            for follower in self.followers:
+                follower.add(slots, ONCE, sign, ids)
 
-    def owners(self, entries: Slots) -> Slots:
-        owners: Slots = self.table.keys[0][entries].astype(np.int32)
-        return owners
+    # ---- asking
 
     def of(self, slots: Slots) -> Slots:
-        """The members that are in these groups."""
+        """The members that are in these groups and are no error."""
         entries = np.empty(max(64, 2 * len(slots)), np.int32)
         while True:
-            found = kernels.walk_members(frozen(slots), self._first, self._nexts, self._present, entries)
+            found = kernels.walk_members(
+                frozen(slots), self._first, self._nexts, self._table.cells, self._present, entries
+            )
             if found <= len(entries):
-                return entries[:found]
+                entries = entries[:found]
+                return entries[self.values(entries) != 0]
             entries = np.empty(found, np.int32)
+
+    def owners(self, entries: Slots) -> Slots:
+        """The groups of members."""
+        owners: Slots = self._table.taken(entries, 0).astype(np.int32)
+        return owners
+
+    def values(self, entries: Slots) -> Ids:
+        return self._table.ids(entries, 1)
+
+    def counts(self, entries: Slots) -> Counts:
+        return self._table.taken(entries, self._count)
 
     # ---- forgetting
 
     def clean(self) -> None:
         """Forgets values that are in their group no more, once so many have come as were there at the last time."""
-        if self.table.used > self._clean_at:
-            groups = len(self._first)
-            self._forget(self.counts[: self.table.used] != 0, None, groups)
-            self._clean_at = max(4096, 2 * self.table.used)
+        if self._table.used > self._clean_at:
+            self._hold(self._alive(), len(self._first))
+            self._clean_at = max(_CLEAN_LEAST, 2 * self._table.used)
 
     def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
         renumbered = np.full(len(self._first), kernels.END, np.int64)
         renumbered[kept] = np.arange(len(kept))
-        owner = self.table.keys[0, : self.table.used].astype(np.int64)
-        self._forget((self.counts[: self.table.used] != 0) & (renumbered[owner] >= 0), renumbered, capacity)
+        cells = self._alive()
+        cells[:, 0] = renumbered[cells[:, 0]]
+        self._hold(cells[cells[:, 0] >= 0], capacity)
         for follower in self.followers:
             follower.keep(kept, capacity)
 
-    def _forget(self, which: Mask, renumbered: Counts | None, groups: int) -> None:
-        keys = self.table.keys[:, : self.table.used][:, which]
-        if renumbered is not None:
-            keys[0] = renumbered[keys[0].astype(np.int64)].astype(np.uint64)
-        counts, present = self.counts[: self.table.used][which], self._present[: self.table.used][which]
-        self.table.renew(keys)
-        self.counts, self._present = fitted(counts, self.table.capacity), fitted(present, self.table.capacity)
-        self._nexts = np.zeros(self.table.capacity, np.int32)
+    def _alive(self) -> Counts:
+        cells = self._table.cells[: self._table.used]
+        alive: Counts = cells[cells[:, self._count] != 0]
+        return alive
+
+    def _hold(self, cells: Counts, groups: int) -> None:
+        self._table.renew(cells)
+        self._nexts = np.zeros(self._table.capacity, np.int32)
         self._first = np.full(groups, kernels.END, np.int32)
-        kernels.link_members(frozen(self.table.keys[0]), 0, self.table.used, self._first, self._nexts)
+        kernels.link_members(self._table.cells, 0, self._table.used, self._first, self._nexts)
 
 
 class Extremum:
@@ -285,8 +289,7 @@ class Extremum:
         if len(bereft):
             self.best[bereft] = 0
             entries = self._members.of(bereft)
-            ids = self._members.table.keys[1][entries]
-            self.consider(self._members.owners(entries)[ids != 0], ids[ids != 0])
+            self.consider(self._members.owners(entries), self._members.values(entries))
 
     def consider(self, slots: Slots, ids: Ids) -> None:
         """Values that may be the best of their groups."""

@@ -216,8 +216,8 @@ class Members:
                 frozen(slots), self._first, self._nexts, self._table.cells, self._present, entries
             )
             if found <= len(entries):
-                entries = entries[:found]
-                return entries[self.values(entries) != 0]
+                bound: Slots = entries[:found][self.values(entries[:found]) != 0]
+                return bound
             entries = np.empty(found, np.int32)
 
     def owners(self, entries: Slots) -> Slots:

@@ -12,11 +12,10 @@ import numpy.typing as npt
 
 from hbase_store.arrays import Ids
 from hbase_store.terms import INTEGER, literal, parse_term, tag_of
-from stream_ext.plan.values import Value, value_of
+from stream_ext.plan.values import Value, text_of, value_of
 from stream_ext.vocabulary import Vocabulary
 
 Ranks = npt.NDArray[np.int64]
-_XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
 class TermsOfGroups:
@@ -49,7 +48,7 @@ class TermsOfGroups:
 
     def ids_of_numbers(self, values: Sequence[Value | None]) -> Ids:
         """0 for what is None."""
-        return self._ids([None if value is None else _number_text(value) for value in values])
+        return self._ids([None if value is None else text_of(value) for value in values])
 
     def ids_of_strings(self, texts: Sequence[str | None]) -> Ids:
         return self._ids([None if text is None else literal(text) for text in texts])
@@ -70,14 +69,3 @@ def _key(text: bytes) -> tuple[int, float, bytes]:
     if isinstance(value, np.float32):
         return 2, float(value), b""
     return 0 if text.startswith(b"_:") else 1 if text.startswith(b"<") else 3, 0.0, text
-
-
-def _number_text(value: Value) -> bytes:
-    if isinstance(value, int):
-        return literal(str(value), datatype=_XSD + "integer")
-    if isinstance(value, Decimal):
-        text = format(value, "f")
-        return literal(text.rstrip("0").rstrip(".") if "." in text else text, datatype=_XSD + "decimal")
-    assert isinstance(value, (float, np.float32)), value
-    lexical = repr(float(value)).replace("inf", "INF").replace("nan", "NaN")
-    return literal(lexical, datatype=_XSD + ("double" if isinstance(value, float) else "float"))

@@ -19,6 +19,7 @@ from endpoint.access import is_loopback
 from endpoint.app import RilletEndpoint, create_app
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, RilletError
+from stream_ext.outside import NOTHING, Outside
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Service
@@ -41,6 +42,7 @@ class ServeSettings:
     retain_emissions_s: float = 3600.0
     timing_bytes: int = 1 << 30
     token: str | None = None
+    outside: Outside = NOTHING
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
@@ -106,6 +108,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             address=address,
             durability=settings.durability,
             retain=settings.retain(),
+            outside=settings.outside,
         ) as service:
             app = create_app(service, token=settings.token)
             server = Server(app, when_ready=lambda: say(banner(settings, address)))

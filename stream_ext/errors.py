@@ -4,6 +4,7 @@ RilletError
 ├── TextError          a query's or update's text: line, column, the line with a caret
 │   ├── QuerySyntaxError   it is not in the language
 │   ├── Unsupported        the language has it, this version does not run it: refused by name
+│   ├── NotAllowed         it would fetch from elsewhere what the settings do not allow
 │   └── UpdateFailed       an operation of an update could not be done; nothing of its request was
 ├── BadData            pushed or loaded RDF: line, column
 ├── BadArgument        an option, parameter or header
@@ -46,6 +47,10 @@ class QuerySyntaxError(TextError):
 
 
 class Unsupported(TextError):
+    pass
+
+
+class NotAllowed(TextError):
     pass
 
 

@@ -135,7 +135,7 @@ def replace(graph: bytes | None, documents: Sequence[Document]) -> Change:
             # Of operations on one quad the last wins: what goes and comes again has not changed.
             if existed:
                 batch.delete(*before, _id(batch, graph))
-            _insert(batch, graph, parsed)
+            insert(batch, graph, parsed)
 
         comes = any(len(each.s) for each in parsed)
         created = comes and not existed
@@ -200,18 +200,20 @@ def _id(batch: Batch, graph: bytes | None) -> int:
 def _inserting(graph: bytes | None, parsed: Sequence[Parsed]) -> Callable[[Batch], None] | None:
     if not any(len(each.s) for each in parsed):
         return None
-    return lambda batch: _insert(batch, graph, parsed)
+    return lambda batch: insert(batch, graph, parsed)
 
 
-def _insert(batch: Batch, graph: bytes | None, parsed: Sequence[Parsed]) -> None:
+def insert(batch: Batch, graph: bytes | None, parsed: Sequence[Parsed]) -> None:
+    """What documents say; `graph` is for statements that name none."""
     for each in parsed:
         if len(each.s):
-            ids = _encoded(batch, each.terms)
+            ids = encoded(batch, each.terms)
             graphs = np.where(each.g >= 0, ids[np.maximum(each.g, 0)], np.uint64(_id(batch, graph)))
             batch.insert(ids[each.s], ids[each.p], ids[each.o], graphs)
 
 
-def _encoded(batch: Batch, terms: list[bytes]) -> Ids:
+def encoded(batch: Batch, terms: Sequence[bytes]) -> Ids:
+    """A label of a blank node becomes a fresh node."""
     blank = np.fromiter(map(is_blank, terms), np.bool_, len(terms))
     ids = np.empty(len(terms), np.uint64)
     ids[~blank] = batch.encode([term for term in terms if not is_blank(term)])

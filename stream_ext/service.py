@@ -30,6 +30,7 @@ from stream_ext.explanation import explain
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
 from stream_ext.injector import Change, Injector, Pace, Receipt
 from stream_ext.late import told
+from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Update
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.registration import Registered, read_registration
@@ -76,9 +77,10 @@ class Service:
         limits: Limits,
         spark: SparkSettings | None,
         retain: Retain,
+        outside: Outside,
     ) -> None:
         """Use `Service.open`."""
-        self.store, self.base, self.clock, self.limits = store, base, clock, limits
+        self.store, self.base, self.clock, self.limits, self.outside = store, base, clock, limits, outside
         self._injector = Injector(store, clock, pace)
         self._engine = Engine(store, base, clock, self._injector, spark, retain)
         self._engine.start()
@@ -100,6 +102,7 @@ class Service:
         address: str = "",
         durability: Literal["process", "power"] = "process",
         retain: Retain | None = None,
+        outside: Outside = NOTHING,
     ) -> Service:
         """Takes the writer's lease, and goes on where the last writer stopped."""
         if engine not in ("spark", "inline"):
@@ -111,7 +114,7 @@ class Service:
             store.emissions.take_over()
             pace = Pace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain())
+            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside)
         except BaseException:
             store.close()
             raise
@@ -203,7 +206,7 @@ class Service:
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
-        published = self._injector.change(change_of(unit, text)).result()
+        published = self._injector.change(change_of(unit, text, self.outside)).result()
         self._await(published.sn, wait)
         return updated(published, self.store)
 

@@ -7,9 +7,12 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from stream_ext.errors import RilletError
+
+if TYPE_CHECKING:
+    from stream_ext.outside import Place
 
 DEFAULT_STORE = "lmdb:rillet-data"
 DEFAULT_SERVER = "http://127.0.0.1:8000"
@@ -157,6 +160,17 @@ def base_iri(text: str) -> str:
         wanted = "an absolute IRI that begins with http://, https:// or urn:"
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}; write http://example.org/ for example")
     return text
+
+
+def urls(text: str) -> tuple[Place, ...]:
+    """The value of a flag that allows URLs, separated by blanks."""
+    from stream_ext.errors import BadArgument
+    from stream_ext.outside import places
+
+    try:
+        return places(text)
+    except BadArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def whole(text: str) -> int:

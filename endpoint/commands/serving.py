@@ -15,6 +15,7 @@ from endpoint.commands.flags import (
     base_iri,
     seconds,
     size,
+    urls,
     whole,
 )
 
@@ -55,6 +56,9 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--retain-emissions", "for how long emissions are kept", "1h", type=seconds, metavar="TIME")
     taken = "what stream elements that are not absorbed may take in the store"
     add_setting(parser, "--timing-bytes", taken, "1G", type=size, metavar="SIZE")
+    add_setting(parser, "--allow-load", "URLs that LOAD may fetch; without it none", type=urls, metavar="'URL ...'")
+    add_setting(parser, "--fetch-bytes", "the most that LOAD takes from one URL", "64M", type=size, metavar="SIZE")
+    add_setting(parser, "--fetch-timeout", "the longest that LOAD waits for one", "30s", type=seconds, metavar="TIME")
     add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
     for flag in _NOT_BUILT:
         parser.add_argument(flag, action=Refuse)
@@ -66,6 +70,7 @@ def serve(arguments: argparse.Namespace) -> None:
     from endpoint.serve import ServeSettings, Stopped
     from endpoint.serve import serve as run
     from stream_ext.errors import BadArgument
+    from stream_ext.outside import Outside
 
     settings = ServeSettings(
         store=arguments.store,
@@ -81,6 +86,9 @@ def serve(arguments: argparse.Namespace) -> None:
         retain_emissions_s=arguments.retain_emissions,
         timing_bytes=arguments.timing_bytes,
         token=arguments.token or None,
+        outside=Outside(
+            load=arguments.allow_load or (), bytes_max=arguments.fetch_bytes, timeout_s=arguments.fetch_timeout
+        ),
     )
     try:
         settings.spark()

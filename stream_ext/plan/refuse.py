@@ -20,7 +20,6 @@ from stream_ext.plan.algebra import (
     InWindow,
     Join,
     LeftJoin,
-    Load,
     Minus,
     Modify,
     Operation,
@@ -92,8 +91,6 @@ def refusals(unit: Unit) -> Iterator[Refusal]:
 
 def _operation(operation: Operation) -> Iterator[Refusal]:
     match operation:
-        case Load():
-            yield operation.position, "LOAD"
         case Modify(graph):
             if graph is not None:
                 yield operation.position, "WITH"

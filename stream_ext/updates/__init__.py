@@ -3,6 +3,7 @@
     INSERT DATA, DELETE DATA        data.py
     DELETE and INSERT by a pattern  modify.py, templates.py; the pattern is solved by solving.py
     CLEAR, DROP, CREATE, COPY ...   graphs.py
+    LOAD                            load.py
     all operations of a request     request.py, where each sees what those before it did
 
 A graph is there while it holds a triple: nothing is kept of an empty one."""

@@ -4,6 +4,8 @@ Whatever fails fails the request: its batch is dropped, and nothing of it is pub
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +14,9 @@ from hbase_store import Batch, Store
 from hbase_store.errors import BadRow, SnapshotGone, StoreUnavailable
 from stream_ext.adaptor import check_terms
 from stream_ext.control import Control
-from stream_ext.errors import UpdateFailed
+from stream_ext.errors import NotAllowed, UpdateFailed
 from stream_ext.injector import Change, Intent, View
+from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import (
     DeleteData,
     DeleteWhere,
@@ -26,10 +29,12 @@ from stream_ext.plan.algebra import (
     Update,
 )
 from stream_ext.plan.terms import Constant
+from stream_ext.rdf import Parsed
 from stream_ext.updates.data import Known, delete_data, insert_data, nodes_of
 from stream_ext.updates.graphs import manage, transfer
+from stream_ext.updates.load import fetched, load
 from stream_ext.updates.modify import delete_where, modify
-from stream_ext.updates.working import CannotUpdate, Working
+from stream_ext.updates.working import CannotUpdate, Forbidden, Working
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,10 @@ class Published:
     changed: bool
 
 
-def change_of(update: Update, text: str, control: Control = Control.FREE) -> Change:
+def change_of(update: Update, text: str, outside: Outside = NOTHING, control: Control = Control.FREE) -> Change:
     """Its result is a `Published`; a request that asserts nothing of any quad makes no snapshot."""
     request = _Request(update, text, control)
+    request.prepare(outside)
 
     def change(view: View) -> Intent:
         return Intent(
@@ -81,22 +87,27 @@ class _Request:
     def __init__(self, update: Update, text: str, control: Control) -> None:
         self._operations, self._text, self._control = update.operations, text, control
         self._known: Known = {}
+        self._documents: dict[int, Parsed | None] = {}
         self.asserts = False
-        for operation in update.operations:
+
+    def prepare(self, outside: Outside) -> None:
+        for number, operation in enumerate(self._operations, 1):
             if isinstance(operation, InsertData | DeleteData):
                 check_terms(node.text for node in nodes_of(operation.quads) if isinstance(node, Constant))
+            elif isinstance(operation, Load):
+                self._control.check()
+                with self._placed(number, operation):
+                    self._documents[number] = fetched(operation, outside)
 
     def run(self, store: Store, batch: Batch) -> None:
         working = Working(batch, store.preview(batch), self._control)
         for number, operation in enumerate(self._operations, 1):
             self._control.check()
-            try:
-                self._run(operation, working)
-            except (CannotUpdate, BadRow) as error:
-                raise self._failed(number, operation, str(error)) from None
+            with self._placed(number, operation):
+                self._run(number, operation, working)
         self.asserts = not batch.is_empty
 
-    def _run(self, operation: Operation, working: Working) -> None:
+    def _run(self, number: int, operation: Operation, working: Working) -> None:
         match operation:
             case InsertData():
                 insert_data(operation, self._known, working)
@@ -111,9 +122,19 @@ class _Request:
             case Transfer():
                 transfer(operation, working)
             case Load():
-                raise AssertionError("refused before")
+                document = self._documents[number]
+                if document is not None:
+                    load(operation, document, working)
 
-    def _failed(self, number: int, operation: Operation, why: str) -> UpdateFailed:
+    @contextmanager
+    def _placed(self, number: int, operation: Operation) -> Iterator[None]:
+        """An error of an operation says which it is, and where it stands."""
         count = len(self._operations)
         which = f"operation {number} of {count}: " if count > 1 else ""
-        return UpdateFailed(f"{which}{why}; nothing of this request was done", self._text, *operation.position)
+        try:
+            yield
+        except Forbidden as error:
+            raise NotAllowed(which + str(error), self._text, *operation.position) from None
+        except (CannotUpdate, BadRow) as error:
+            why = f"{which}{error}; nothing of this request was done"
+            raise UpdateFailed(why, self._text, *operation.position) from None

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.terms import BLANK, DICTIONARY, LOCAL, tag_of
-from stream_ext.adaptor import is_blank
+from stream_ext.graph_store import encoded
 from stream_ext.plan.algebra import QuadPattern
 from stream_ext.plan.terms import BlankLabel, Constant, Node, TemplateNode, Variable
 from stream_ext.updates.working import Working
@@ -130,12 +130,7 @@ class _Adoption:
         return adopted
 
     def _adopt(self, ids: Ids) -> None:
-        texts = self._vocabulary.decode(ids)
-        blank = np.fromiter(map(is_blank, texts), np.bool_, len(texts))
-        adopted = np.empty(len(ids), np.uint64)
-        adopted[~blank] = self._working.batch.encode([text for text in texts if not is_blank(text)])
-        if blank.any():
-            adopted[blank] = self._working.batch.blanks(int(blank.sum()))
+        adopted = encoded(self._working.batch, self._vocabulary.decode(ids))
         self._adopted.update(zip(ids.tolist(), adopted.tolist(), strict=True))
 
 

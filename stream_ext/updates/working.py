@@ -17,6 +17,10 @@ class CannotUpdate(Exception):
     """Why an operation fails; whoever runs it says where it stands in the request."""
 
 
+class Forbidden(Exception):
+    """It is not for this server to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Working:
     batch: Batch

@@ -47,7 +47,9 @@ def quads(service: Service) -> set[Quad]:
 
 
 def _short(term: str) -> str:
-    return term.removeprefix(f"<{EX}").removesuffix(">") if term.startswith("<") else term.partition("^^")[0].strip('"')
+    if term.startswith("<"):
+        return term.removeprefix(f"<{EX}").removesuffix(">") if term.startswith(f"<{EX}") else term
+    return term.partition("^^")[0].strip('"')
 
 
 # ---- by patterns -----------------------------------------------------------------------------------------------

@@ -123,6 +123,11 @@ def integer_id(value: int) -> int:
     return _INTEGER_BASE + _ZERO + value if -_ZERO <= value < _ZERO else NO_TERM
 
 
+def integer_ids(values: npt.NDArray[np.int64]) -> Ids:
+    """The ids of values that fit into 60 bits."""
+    return (values + _ZERO).astype(np.uint64) + np.uint64(_INTEGER_BASE)
+
+
 def blank_id(number: int) -> int:
     return _BLANK_BASE + number if 0 <= number <= DATA_MASK else NO_TERM
 

@@ -23,11 +23,12 @@ from stream_ext.operators.ranking import Ranking
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.operators.window_scan import WindowScan
 from stream_ext.plan.algebra import R2S, Form, Query
-from stream_ext.plan.expressions import Decode, compile_condition
+from stream_ext.plan.expressions import compile_condition
 from stream_ext.plan.normalise import Conjunction, Source, Test, flatten
 from stream_ext.plan.order import order_sources
 from stream_ext.plan.place_filters import place_filters
 from stream_ext.schedule import ScheduledWindow
+from stream_ext.vocabulary import Decode, Vocabulary
 from stream_ext.zset import Columns, Ids, Weights, ZSet, empty, unit
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
@@ -51,7 +52,7 @@ class Network:
         self.query = query
         self.scans: list[WindowScan] = []
         self._windows = windows
-        self._decode = decode
+        self._vocabulary = Vocabulary(encode, decode)
         self._first: WindowScan | None = None
         self._stages: list[Stage] = []
         self._started = False
@@ -91,7 +92,7 @@ class Network:
     def _test(self, tests: tuple[Test, ...]) -> None:
         for test in tests:
             seen = tuple(v if v in test.sees else "" for v in self.variables_inside)
-            self._push_stage(Filter(self.variables_inside, compile_condition(test.condition, seen), self._decode))
+            self._push_stage(Filter(self.variables_inside, compile_condition(test.condition, seen), self._vocabulary))
 
     def _push_stage(self, operator: Inner, side: WindowScan | None = None) -> None:
         self._stages.append(Stage(operator, side))

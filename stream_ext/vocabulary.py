@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hbase_store.terms import DATA_MASK, LOCAL, TAG_SHIFT
+from stream_ext.known_values import Facts, KnownValues, no_facts
 from stream_ext.zset import Ids
 
 Encode = Callable[[Sequence[bytes]], Ids]
@@ -24,8 +25,11 @@ _BEYOND_LOCAL = (LOCAL + 1) << TAG_SHIFT
 class Vocabulary:
     """Safe to use from several threads: it only ever grows."""
 
-    def __init__(self, encode: Encode, decode: Decode) -> None:
+    def __init__(self, encode: Encode, decode: Decode, known: KnownValues | None = None) -> None:
+        """`known` are values of the store's terms, which may outlive the vocabulary: their ids never change."""
         self._encode_stored, self._decode_stored = encode, decode
+        self._known_stored = KnownValues(decode) if known is None else known
+        self._known_local = KnownValues(self.decode)
         self._lock = threading.Lock()
         self._ids: dict[bytes, int] = {}
         self._texts: list[bytes] = []
@@ -79,6 +83,17 @@ class Vocabulary:
         for i, text in zip(stored.tolist(), self._decode_stored(ids[stored]), strict=True):
             texts[i] = text
         return texts
+
+    def facts(self, ids: Ids) -> Facts:
+        """What is known of the terms; decoded are those that were not met before. No id may be 0."""
+        local = is_local(ids)
+        if not local.any():
+            return self._known_stored.facts(ids)
+        facts = no_facts(len(ids))
+        facts.put(local, self._known_local.facts(ids[local]))
+        if not local.all():
+            facts.put(~local, self._known_stored.facts(ids[~local]))
+        return facts
 
     # ---- the border to the store ---------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from stream_ext.plan.algebra import Compare, CompareOp, Variable
 from stream_ext.plan.expressions import compile_condition
 from stream_ext.query_run import ChangesBetween
 from stream_ext.schedule import ScheduledWindow
+from stream_ext.vocabulary import Vocabulary
 from tests.engine import model
 from tests.engine.model import Entry, Row
 from tests.engine.test_law import Source, entries_of, moment, zset
@@ -141,7 +142,10 @@ def test_a_window_scan_is_the_set_of_what_its_instance_holds(seed: int) -> None:
 def test_a_filter_of_changes_is_the_change_of_the_filter(seed: int) -> None:
     source = Source(seed, 2)
     same = compile_condition(Compare(CompareOp.NE, Variable("a"), Variable("b")), ("a", "b"))
-    operator = Filter(("a", "b"), same, lambda ids: [b"<http://ex/%d>" % id for id in ids.tolist()])
+    terms = Vocabulary(
+        lambda texts: np.zeros(len(texts), np.uint64), lambda ids: [b"<http://ex/%d>" % id for id in ids.tolist()]
+    )
+    operator = Filter(("a", "b"), same, terms)
     out: list[Entry] = []
     for time in range(20):
         out += entries_of(operator.step(moment(time), zset(source.change(time, 8), 2)))

@@ -8,6 +8,7 @@ import numpy as np
 
 from hbase_store import terms
 from hbase_store.arrays import Ids
+from stream_ext.vocabulary import Vocabulary
 
 
 class Dictionary:
@@ -27,5 +28,13 @@ class Dictionary:
         self._texts[found] = text
         return found
 
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """As a store's ids and texts: what was not encoded before is not known."""
+        return Vocabulary(self.known, self.decode)
+
+    def known(self, texts: Sequence[bytes]) -> Ids:
+        return np.array([terms.inline_id(text) or self._ids.get(text, 0) for text in texts], np.uint64)
+
     def decode(self, ids: Ids) -> list[bytes]:
-        return [self._texts[id] for id in ids.tolist()]
+        return [self._texts[id] if id in self._texts else terms.inline_text(id) for id in ids.tolist()]

@@ -14,21 +14,23 @@ from hypothesis import strategies as st
 from hbase_store import terms
 from hbase_store.arrays import Ids
 from stream_ext.plan.algebra import Filter, Query
-from stream_ext.plan.expressions import compile_condition
+from stream_ext.plan.expressions import Scope, compile_condition
 from stream_ext.syntax import parse
+from stream_ext.vocabulary import Vocabulary
 from tests.language.dictionary import Dictionary
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 VARIABLES = ("a", "b", "c")
 
 
-def kept(condition: str, rows: Sequence[Sequence[str]]) -> list[int]:
+def kept(text: str, rows: Sequence[Sequence[str]]) -> list[int]:
     """The rows (terms as N-Triples, "" for unbound) that our filter keeps."""
-    query = parse(f"PREFIX xsd: <{XSD}> ASK {{ FILTER({condition}) }}", "http://base/")
+    query = parse(f"PREFIX xsd: <{XSD}> ASK {{ FILTER({text}) }}", "http://base/")
     assert isinstance(query, Query) and isinstance(query.pattern, Filter)
     dictionary = Dictionary()
     columns = [dictionary.encode([row[i] for row in rows]) for i in range(len(VARIABLES))]
-    mask: npt.NDArray[np.bool_] = compile_condition(query.pattern.condition, VARIABLES).mask(columns, dictionary.decode)
+    condition = compile_condition(query.pattern.condition, VARIABLES)
+    mask: npt.NDArray[np.bool_] = condition.mask(columns, Scope(dictionary.vocabulary))
     return np.flatnonzero(mask).tolist()
 
 
@@ -226,7 +228,9 @@ def test_a_term_is_decoded_once_however_many_rows_have_it() -> None:
 
     query = parse("ASK { FILTER(?a = 'a' || ?a > 'b' || ?a < ?b) }", "http://base/")
     assert isinstance(query, Query) and isinstance(query.pattern, Filter)
-    mask = compile_condition(query.pattern.condition, ("a", "b")).mask([column, column], decode)
+    mask = compile_condition(query.pattern.condition, ("a", "b")).mask(
+        [column, column], Scope(Vocabulary(dictionary.known, decode))
+    )
     assert mask.sum() == 500
     assert sorted(asked) == [1, 2]
 
@@ -235,10 +239,13 @@ def test_integers_are_compared_without_decoding() -> None:
     def decode(ids: Ids) -> list[bytes]:
         raise AssertionError("decoded")
 
+    dictionary = Dictionary()
     column = np.array([terms.integer_id(n) for n in range(-500, 500)], dtype=np.uint64)
     query = parse("ASK { FILTER(?a * ?a > 10 && !(-?a >= 1) && ?a) }", "http://base/")
     assert isinstance(query, Query) and isinstance(query.pattern, Filter)
-    mask = compile_condition(query.pattern.condition, ("a",)).mask([column], decode)
+    mask = compile_condition(query.pattern.condition, ("a",)).mask(
+        [column], Scope(Vocabulary(dictionary.known, decode))
+    )
     assert np.flatnonzero(mask).tolist() == list(range(504, 1000))
 
 
@@ -246,5 +253,6 @@ def test_no_rows_and_no_columns_are_filtered_too() -> None:
     query = parse("ASK { FILTER(1 = 1) }", "http://base/")
     assert isinstance(query, Query) and isinstance(query.pattern, Filter)
     condition = compile_condition(query.pattern.condition, ())
-    assert condition.mask([], lambda ids: [], 2).tolist() == [True, True]
-    assert condition.mask([], lambda ids: []).tolist() == []
+    scope = Scope(Dictionary().vocabulary)
+    assert condition.mask([], scope, 2).tolist() == [True, True]
+    assert condition.mask([], scope).tolist() == []

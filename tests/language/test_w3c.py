@@ -10,7 +10,7 @@ import pyoxigraph
 from hbase_store.arrays import Ids
 from stream_ext.errors import QuerySyntaxError, TextError, Unsupported
 from stream_ext.plan.algebra import Bgp, Constant, Filter, Form, Join, Pattern, Query, TriplePattern
-from stream_ext.plan.expressions import compile_condition
+from stream_ext.plan.expressions import Scope, compile_condition
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.rdf import parse_rdf
 from stream_ext.syntax import parse
@@ -134,7 +134,7 @@ def filtered(pattern: Filter, rows: list[Solution]) -> list[Solution]:
     names = tuple(sorted({name for row in rows for name in row}))
     dictionary = Dictionary()
     columns: list[Ids] = [dictionary.encode([row.get(name, b"").decode() for row in rows]) for name in names]
-    mask = compile_condition(pattern.condition, names).mask(columns, dictionary.decode, len(rows))
+    mask = compile_condition(pattern.condition, names).mask(columns, Scope(dictionary.vocabulary), len(rows))
     return [row for row, held in zip(rows, mask.tolist(), strict=True) if held]
 
 

@@ -1,0 +1,150 @@
+"""Known values: what ids mean, kept from one evaluation to the next.
+
+To work on the value of a term, its text is decoded and read, which costs a microsecond or two. A query that runs again,
+or a stream that brings the same terms again, should not pay that twice. So values stay, by id, together with what
+lets whole columns of numbers and times be worked on at once: the number itself in an array. What is kept is bounded;
+when there is too much of it, all is forgotten."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import Ids
+from stream_ext.operators.key_table import KeyTable, fitted
+from stream_ext.plan.values import Resource, Timed, Value, value_of
+from stream_ext.plan.values.kinds import DATETIME
+
+Decode = Callable[[Ids], list[bytes]]
+Objects = npt.NDArray[np.object_]
+
+#: Kinds. Numbers have the rank that promotion gives them (`plan.values.numbers`), plus one.
+OTHER, INTEGER, DECIMAL, FLOAT, DOUBLE, ZONED, LOCAL, RESOURCE = range(8)
+#: Times are counted in microseconds; those that are finer have only their value.
+_TICKS = 10**6
+
+_ENTRIES_MAX: Final = 1 << 18
+_BYTES_MAX: Final = 32 << 20
+_EXACT_MAX = 1 << 62
+_SCALE_MAX = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of some ids, in parallel arrays."""
+
+    kinds: npt.NDArray[np.uint8]
+    exact: npt.NDArray[np.int64]  # of INTEGER, ZONED and LOCAL; of DECIMAL times 10 to the power of its scale
+    scales: npt.NDArray[np.uint8]
+    doubles: npt.NDArray[np.float64]  # of FLOAT and DOUBLE
+    values: Objects
+    texts: Objects
+
+    def take(self, picks: npt.NDArray[Any]) -> Facts:
+        return Facts(*(array[picks] for array in self._arrays()))
+
+    def put(self, where: npt.NDArray[Any], other: Facts) -> None:
+        for mine, given in zip(self._arrays(), other._arrays(), strict=True):
+            mine[where] = given
+
+    def fitted(self, capacity: int) -> Facts:
+        return Facts(*(fitted(array, capacity) for array in self._arrays()))
+
+    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        return (self.kinds, self.exact, self.scales, self.doubles, self.values, self.texts)
+
+
+def no_facts(count: int) -> Facts:
+    return Facts(
+        np.zeros(count, np.uint8),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.uint8),
+        np.zeros(count, np.float64),
+        np.full(count, None, np.object_),
+        np.full(count, None, np.object_),
+    )
+
+
+class KnownValues:
+    """Safe to use from several threads. An id means the same term for as long as this lives."""
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._slots, self._facts, self._bytes = KeyTable(1), no_facts(0), 0
+
+    def facts(self, ids: Ids) -> Facts:
+        """None of `ids` is 0."""
+        with self._lock:
+            known = self._slots.used
+            slots = self._slots.number(np.ascontiguousarray(ids)[None, :])
+            if self._slots.used > known:
+                self._learn(known)
+            found = self._facts.take(slots)
+            if self._slots.used > _ENTRIES_MAX or self._bytes > _BYTES_MAX:
+                self._forget()
+            return found
+
+    def _learn(self, known: int) -> None:
+        new = self._slots.cells[known : self._slots.used, 0].astype(np.uint64)
+        try:
+            texts = self._decode(new)
+        except BaseException:
+            self._forget()  # their slots are numbered, and there is nothing in them
+            raise
+        values = list(map(value_of, texts))
+        learned = no_facts(len(new))
+        learned.values[:] = values
+        learned.texts[:] = texts
+        for i, value in enumerate(values):
+            classify(learned, i, value)
+        self._facts = self._facts.fitted(self._slots.capacity)
+        self._facts.put(np.arange(known, self._slots.used), learned)
+        self._bytes += sum(map(len, texts))
+
+
+def classify(facts: Facts, i: int, value: Value) -> None:
+    if isinstance(value, np.float32):  # a type with parameters is no class for `case`
+        facts.kinds[i], facts.doubles[i] = FLOAT, value
+        return
+    match value:
+        case str() | bool():
+            return
+        case Resource():
+            facts.kinds[i] = RESOURCE
+        case int():
+            if abs(value) < _EXACT_MAX:
+                facts.kinds[i], facts.exact[i] = INTEGER, value
+        case float():
+            facts.kinds[i], facts.doubles[i] = DOUBLE, value
+        case Decimal():
+            _classify_decimal(facts, i, value)
+        case Timed(datatype, moment) if datatype == DATETIME:
+            ticks = moment.seconds * _TICKS
+            if abs(int(ticks)) < _EXACT_MAX and ticks == int(ticks):
+                facts.kinds[i], facts.exact[i] = ZONED if moment.zoned else LOCAL, int(ticks)
+
+
+def _classify_decimal(facts: Facts, i: int, value: Decimal) -> None:
+    numerator_scale = exact_decimal(value)
+    if numerator_scale is not None:
+        facts.kinds[i] = DECIMAL
+        facts.exact[i], facts.scales[i] = numerator_scale
+
+
+def exact_decimal(value: Decimal) -> tuple[int, int] | None:
+    """A whole number and the power of ten that it is divided by, if both are small enough for arrays."""
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int) or not -_SCALE_MAX <= exponent <= 0:
+        return None
+    whole = int(value.scaleb(-exponent)) if value.adjusted() < _SCALE_MAX else _EXACT_MAX
+    return (whole, -exponent) if abs(whole) < _EXACT_MAX else None

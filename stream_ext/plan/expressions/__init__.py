@@ -1,0 +1,101 @@
+"""Expressions over columns of ids (SPARQL 1.1, section 17): which rows a filter keeps, what BIND binds.
+
+    compile_condition(expression, variables).mask(columns, scope)     the rows for which it is true
+    compile_value(expression, variables).ids(columns, scope)          its value in each row, 0 for an error
+
+A compiled expression is a tree of nodes; each gives a *vector* for the rows: the ids as they came, truth values, an
+array of numbers, or the distinct results and which row has which. So work is done on ids and arrays where those
+decide, and else once for each distinct term or combination of terms, not once for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import numpy as np
+
+from hbase_store.arrays import Ids, Mask
+from stream_ext.plan.expressions.compiling import VOLATILE, compiled
+from stream_ext.plan.expressions.nodes import Node
+from stream_ext.plan.expressions.rows import Rows, Scope
+from stream_ext.plan.formulas import Call, Expression
+from stream_ext.plan.walk import parts_of
+
+__all__ = ["Computed", "Condition", "Scope", "compile_condition", "compile_value"]
+
+#: Rows at once: what is decoded for them bounds the memory.
+_CHUNK = 1 << 17
+
+
+class Condition:
+    __slots__ = ("_root",)
+
+    def __init__(self, root: Node) -> None:
+        self._root = root
+
+    def mask(self, columns: Sequence[Ids], scope: Scope, count: int | None = None) -> Mask:
+        """The rows for which the condition is true. `count` says how many there are where there is no column."""
+        parts = [rows.truths(self._root.evaluate(rows)) > 0 for rows in _chunks(columns, scope, count)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+
+
+class Computed:
+    """`is_volatile`: the same row may have another value when it is asked again."""
+
+    __slots__ = ("_root", "is_volatile")
+
+    def __init__(self, root: Node, is_volatile: bool) -> None:
+        self._root, self.is_volatile = root, is_volatile
+
+    def ids(self, columns: Sequence[Ids], scope: Scope, count: int | None = None) -> Ids:
+        parts = [rows.ids(self._root.evaluate(rows)) for rows in _chunks(columns, scope, count)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+
+
+def compile_condition(
+    expression: Expression, variables: tuple[str, ...], resources: frozenset[str] = frozenset()
+) -> Condition:
+    """`variables` names the columns ("" is never seen); one that is not among them is unbound: an error in SPARQL.
+
+    `resources` are variables that never are literals (subjects, predicates, graphs): these are compared by id."""
+    columns = _columns(variables)
+    return Condition(compiled(expression, columns, _places(resources, columns), only_true=True))
+
+
+def compile_value(
+    expression: Expression, variables: tuple[str, ...], resources: frozenset[str] = frozenset()
+) -> Computed:
+    columns = _columns(variables)
+    return Computed(compiled(expression, columns, _places(resources, columns)), _is_volatile(expression))
+
+
+def _columns(variables: tuple[str, ...]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(variables) if name}
+
+
+def _places(names: frozenset[str], columns: dict[str, int]) -> frozenset[int]:
+    return frozenset(columns[name] for name in names if name in columns)
+
+
+def _is_volatile(expression: Expression) -> bool:
+    waiting: list[object] = [expression]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Call) and node.name in VOLATILE:
+            return True
+        waiting += parts_of(node)  # type: ignore[arg-type]  # parts of an expression
+    return False
+
+
+def _chunks(columns: Sequence[Ids], scope: Scope, count: int | None) -> Iterable[Rows]:
+    if count is None:
+        count = len(columns[0]) if columns else 0
+    if count <= _CHUNK:
+        return [Rows(columns, scope, count)] if count else []
+    return map(partial(_chunk, columns, scope, count), range(0, count, _CHUNK))
+
+
+def _chunk(columns: Sequence[Ids], scope: Scope, count: int, start: int) -> Rows:
+    scope.control.check()
+    end = min(start + _CHUNK, count)
+    return Rows([column[start:end] for column in columns], scope, end - start, np.arange(start, end), count)

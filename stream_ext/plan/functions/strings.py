@@ -1,0 +1,142 @@
+"""Functions on strings (SPARQL 1.1, 17.4.3).
+
+A string is a `str` or a `Tagged`. Two of them are compatible if the second is a `str`, or has the language of the
+first. What is made from one string keeps its language."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from stream_ext.plan.functions.regexes import Regex, regex_of, replacement_of
+from stream_ext.plan.values import Tagged, Value
+
+_Argument = Value | None
+
+
+def _lexical(value: _Argument) -> str | None:
+    if isinstance(value, str):
+        return value
+    return value.lexical if isinstance(value, Tagged) else None
+
+
+def _like(value: _Argument, lexical: str) -> Value:
+    """`lexical` with the language of `value`."""
+    return Tagged(lexical, value.language, value.written) if isinstance(value, Tagged) else lexical
+
+
+def _compatible(left: _Argument, right: _Argument) -> tuple[str, str] | None:
+    if isinstance(left, str):
+        return (left, right) if isinstance(right, str) else None
+    if not isinstance(left, Tagged):
+        return None
+    if isinstance(right, str):
+        return left.lexical, right
+    if isinstance(right, Tagged) and left.language == right.language:
+        return left.lexical, right.lexical
+    return None
+
+
+def strlen(value: _Argument) -> int | None:
+    lexical = _lexical(value)
+    return None if lexical is None else len(lexical)
+
+
+def ucase(value: _Argument) -> Value | None:
+    lexical = _lexical(value)
+    return None if lexical is None else _like(value, lexical.upper())
+
+
+def lcase(value: _Argument) -> Value | None:
+    lexical = _lexical(value)
+    return None if lexical is None else _like(value, lexical.lower())
+
+
+def strstarts(value: _Argument, start: _Argument) -> bool | None:
+    both = _compatible(value, start)
+    return None if both is None else both[0].startswith(both[1])
+
+
+def strends(value: _Argument, end: _Argument) -> bool | None:
+    both = _compatible(value, end)
+    return None if both is None else both[0].endswith(both[1])
+
+
+def contains(value: _Argument, part: _Argument) -> bool | None:
+    both = _compatible(value, part)
+    return None if both is None else both[1] in both[0]
+
+
+def strbefore(value: _Argument, part: _Argument) -> Value | None:
+    """What is not found leaves the simple literal "", without a language."""
+    both = _compatible(value, part)
+    if both is None:
+        return None
+    before, found, _ = both[0].partition(both[1]) if both[1] else ("", True, "")
+    return _like(value, before) if found else ""
+
+
+def strafter(value: _Argument, part: _Argument) -> Value | None:
+    both = _compatible(value, part)
+    if both is None:
+        return None
+    _, found, after = both[0].partition(both[1]) if both[1] else ("", True, both[0])
+    return _like(value, after) if found else ""
+
+
+def encode_for_uri(value: _Argument) -> str | None:
+    lexical = _lexical(value)
+    return None if lexical is None else quote(lexical, safe="-_.~")
+
+
+def concat(*values: _Argument) -> Value | None:
+    """The language stays where all have the same one."""
+    lexicals = [_lexical(value) for value in values]
+    if not all(lexical is not None for lexical in lexicals):
+        return None
+    joined = "".join(lexical for lexical in lexicals if lexical)
+    first = values[0] if values else None
+    if isinstance(first, Tagged) and all(isinstance(v, Tagged) and v.language == first.language for v in values):
+        return _like(first, joined)
+    return joined
+
+
+def substr(value: _Argument, start: _Argument, *length: _Argument) -> Value | None:
+    """Counts characters from 1; what lies before the first or behind the last is not there (fn:substring)."""
+    lexical = _lexical(value)
+    if lexical is None or type(start) is not int or (length and type(length[0]) is not int):
+        return None
+    begin = start - 1
+    end = begin + length[0] if length and isinstance(length[0], int) else len(lexical)
+    return _like(value, lexical[max(begin, 0) : max(end, 0)])
+
+
+def lang_matches(tag: _Argument, wanted: _Argument) -> bool | None:
+    """Basic filtering (RFC 4647, 3.3.1): a range matches itself and what is longer by whole subtags."""
+    if not isinstance(tag, str) or not isinstance(wanted, str):
+        return None
+    if wanted == "*":
+        return tag != ""
+    tag, wanted = tag.lower(), wanted.lower()
+    return tag == wanted or (wanted != "" and tag.startswith(wanted + "-"))
+
+
+def _regex(pattern: _Argument, flags: tuple[_Argument, ...]) -> Regex | None:
+    given = flags[0] if flags else ""
+    return regex_of(pattern, given) if isinstance(pattern, str) and isinstance(given, str) else None
+
+
+def regex(value: _Argument, pattern: _Argument, *flags: _Argument) -> bool | None:
+    lexical, found = _lexical(value), _regex(pattern, flags)
+    if lexical is None or found is None:
+        return None
+    return found.literal in lexical if found.literal is not None else found.search(lexical) is not None
+
+
+def replace(value: _Argument, pattern: _Argument, replacement: _Argument, *flags: _Argument) -> Value | None:
+    """A pattern that matches the empty string is an error (F&O, FORX0003)."""
+    lexical, found = _lexical(value), _regex(pattern, flags)
+    if lexical is None or found is None or found.matches_empty or not isinstance(replacement, str):
+        return None
+    is_literal = bool(flags) and isinstance(flags[0], str) and "q" in flags[0]
+    written = replacement_of(replacement, found.groups, is_literal)
+    return None if written is None else _like(value, found.replace(written, lexical))

@@ -1,0 +1,73 @@
+"""Functions on terms (SPARQL 1.1, 17.4.2): what a term is, its parts, and terms made from parts."""
+
+from __future__ import annotations
+
+from hbase_store.terms import LANG_STRING, XSD_STRING, iri, literal, parse_term
+from stream_ext.plan.values import Resource, Value, is_number
+from stream_ext.syntax.iris import is_absolute, resolve
+
+_STRING = Resource(iri(XSD_STRING))
+_LANG_STRING = Resource(iri(LANG_STRING))
+_FORBIDDEN_IN_IRI = frozenset('<>"{}|^`\\') | {chr(code) for code in range(0x21)}
+
+
+def is_iri(text: bytes | None) -> bool | None:
+    return None if text is None else text.startswith(b"<")
+
+
+def is_blank(text: bytes | None) -> bool | None:
+    return None if text is None else text.startswith(b"_:")
+
+
+def is_literal(text: bytes | None) -> bool | None:
+    return None if text is None else text.startswith(b'"')
+
+
+def is_numeric(value: Value | None) -> bool | None:
+    return None if value is None else is_number(value)
+
+
+def same_term(left: bytes | None, right: bytes | None) -> bool | None:
+    return None if left is None or right is None else left == right
+
+
+def str_(text: bytes | None) -> str | None:
+    return None if text is None or text.startswith(b"_:") else parse_term(text).value
+
+
+def lang(text: bytes | None) -> str | None:
+    return (parse_term(text).language or "") if text is not None and text.startswith(b'"') else None
+
+
+def datatype(text: bytes | None) -> Resource | None:
+    if text is None or not text.startswith(b'"'):
+        return None
+    if text.endswith(b">"):
+        return Resource(text[text.rindex(b'"^^') + 3 :])
+    return _STRING if text.endswith(b'"') else _LANG_STRING
+
+
+def strdt(lexical: Value | None, datatype: Value | None) -> bytes | None:
+    if not isinstance(lexical, str) or not isinstance(datatype, Resource) or not is_iri(datatype.text):
+        return None
+    if datatype == _LANG_STRING:  # its literals have a language
+        return None
+    return literal(lexical, datatype=parse_term(datatype.text).value)
+
+
+def strlang(lexical: Value | None, language: Value | None) -> bytes | None:
+    if not isinstance(lexical, str) or not isinstance(language, str):
+        return None
+    try:
+        return literal(lexical, language)
+    except ValueError:  # no language tag: an error of SPARQL
+        return None
+
+
+def iri_of(value: Value | None, base: str) -> Resource | None:
+    if isinstance(value, Resource):
+        return value if is_iri(value.text) else None
+    if not isinstance(value, str) or not _FORBIDDEN_IN_IRI.isdisjoint(value):
+        return None
+    resolved = resolve(value, base)
+    return Resource(iri(resolved)) if is_absolute(resolved) else None

@@ -17,6 +17,11 @@ class Access:
         self._token = token
         self._own = _origin(base)
 
+    @property
+    def guarded(self) -> bool:
+        """Whether writing takes a token."""
+        return self._token is not None
+
     def check(self, authorization: str | None, origin: str | None) -> None:
         if self._token is not None:
             self._check_token(authorization)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from a2wsgi import WSGIMiddleware
 from fastapi import FastAPI
 from rdflib import Dataset
 from rdflib_endpoint import SparqlEndpoint, SparqlRouter
@@ -17,6 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from endpoint import routes
 from endpoint.access import Access
 from endpoint.body import Disconnected, Receive
+from endpoint.console import create_console
 from endpoint.desk import Desk
 from endpoint.errors import describe as describe_error
 from endpoint.errors import render
@@ -111,5 +113,8 @@ def create_app(service: Service, *, token: str | None = None, limits: HttpLimits
         enable_update=True,
         public_url=url,
     )
-    desk = Desk(service, service.base, Access(token, service.base), limits, Workers(limits), Pages(router))
-    return RilletEndpoint(Front(desk), router)
+    access = Access(token, service.base)
+    app = RilletEndpoint(Front(Desk(service, service.base, access, limits, Workers(limits), Pages(router))), router)
+    console = create_console(service, access, limits)
+    app.mount("/console", WSGIMiddleware(console))  # type: ignore[arg-type]  # its environ is a TypedDict
+    return app

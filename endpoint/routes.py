@@ -49,7 +49,6 @@ ROUTES = (
 NOT_BUILT = {
     "/$/metrics": "metrics for Prometheus (GET /$/stats has the counters as JSON)",
     "/$/queries": "listing and cancelling running queries",
-    "/console": "the console",
 }
 
 _Tree = dict[bytes, Any]

@@ -176,5 +176,6 @@ def banner(settings: ServeSettings, address: str) -> str:
         f"  SPARQL   {address}sparql   (a browser gets the query page)\n"
         f"  streams  {address}streams\n"
         f"  queries  {address}queries\n"
+        f"  console  {address}console/\n"
         f"  Ctrl-C stops it"
     )

@@ -1,0 +1,64 @@
+"""An answer as a page shows it: its first rows as a table, or written in one of the forms of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from endpoint import graph_results, results
+from endpoint.console.shown import Shown, shown
+
+if TYPE_CHECKING:
+    from stream_ext.evaluate import Answer
+    from stream_ext.service import Service
+
+ROWS_SHOWN = 1_000
+TABLE = "table"
+#: How an answer may be looked at, and what the page calls it.
+FORMS = {TABLE: "Table", "json": "JSON", "xml": "XML", "csv": "CSV", "tsv": "TSV"}
+GRAPH_FORMS = {TABLE: "Table", "turtle": "Turtle", "nt": "N-Triples", "xml": "RDF/XML", "json-ld": "JSON-LD"}
+_TRIPLE = ("subject", "predicate", "object")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    variables: Sequence[str]
+    rows: Sequence[Sequence[Shown | None]]
+    count: int  # of all rows, shown or not
+    boolean: bool | None = None
+    raw: str | None = None  # written in another form
+
+    @property
+    def cut(self) -> bool:
+        return self.count > ROWS_SHOWN
+
+
+def table_of(service: Service, answer: Answer, form: str, prefixes: Mapping[str, str]) -> Table:
+    graph = getattr(answer, "graph", None)
+    variables = _TRIPLE if graph is not None else answer.variables
+    whole: Sequence[Any] = answer.columns if graph is None else graph
+    columns = [column[:ROWS_SHOWN] for column in whole]
+    count = len(whole[0]) if whole else 0
+    if form != TABLE:
+        batches = service.decoded(columns)
+        if graph is not None:
+            pieces = graph_results.write(form, batches)
+        else:
+            pieces = results.write(form, variables, batches, answer.boolean)
+        return Table(variables, [], count, answer.boolean, b"".join(pieces).decode())
+    return Table(variables, _rows(service, columns, prefixes), count, answer.boolean)
+
+
+def _rows(service: Service, columns: Sequence[Any], prefixes: Mapping[str, str]) -> list[list[Shown | None]]:
+    rows: list[list[Shown | None]] = []
+    for texts, places in service.decoded(columns):
+        cells = [None if text is None else shown(text, prefixes) for text in texts]
+        rows += [[cells[place] for place in row] for row in zip(*places, strict=True)]
+    return rows
+
+
+def told(variables: Sequence[str], rows: Sequence[Sequence[bytes]]) -> Table:
+    """What a statement of administration says."""
+    return Table(variables, [[shown(term) for term in row] for row in islice(rows, ROWS_SHOWN)], len(rows))

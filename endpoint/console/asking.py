@@ -1,0 +1,118 @@
+"""The query editor, and EXPLAIN. What a text does is decided by our own parse, as on the protocol's routes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from flask import redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from endpoint.console.answers import FORMS, GRAPH_FORMS, TABLE, Table, table_of, told
+from endpoint.console.examples import EXPLAINED, FIRST, QUERIES
+from endpoint.console.room import Room
+from endpoint.console.shown import number, prefixes_of
+from endpoint.errors import Problem, describe
+from hbase_store.errors import StoreError
+from stream_ext.administration import administer, changes_state
+from stream_ext.errors import BadArgument, RilletError
+from stream_ext.plan.algebra import Explain, Form, Query, Register, Unit, Update
+from stream_ext.printing.plan import explain_text
+from stream_ext.syntax import parse_again
+from stream_ext.times import parse_time
+from stream_ext.updates.request import Updated
+
+_DEADLINE_S = 60.0
+
+
+def query(room: Room) -> ResponseReturnValue:
+    """A question may come by GET, as an address to keep; what changes something only by POST."""
+    text = request.values.get("query")
+    if text is None:
+        return _editor(text=FIRST)
+    try:
+        text = room.checked_text(text)
+        return _run(room, text, parse_again(text, room.service.base))
+    except (RilletError, StoreError) as error:
+        problem = describe(error)
+        return _editor(text=text, problem=problem), problem.status
+
+
+def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
+    if isinstance(unit, Explain):
+        return redirect(url_for(".explain", query=text))
+    if isinstance(unit, Query):
+        return _ask(room, text, unit)
+    if isinstance(unit, Update | Register) or changes_state(unit):
+        if request.method != "POST":
+            raise BadArgument("this text changes something: press Run to send it")
+        room.check_may_write()
+    if isinstance(unit, Update):
+        return _editor(text=text, done=_done(room.service.update(text)))
+    if isinstance(unit, Register):
+        definition, _, _ = room.service.register(text)
+        return redirect(url_for(".registered", name=definition.name))
+    said = administer(unit, room.service)
+    return _editor(text=text, table=told(said.variables, said.rows))
+
+
+def _done(updated: Updated) -> str:
+    counted = ""
+    if updated.inserted is not None and updated.deleted is not None:  # the counts may be unknown
+        counted = f"{number(updated.inserted)} triples came, {number(updated.deleted)} went. "
+    return f"{counted}Snapshot {updated.snapshot} has it."
+
+
+def _ask(room: Room, text: str, unit: Query) -> ResponseReturnValue:
+    forms = GRAPH_FORMS if unit.form in (Form.CONSTRUCT, Form.DESCRIBE) else FORMS
+    form = request.values.get("as", TABLE)
+    form = form if form in forms else TABLE
+    snapshot, at = _integer("snapshot"), _time("at")
+    started_s = time.perf_counter()
+    answer = room.service.query(text, snapshot=snapshot, at=at, deadline_s=_DEADLINE_S)
+    took_ms = (time.perf_counter() - started_s) * 1000
+    table = table_of(room.service, answer, form, prefixes_of(text))
+    whole = room.http_url("sparql")
+    return _editor(text=text, table=table, forms=forms, form=form, took_ms=took_ms, sn=answer.sn, whole=whole)
+
+
+def _editor(
+    *, text: str, table: Table | None = None, problem: Problem | None = None, done: str = "", **more: Any
+) -> str:
+    return render_template(
+        "console/query.html",
+        text=text,
+        table=table,
+        problem=problem,
+        done=done,
+        examples=QUERIES,
+        options={name: request.values.get(name, "") for name in ("snapshot", "at")},
+        **more,
+    )
+
+
+def explain(room: Room) -> ResponseReturnValue:
+    text = request.values.get("query")
+    if text is None:
+        return render_template("console/explain.html", text=EXPLAINED, plan=None, problem=None)
+    try:
+        text = room.checked_text(text)
+        plan = explain_text(parse_again(text, room.service.base))
+    except RilletError as error:
+        problem = describe(error)
+        return render_template("console/explain.html", text=text, plan=None, problem=problem), problem.status
+    return render_template("console/explain.html", text=text, plan=plan, problem=None)
+
+
+def _integer(name: str) -> int | None:
+    text = request.values.get(name, "").strip()
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise BadArgument(f"{name}: {text!r} is not the number of a snapshot")
+    return int(text)
+
+
+def _time(name: str) -> int | None:
+    text = request.values.get(name, "").strip()
+    return parse_time(text) if text else None

@@ -1,0 +1,121 @@
+"""The pages as a blueprint: which address shows what, and what goes wrong on a page of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flask import Blueprint, Response, render_template, request
+
+from endpoint.access import Access
+from endpoint.console import asking, graphs, overview, queries, signing, streams
+from endpoint.console.room import Room
+from endpoint.console.shown import length, moment, number, size
+from endpoint.console.statistics import Statistics
+from endpoint.errors import describe
+from endpoint.limits import HttpLimits
+from hbase_store.errors import StoreError
+from stream_ext.errors import NotFound, RilletError
+
+if TYPE_CHECKING:
+    from stream_ext.service import Service
+
+View = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    path: str
+    name: str
+    view: View
+    methods: tuple[str, ...] = ("GET",)
+
+
+def nothing_there(_room: Room, _: str) -> str:
+    raise NotFound(f"there is nothing at {request.path} for {request.method}")
+
+
+PAGES = (
+    Page("/", "overview", overview.page),
+    Page("/query", "query", asking.query, ("GET", "POST")),
+    Page("/explain", "explain", asking.explain, ("GET", "POST")),
+    Page("/graphs", "graphs", graphs.page),
+    Page("/graphs/drop", "drop_graph", graphs.drop, ("POST",)),
+    Page("/upload", "upload", graphs.upload, ("GET", "POST")),
+    Page("/streams", "streams", streams.page, ("GET", "POST")),
+    Page("/streams/<path:name>", "stream", streams.stream, ("GET", "POST")),
+    Page("/queries", "queries", queries.page, ("GET", "POST")),
+    Page("/queries/<path:name>", "registered", queries.registered, ("GET", "POST")),
+    Page("/sign-in", "sign_in", signing.page, ("GET", "POST")),
+    Page("/sign-out", "sign_out", signing.out, ("POST",)),
+    Page("/<path:_>", "nothing", nothing_there, ("GET", "POST", "PUT", "DELETE")),
+)
+
+#: What the bar at the top leads to.
+MENU = (
+    ("overview", "Overview"),
+    ("query", "Query"),
+    ("graphs", "Graphs"),
+    ("upload", "Upload"),
+    ("streams", "Streams"),
+    ("queries", "Live queries"),
+    ("explain", "Explain"),
+)
+#: Pages that belong to a place of the bar without being it.
+_UNDER = {"stream": "streams", "registered": "queries", "drop_graph": "graphs"}
+
+
+def console_blueprint(
+    service: Service,
+    *,
+    access: Access | None = None,
+    limits: HttpLimits | None = None,
+    http: str | None = None,
+    name: str = "rillet",
+) -> Blueprint:
+    """`http` is where browsers reach the HTTP routes of this service ("/", "https://host/rdf/"); without it there are
+    no live results. The application needs a secret key, for what a page says after a change."""
+    room = Room(service, access or Access(None, service.base), limits or HttpLimits(), Statistics(service.store), http)
+    blueprint = Blueprint(name, __name__, template_folder="templates", static_folder="static")
+    for page in PAGES:
+        blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)
+    blueprint.context_processor(partial(_context, room, name))
+    for filter in (number, size, moment, length):
+        blueprint.add_app_template_filter(filter, f"rillet_{filter.__name__}")
+    for kind in (RilletError, StoreError):
+        blueprint.register_error_handler(kind, failed)
+    blueprint.after_request(partial(_guard, room))
+    return blueprint
+
+
+def _context(room: Room, name: str) -> dict[str, Any]:
+    here = (request.endpoint or "").rpartition(".")[2]
+    return {
+        "room": room,
+        "head": room.service.head(),
+        "menu": MENU,
+        "here": _UNDER.get(here, here),
+        "console": name,
+    }
+
+
+def failed(error: Exception) -> tuple[str, int]:
+    problem = describe(error)
+    return render_template("console/error.html", problem=problem), problem.status
+
+
+def _guard(room: Room, response: Response) -> Response:
+    """Only what is ours is loaded, and no other site shows a page of ours as its own."""
+    source = "'self'" if room.http is None or room.http.startswith(("/", "..")) else f"'self' {room.http}"
+    response.headers["Content-Security-Policy"] = (
+        f"default-src 'self'; connect-src {source}; img-src 'self' data:; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    )
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "same-origin"
+    if request.endpoint is not None and not request.endpoint.endswith(".static"):
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["Rillet-Snapshot"] = str(room.service.head())
+    return response

@@ -1,0 +1,25 @@
+"""Texts that the editors offer to begin with."""
+
+FIRST = "SELECT * {\n  ?subject ?predicate ?object\n}\nLIMIT 50"
+
+QUERIES = {
+    "Anything": FIRST,
+    "Named graphs": "SELECT DISTINCT ?graph {\n  GRAPH ?graph { ?s ?p ?o }\n}",
+    "Is there anything": "ASK { ?s ?p ?o }",
+    "Add two triples": (
+        "PREFIX ex: <http://example.org/>\nINSERT DATA {\n  ex:z1 ex:partOf ex:city .\n  ex:z2 ex:partOf ex:city\n}"
+    ),
+    "Streams": "SHOW STREAMS",
+}
+
+REGISTRATION = """PREFIX ex: <http://example.org/>
+REGISTER RSTREAM near AS
+SELECT ?taxi ?zone
+FROM NAMED WINDOW ex:last10 ON STREAM taxis [RANGE 10s STEP 1s]
+WHERE {
+  WINDOW ex:last10 { ?taxi ex:in ?zone }
+}"""
+
+EXPLAINED = REGISTRATION
+
+PUSH = "<http://example.org/taxi7> <http://example.org/in> <http://example.org/z1> ."

@@ -1,0 +1,128 @@
+"""Graphs: which there are, dropping one, uploading RDF into one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from flask import flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+from werkzeug.datastructures import FileStorage
+
+from endpoint.body import unpack
+from endpoint.console.room import Room
+from endpoint.console.shown import number, shown
+from endpoint.errors import describe
+from hbase_store.errors import StoreError
+from hbase_store.terms import parse_term
+from stream_ext.errors import BadArgument, RilletError
+from stream_ext.graph_store import Document
+
+#: What a file is by the end of its name.
+MEDIA_TYPES = {
+    ".nt": "application/n-triples",
+    ".nq": "application/n-quads",
+    ".ttl": "text/turtle",
+    ".trig": "application/trig",
+    ".rdf": "application/rdf+xml",
+    ".owl": "application/rdf+xml",
+    ".xml": "application/rdf+xml",
+    ".jsonld": "application/ld+json",
+    ".json": "application/ld+json",
+}
+FORMATS = {
+    "text/turtle": "Turtle",
+    "application/n-triples": "N-Triples",
+    "application/rdf+xml": "RDF/XML",
+    "application/ld+json": "JSON-LD",
+    "application/trig": "TriG",
+    "application/n-quads": "N-Quads",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What the form says."""
+
+    file: FileStorage | None
+    text: str
+    media_type: str  # "": by the name of the file
+    into: str  # default, named, own
+    graph: str
+    replace: bool
+
+    @classmethod
+    def read(cls) -> Upload:
+        form, file = request.form, request.files.get("file")
+        return cls(
+            file if file is not None and file.filename else None,
+            form.get("text", ""),
+            form.get("type", ""),
+            form.get("into", "default"),
+            form.get("graph", "").strip(),
+            "replace" in form,
+        )
+
+    def document(self, room: Room) -> Document:
+        if self.file is None and not self.text.strip():
+            raise BadArgument("choose a file, or write some RDF")
+        if self.file is None:
+            if not self.media_type:
+                raise BadArgument("say in which form the RDF is written")
+            return Document(self.text.encode(), self.media_type, room.service.base)
+        name, data = PurePath(self.file.filename or ""), self.file.read()
+        if name.suffix == ".gz":
+            name, data = name.with_suffix(""), unpack(data, "gzip", room.limits.inflated_bytes)
+        media_type = self.media_type or MEDIA_TYPES.get(name.suffix.lower())
+        if media_type is None:
+            raise BadArgument(f"the name {name.name} does not say what the file is; say in which form it is written")
+        return Document(data, media_type, room.service.base)
+
+    def write(self, room: Room) -> int:
+        """The snapshot that has it."""
+        documents = [self.document(room)]
+        if self.into == "own":
+            if self.replace:
+                raise BadArgument("only one graph can be replaced; name it, or add to what is there")
+            return room.service.add_quads(documents).snapshot
+        if self.into == "named" and not self.graph:
+            raise BadArgument("give the IRI of the graph")
+        graph = self.graph if self.into == "named" else None
+        written = room.service.replace_graph if self.replace else room.service.merge_graph
+        return written(graph, documents).snapshot
+
+
+def page(room: Room) -> ResponseReturnValue:
+    counts = room.statistics.counts()
+    named = [(shown(term), parse_term(term), count) for term, count in counts.named.items()]
+    return render_template("console/graphs.html", default=counts.default, named=named, data=room.http_url("data"))
+
+
+def drop(room: Room) -> ResponseReturnValue:
+    room.check_may_write()
+    graph = request.form.get("graph") or None
+    room.service.drop_graph(graph)
+    flash("The default graph is empty." if graph is None else f"The graph <{graph}> is gone.")
+    return redirect(url_for(".graphs"))
+
+
+def upload(room: Room) -> ResponseReturnValue:
+    if request.method == "GET":
+        return _form(None, request.args.get("graph", ""))
+    told = Upload.read()
+    try:
+        room.check_may_write()
+        before = room.statistics.counts().triples
+        sn = told.write(room)
+    except (RilletError, StoreError) as error:
+        problem = describe(error)
+        return _form(told, told.graph, problem=problem), problem.status
+    after = room.statistics.counts().triples
+    flash(f"Snapshot {sn} has it: the store went from {number(before)} to {number(after)} triples.")
+    return redirect(url_for(".graphs"))
+
+
+def _form(told: Upload | None, graph: str, problem: object = None) -> str:
+    return render_template(
+        "console/upload.html", told=told, graph=graph, formats=FORMATS, problem=problem, suffixes=[*MEDIA_TYPES, ".gz"]
+    )

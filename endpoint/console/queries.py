@@ -1,0 +1,64 @@
+"""Registered queries: list and register; of one query, its state, its latest answer, what it says live."""
+
+from __future__ import annotations
+
+from flask import flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from endpoint.console.answers import TABLE, table_of
+from endpoint.console.examples import REGISTRATION
+from endpoint.console.room import Room
+from endpoint.console.shown import prefixes_of
+from endpoint.errors import describe
+from hbase_store.errors import StoreError
+from stream_ext.errors import BadArgument, RilletError
+from stream_ext.printing.plan import explain_text
+from stream_ext.syntax import parse_again
+
+#: With how many earlier emissions the live view begins.
+_EARLIER = 20
+
+
+def page(room: Room) -> ResponseReturnValue:
+    if request.method == "GET":
+        return _list(room, request.args.get("query", REGISTRATION))
+    text, name = request.form.get("query", ""), request.form.get("name", "").strip() or None
+    try:
+        text = room.checked_text(text)
+        room.check_may_write()
+        definition, created, warnings = room.service.register(text, name)
+    except (RilletError, StoreError) as error:
+        problem = describe(error)
+        return _list(room, text, problem=problem), problem.status
+    flash(f"{definition.name} is registered." if created else f"{definition.name} was registered already.")
+    for warning in warnings:
+        flash(warning)
+    return redirect(url_for(".registered", name=definition.name))
+
+
+def _list(room: Room, text: str, problem: object = None) -> str:
+    states = [room.service.query_status(query.name) for query in room.service.queries()]
+    return render_template("console/queries.html", states=states, text=text, problem=problem)
+
+
+def registered(room: Room, name: str) -> ResponseReturnValue:
+    if request.method == "POST":
+        room.check_may_write()
+        if request.form.get("act") != "drop":
+            raise BadArgument(f"{request.form.get('act')!r} is nothing that is done to a query here")
+        room.service.drop_query(name)
+        flash(f"The query {name} is gone.")
+        return redirect(url_for(".queries"))
+    state = room.service.query_status(name)
+    text = str(state["text"])
+    answer = room.service.latest(name)
+    return render_template(
+        "console/registered.html",
+        state=state,
+        plan=explain_text(parse_again(text, room.service.query_definition(name).base)),
+        table=table_of(room.service, answer, TABLE, prefixes_of(text)),
+        answered=answer.sn,
+        results=room.http_url("queries", state["query"], "results"),
+        since=max(0, int(state["emissions"]) - _EARLIER),
+        prefixes=prefixes_of(text),
+    )

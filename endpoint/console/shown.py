@@ -1,0 +1,101 @@
+"""Terms, numbers and times as a page shows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hbase_store.terms import parse_term
+
+#: Prefixes that need no declaration to be understood by people.
+WELL_KNOWN = {
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "dcterms": "http://purl.org/dc/terms/",
+    "schema": "http://schema.org/",
+    "sosa": "http://www.w3.org/ns/sosa/",
+    "ssn": "http://www.w3.org/ns/ssn/",
+    "geo": "http://www.opengis.net/ont/geosparql#",
+    "prov": "http://www.w3.org/ns/prov#",
+}
+
+_PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]*)>", re.IGNORECASE)
+_LOCAL = re.compile(r"[A-Za-z0-9_][\w.-]*|")
+_NUMBERS = frozenset(WELL_KNOWN["xsd"] + name for name in ("integer", "decimal", "double", "float", "int", "long"))
+#: From here on a number is a moment after 2001, and shown as one.
+_MOMENT_MS = 1_000_000_000_000
+_MOMENT_MS_MAX = 253_402_300_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    kind: str  # iri, literal, number, blank
+    text: str
+    full: str  # canonical N-Triples
+    note: str = ""  # a language or a datatype
+
+
+def prefixes_of(text: str) -> dict[str, str]:
+    """Those that a text declares, and the well known ones."""
+    return {**WELL_KNOWN, **dict(_PREFIX.findall(text))}
+
+
+def shown(term: bytes, prefixes: Mapping[str, str] = WELL_KNOWN) -> Shown:
+    parsed, full = parse_term(term), term.decode()
+    if parsed.kind == "blank":
+        return Shown("blank", full, full)
+    if parsed.kind == "iri":
+        return Shown("iri", short(parsed.value, prefixes), full)
+    if parsed.language:
+        return Shown("literal", parsed.value, full, f"@{parsed.language}")
+    if parsed.datatype in _NUMBERS:
+        return Shown("number", parsed.value, full, short(parsed.datatype, prefixes))
+    return Shown("literal", parsed.value, full, "" if parsed.datatype is None else short(parsed.datatype, prefixes))
+
+
+def short(iri: str, prefixes: Mapping[str, str]) -> str:
+    """With the prefix of the longest namespace that fits, else in brackets."""
+    fitting = [(len(space), name) for name, space in prefixes.items() if space and iri.startswith(space)]
+    if fitting:
+        length, name = max(fitting)
+        if _LOCAL.fullmatch(iri[length:]):
+            return f"{name}:{iri[length:]}"
+    return f"<{iri}>"
+
+
+def number(value: int) -> str:
+    """Thousands apart by a narrow space, which no country takes for something else."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that leaves a number below 1024."""
+    value, units = float(count), ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:.0f} {units[0]}" if value >= 100 or units[0] == "bytes" else f"{value:.1f} {units[0]}"
+
+
+def moment(time_ms: int | None) -> str:
+    """A time of the wire; small ones are abstract and stay numbers."""
+    if time_ms is None:
+        return "never"
+    if not _MOMENT_MS <= time_ms < _MOMENT_MS_MAX:
+        return str(time_ms)
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def length(milliseconds: int | None) -> str:
+    """A length of time in its largest whole unit."""
+    if milliseconds is None:
+        return "as the server"
+    for unit, worth in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if milliseconds and milliseconds % worth == 0:
+            return f"{milliseconds // worth} {unit}"
+    return f"{milliseconds} ms"

@@ -1,0 +1,61 @@
+"""What the store holds, counted once a snapshot: a page that is shown again counts nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from resource import getpagesize
+
+import numpy as np
+
+from hbase_store import NAMED, Snapshot, Store
+
+_DEFAULT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    sn: int
+    default: int  # triples of the default graph
+    named: dict[bytes, int]  # of each named graph, the largest first
+    predicates: dict[bytes, int]  # triples of each predicate in any graph, the most used first
+
+    @property
+    def triples(self) -> int:
+        return self.default + sum(self.named.values())
+
+
+class Statistics:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._counts: Counts | None = None
+
+    def counts(self) -> Counts:
+        """Of the latest snapshot. One caller counts; others wait for what it finds."""
+        with self._lock:
+            snapshot = self._store.at()
+            if self._counts is None or self._counts.sn != snapshot.sn:
+                self._counts = self._count(snapshot)
+            return self._counts
+
+    def _count(self, snapshot: Snapshot) -> Counts:
+        default = {p: snapshot.count(p) for p in snapshot.predicates().tolist()}
+        predicates, graphs = Counter(default), Counter[int]()
+        for p in snapshot.predicates(NAMED).tolist():
+            predicates[p] += snapshot.count(p, NAMED)
+            found, counts = np.unique(snapshot.pairs(p, graph=NAMED)[2], return_counts=True)
+            graphs.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+        return Counts(int(snapshot.sn), sum(default.values()), self._named(graphs), self._named(predicates))
+
+    def _named(self, counted: Counter[int]) -> dict[bytes, int]:
+        ranked = counted.most_common()
+        texts = self._store.terms(np.array([id for id, _ in ranked], np.uint64))
+        return {text: count for text, (_, count) in zip(texts, ranked, strict=True)}
+
+
+def memory_bytes() -> int:
+    """What this process keeps in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()

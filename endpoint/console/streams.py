@@ -1,0 +1,120 @@
+"""Streams: list and create; of one stream, push a sample, let time pass, drop it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from endpoint.console.examples import PUSH
+from endpoint.console.graphs import FORMATS
+from endpoint.console.room import Room
+from endpoint.errors import describe
+from hbase_store.errors import StoreError
+from stream_ext.errors import BadArgument, RilletError
+from stream_ext.service import PushReceipt
+from stream_ext.times import parse_time
+
+_NDJSON = "application/x-ndjson"
+
+
+def page(room: Room) -> ResponseReturnValue:
+    if request.method == "GET":
+        return _list(room, {})
+    try:
+        room.check_may_write()
+        name = request.form.get("name", "").strip()
+        if not name:
+            raise BadArgument("a stream has a name, or an IRI")
+        definition, created = room.service.create_stream(name, _options())
+    except (RilletError, StoreError) as error:
+        problem = describe(error)
+        return _list(room, request.form, problem=problem), problem.status
+    flash(f"The stream {definition.name} is {'made' if created else 'there already, with these options'}.")
+    return redirect(url_for(".stream", name=definition.name))
+
+
+def _list(room: Room, form: Any, problem: object = None) -> str:
+    readers: dict[int, list[str]] = {}
+    for query in room.service.queries():
+        for number in set(query.streams):
+            readers.setdefault(number, []).append(query.name)
+    return render_template(
+        "console/streams.html", streams=room.service.streams(), readers=readers, form=form, problem=problem
+    )
+
+
+def _options() -> dict[str, object]:
+    """Only those that were filled in: the others have their defaults."""
+    form = request.form
+    options: dict[str, object] = {
+        name: form[name].strip()
+        for name in ("graph", "time", "lateness", "batch", "retention")
+        if form.get(name, "").strip()
+    }
+    kept = form.get("timeless", "none")
+    if kept == "all":
+        options["timeless"] = True
+    elif kept == "some":
+        options["timeless"] = form.get("predicates", "").split()
+    return options
+
+
+def stream(room: Room, name: str) -> ResponseReturnValue:
+    if request.method == "GET":
+        return _one(room, name, {})
+    try:
+        room.check_may_write()
+        return _act(room, name, request.form.get("act", ""))
+    except (RilletError, StoreError) as error:
+        problem = describe(error)
+        return _one(room, name, request.form, problem=problem), problem.status
+
+
+def _act(room: Room, name: str, act: str) -> ResponseReturnValue:
+    if act == "drop":
+        room.service.drop_stream(name)
+        flash(f"The stream {name} is gone.")
+        return redirect(url_for(".streams"))
+    if act == "push":
+        flash(_said(_push(room, name)))
+    elif act == "heartbeat":
+        time = request.form.get("time", "").strip()
+        if not time:
+            raise BadArgument("a heartbeat says what time it is")
+        receipt = room.service.heartbeat(name, parse_time(time), wait="evaluated")
+        flash(f"Time has come to {time}. Snapshot {receipt.snapshot} has it.")
+    else:
+        raise BadArgument(f"{act!r} is nothing that is done to a stream")
+    return redirect(url_for(".stream", name=name))
+
+
+def _push(room: Room, name: str) -> PushReceipt:
+    data, time = request.form.get("data", ""), request.form.get("timestamp", "").strip()
+    if not data.strip():
+        raise BadArgument("write some RDF to push")
+    media_type = request.form.get("type", "")
+    timestamp = parse_time(time) if time else None
+    return room.service.push(name, data.encode(), media_type, timestamp=timestamp, wait="evaluated")
+
+
+def _said(receipt: PushReceipt) -> str:
+    elements = "1 element" if receipt.accepted == 1 else f"{receipt.accepted} elements"
+    late = f", {receipt.late} of them late" if receipt.late else ""
+    return f"{elements} taken{late}. Snapshot {receipt.snapshot} has them, and every query has seen them."
+
+
+def _one(room: Room, name: str, form: Any, problem: object = None) -> str:
+    definition = room.service.stream(name)
+    readers = [query for query in room.service.queries() if definition.number in query.streams]
+    return render_template(
+        "console/stream.html",
+        stream=definition,
+        readers=readers,
+        late=room.service.late_elements(definition.name, limit=0)["late"],
+        form=form,
+        sample=PUSH,
+        formats={**FORMATS, _NDJSON: "JSON lines, one element each"},
+        problem=problem,
+    )

@@ -1,0 +1,217 @@
+"""What the forms of the pages do, what they refuse, and who may."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from flask import Flask
+
+from endpoint.console import console_blueprint
+from endpoint.limits import HttpLimits
+from stream_ext.clock import SystemClock
+from stream_ext.service import Service
+from tests.console.html import Page, get, post, said
+from tests.endpoint.live import NEAR, Live, live
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Live]:
+    with live(tmp_path) as running:
+        yield running
+
+
+def test_an_update_is_run_by_post_alone(fresh: Live) -> None:
+    text = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
+    assert "press Run" in said(get(fresh, f"/query?query={text}", 400))
+    assert fresh.service.head() == 0
+    assert "1 triples came, 0 went. Snapshot 1 has it" in said(post(fresh, "/query", query=text))
+    assert get(fresh, "/").facts()["Triples"] == "1"
+
+
+def test_statements_and_registrations_are_run_from_the_editor_too(fresh: Live) -> None:
+    assert post(fresh, "/query", query="CREATE STREAM taxis").cells()[0][1] == "taxis"
+    assert get(fresh, "/query?query=SHOW STREAMS").cells()[0][1] == "taxis"
+    assert post(fresh, "/query", query=NEAR).all("h1")[0].shown == "near"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("one.ttl", b"<http://ex/a> <http://ex/p> 1 ."),
+        ("one.nt.gz", gzip.compress(b'<http://ex/a> <http://ex/p> "1" .')),
+        ("one.jsonld", b'{"@id": "http://ex/a", "http://ex/p": 1}'),
+    ],
+)
+def test_a_file_is_uploaded_into_the_default_graph(name: str, data: bytes, fresh: Live) -> None:
+    answer = fresh.http.post(
+        "/console/upload", files={"file": (name, data)}, data={"into": "default"}, follow_redirects=True
+    )
+    assert "from 0 to 1 triples" in said(Page(answer.text))
+    assert fresh.service.query("ASK { <http://ex/a> <http://ex/p> ?o }").boolean
+
+
+def test_rdf_is_uploaded_into_a_graph_and_replaces_it(fresh: Live) -> None:
+    form = {"into": "named", "graph": "http://ex/g", "type": "text/turtle"}
+    post(fresh, "/upload", text="<http://ex/a> <http://ex/p> 1, 2 .", **form)
+    page = post(fresh, "/upload", text="<http://ex/a> <http://ex/p> 3 .", replace="on", **form)
+    assert {row[0]: row[1] for row in page.cells()} == {"default graph": "0", "<http://ex/g>": "1"}
+    quads = "<http://ex/a> <http://ex/p> <http://ex/o> <http://ex/h> ."
+    page = post(fresh, "/upload", text=quads, into="own", type="application/n-quads")
+    assert {row[0] for row in page.cells()} == {"default graph", "<http://ex/g>", "<http://ex/h>"}
+    page = post(fresh, "/graphs/drop", graph="http://ex/g")
+    assert "gone" in said(page)
+    assert {row[0] for row in page.cells()} == {"default graph", "<http://ex/h>"}
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "told"),
+    [
+        ({}, 400, "choose a file"),
+        ({"text": "<a> <b> <c> ."}, 400, "in which form"),
+        ({"text": "<a> <b> .", "type": "text/turtle"}, 400, "line 1"),
+        ({"text": "<a:a> <a:b> 1 .", "type": "text/turtle", "into": "named"}, 400, "IRI of the graph"),
+        ({"text": "<a:a> <a:b> 1 .", "type": "text/turtle", "into": "own", "replace": "on"}, 400, "only one graph"),
+    ],
+)
+def test_an_upload_that_cannot_be_done_says_why_and_keeps_what_was_filled_in(
+    form: dict[str, str], status: int, told: str, fresh: Live
+) -> None:
+    page = post(fresh, "/upload", status, **form)
+    assert told in said(page)
+    assert page.all("textarea")[0].text == form.get("text", "")
+    assert fresh.service.head() == 0
+
+
+def test_a_file_whose_name_says_nothing_is_asked_about(fresh: Live) -> None:
+    answer = fresh.http.post("/console/upload", files={"file": ("data.bin", b"x")})
+    assert answer.status_code == 400
+    assert "does not say what the file is" in answer.text
+
+
+def test_a_stream_is_made_pushed_to_and_dropped(fresh: Live) -> None:
+    page = post(fresh, "/streams", name="taxis", timeless="some", predicates="http://ex/livesIn", lateness="2s")
+    assert page.facts()["Lateness"] == "2 s"
+    assert fresh.service.stream("taxis").options.timeless == ["http://ex/livesIn"]
+    data = "<http://ex/t> <http://ex/livesIn> <http://ex/z> ."
+    page = post(fresh, "/streams/taxis", act="push", data=data, type="application/n-triples", timestamp="1000")
+    assert "1 element taken" in said(page)
+    assert page.facts()["Time by"] == "elements"
+    assert get(fresh, "/").facts()["Triples"] == "1"
+    assert "Time has come to 5000" in said(post(fresh, "/streams/taxis", act="heartbeat", time="5000"))
+    assert "gone" in said(post(fresh, "/streams/taxis", act="drop"))
+    assert fresh.service.streams() == []
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ({"act": "push", "data": "<a> <b>", "type": "text/turtle"}, "line 1"),
+        ({"act": "push", "data": " "}, "write some RDF"),
+        ({"act": "push", "data": "<a:a> <a:b> 1 .", "type": "text/turtle", "timestamp": "soon"}, "is no time"),
+        ({"act": "heartbeat"}, "what time it is"),
+        ({"act": "dance"}, "nothing that is done"),
+    ],
+)
+def test_what_cannot_be_done_to_a_stream_is_told_on_its_page(form: dict[str, str], told: str, fresh: Live) -> None:
+    fresh.service.create_stream("taxis", {})
+    page = post(fresh, "/streams/taxis", 400, **form)
+    assert told in said(page)
+    assert page.all("h1")[0].shown == "taxis"
+
+
+def test_a_stream_that_cannot_be_made_leaves_the_form_as_it_was(fresh: Live) -> None:
+    page = post(fresh, "/streams", 400, name="taxis", lateness="soon")
+    assert "no duration" in said(page)
+    [name] = [field for field in page.all("input") if field.attributes.get("name") == "name"]
+    assert name.attributes["value"] == "taxis"
+
+
+def test_a_query_is_registered_and_deleted(fresh: Live) -> None:
+    page = post(fresh, "/queries", query=NEAR)
+    assert "near is registered" in said(page)
+    assert "taxis" in said(page)  # a stream that it made, which the service warns of
+    assert get(fresh, "/streams").cells()[0][-1] == "near"
+    refused = post(fresh, "/queries", 400, query="REGISTER nonsense")
+    assert refused.all("textarea")[0].text == "REGISTER nonsense"
+    assert "gone" in said(post(fresh, "/queries/near", act="drop"))
+    assert fresh.service.queries() == []
+
+
+# ---- who may
+
+
+def test_with_a_token_looking_is_open_and_changing_takes_signing_in(tmp_path: Path) -> None:
+    text = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
+    with live(tmp_path, token="s3cret") as server, httpx.Client(base_url=server.url) as browser:
+        assert browser.get("/console/").status_code == 200
+        for path, form in (
+            ("/query", {"query": text}),
+            ("/upload", {"text": "<a:a> <a:b> 1 .", "type": "text/turtle"}),
+            ("/streams", {"name": "s"}),
+            ("/queries", {"query": NEAR}),
+            ("/graphs/drop", {"graph": ""}),
+        ):
+            answer = browser.post("/console" + path, data=form)
+            assert answer.status_code == 401, path
+            assert "/console/sign-in" in answer.text
+        assert browser.post("/console/sign-in", data={"token": "wrong"}).status_code == 401
+        assert browser.post("/console/query", data={"query": text}).status_code == 401
+        assert server.service.head() == 0
+        entered = browser.post("/console/sign-in", data={"token": "s3cret"})
+        assert entered.status_code == 302
+        cookie = entered.headers["set-cookie"]
+        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "s3cret" not in cookie
+        assert browser.post("/console/query", data={"query": text}).status_code == 200
+        elsewhere = {"origin": "http://evil.example"}
+        assert browser.post("/console/query", data={"query": text}, headers=elsewhere).status_code == 403
+        own = {"origin": server.url}
+        assert browser.post("/console/query", data={"query": text}, headers=own).status_code == 200
+        browser.post("/console/sign-out")
+        assert browser.post("/console/query", data={"query": text}).status_code == 401
+
+
+def test_a_cookie_of_one_server_opens_no_other(tmp_path: Path) -> None:
+    with live(tmp_path / "a", token="one") as first, live(tmp_path / "b", token="two") as second:
+        with httpx.Client(base_url=first.url) as browser:
+            browser.post("/console/sign-in", data={"token": "one"})
+            cookie = browser.cookies["rillet_console"]
+        answer = httpx.post(
+            f"{second.url}/console/streams", data={"name": "s"}, headers={"cookie": f"rillet_console={cookie}"}
+        )
+        assert answer.status_code == 401
+
+
+def test_without_a_token_a_page_of_another_site_changes_nothing(server: Live) -> None:
+    head = server.service.head()
+    answer = server.http.post("/console/query", data={"query": "CLEAR ALL"}, headers={"origin": "http://evil.example"})
+    assert answer.status_code == 403
+    answer = server.http.post("/console/streams", data={"name": "s"}, headers={"origin": "http://evil.example"})
+    assert answer.status_code == 403
+    assert server.service.head() == head
+
+
+def test_a_form_that_is_too_large_is_told_as_a_page(tmp_path: Path) -> None:
+    with live(tmp_path, limits=HttpLimits(body_bytes=20_000, text_bytes=5_000)) as server:
+        answer = server.http.post("/console/upload", files={"file": ("a.ttl", b"#" * 30_000)})
+        assert answer.status_code == 413
+        assert "larger than this server takes" in said(Page(answer.text))
+        page = post(server, "/query", 413, query="#" * 6_000)
+        assert "the limit is 5000" in said(page)
+
+
+def test_the_pages_are_a_blueprint_that_another_application_can_show(tmp_path: Path) -> None:
+    with Service.open(f"lmdb:{tmp_path}", base="http://ex/", clock=SystemClock(), engine="inline") as service:
+        app = Flask("host")
+        app.secret_key = "of the host"
+        app.register_blueprint(console_blueprint(service), url_prefix="/rdf")
+        client = app.test_client()
+        client.post("/rdf/queries", data={"query": NEAR})
+        page = Page(client.get("/rdf/queries/near").text)
+        assert page.all("h1")[0].shown == "near"
+        assert not [element for element in page.elements if "data-live" in element.attributes]
+        for link in (e.attributes.get("href", "") for e in page.elements if e.tag in ("a", "link")):
+            assert link.startswith(("/rdf/", "#")), link

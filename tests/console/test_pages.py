@@ -1,0 +1,195 @@
+"""Each page as it is sent: what it shows, and that anybody can find the way in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.console.html import Page, get, post, said
+from tests.endpoint.live import NEAR, Live, live
+
+PATHS = (
+    "/",
+    "/query",
+    "/query?query=SELECT * { ?s ?p ?o }",
+    "/query?query=ASK { ?s ?p ?o }",
+    "/query?query=SELECT",
+    "/explain",
+    "/explain?query=ASK { ?s ?p ?o }",
+    "/graphs",
+    "/upload",
+    "/streams",
+    "/streams/taxis",
+    "/queries",
+    "/queries/near",
+    "/sign-in",
+    "/nowhere",
+)
+
+
+# ---- every page
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_has_what_anybody_needs_to_find_the_way(path: str, server: Live) -> None:
+    answer = server.http.get("/console" + path)
+    page = Page(answer.text)
+    assert answer.headers["content-type"].startswith("text/html")
+    assert page.all("html")[0].attributes["lang"] == "en"
+    assert page.all("title")[0].shown.endswith("· Rillet")
+    assert len(page.all("h1")) == 1
+    assert "/console/" in [link.attributes["href"] for link in page.all("a")]
+    ids = [element.attributes["id"] for element in page.elements if "id" in element.attributes]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_field_has_a_label_and_every_region_a_name(path: str, server: Live) -> None:
+    page = Page(server.http.get("/console" + path).text)
+    labelled = {label.attributes.get("for") for label in page.all("label")}
+    for element in page.elements:
+        if element.tag in ("input", "select", "textarea") and element.attributes.get("type") != "hidden":
+            named = "aria-label" in element.attributes or element.attributes.get("id") in labelled
+            assert named, element.attributes
+        if element.tag == "button":
+            assert element.shown
+        if element.attributes.get("role") == "region":
+            assert element.attributes["aria-label"]
+    ids = {element.attributes.get("id") for element in page.elements}
+    assert {e.attributes["aria-labelledby"] for e in page.elements if "aria-labelledby" in e.attributes} <= ids
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_loads_nothing_from_elsewhere_and_runs_nothing_of_its_own(path: str, server: Live) -> None:
+    answer = server.http.get("/console" + path)
+    page = Page(answer.text)
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert "'unsafe" not in answer.headers["content-security-policy"]
+    for element in page.elements:
+        assert not any(name.startswith("on") or name == "style" for name in element.attributes)
+        if element.tag in ("script", "link"):
+            source = element.attributes.get("src") or element.attributes.get("href")
+            assert source is not None and source.startswith("/console/static/")
+            assert server.http.get(source).status_code == 200
+            assert not element.shown
+
+
+def test_a_page_is_said_to_be_of_a_snapshot_and_is_kept_nowhere(server: Live) -> None:
+    answer = server.http.get("/console/")
+    assert answer.headers["rillet-snapshot"] == str(server.service.head())
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_an_address_without_a_page_is_told_as_a_page(server: Live) -> None:
+    assert "nothing at /nowhere for GET" in said(get(server, "/nowhere", 404))
+    assert "nothing at /graphs for POST" in said(post(server, "/graphs", 404))
+    assert "no stream 'nowhere'" in said(get(server, "/streams/nowhere", 404))
+    assert "no registered query 'nowhere'" in said(get(server, "/queries/nowhere", 404))
+
+
+# ---- what they show
+
+
+def test_the_overview_counts_what_is_there(server: Live) -> None:
+    facts = get(server, "/").facts()
+    assert facts["Triples"] == "6"
+    assert facts["Predicates"] == "3"
+    assert facts["Named graphs"] == "1"
+    assert facts["Snapshot"] == str(server.service.head())
+    assert (facts["Streams"], facts["Live queries"], facts["Runner"]) == ("1", "1", "inline")
+    assert facts["Memory"].endswith("MiB")
+    counted = {row[0]: row[2] for row in get(server, "/").cells()}
+    assert counted == {"<http://ex/partOf>": "3", "<http://ex/name>": "2", "<http://ex/rooms>": "1"}
+
+
+def test_the_graphs_are_listed_with_their_sizes(server: Live) -> None:
+    listed = {row[0]: row[1] for row in get(server, "/graphs").cells()}
+    assert listed == {"default graph": "4", "<http://ex/g>": "2"}
+
+
+def test_a_result_is_a_table_in_which_terms_look_like_what_they_are(server: Live) -> None:
+    text = "PREFIX ex: <http://ex/> SELECT ?name { ex:z1 ?p ?name }"
+    page = get(server, f"/query?query={text}")
+    kinds = {e.shown: e.attributes["class"] for e in page.elements if "term" in e.attributes.get("class", "").split()}
+    assert kinds == {
+        "ex:c1": "term iri",
+        "Zürich": "term literal",
+        "<b>bold</b>": "term literal",  # a text, and no markup
+        "12": "term number",
+    }
+    assert not page.all("b") or all(element.inside("header") for element in page.all("b"))
+    blank = get(server, "/query?query=SELECT ?s { GRAPH ?g { ?s ?p <http://ex/c2> } }")
+    assert blank.cells()[0][1].startswith("_:b")
+
+
+def test_an_iri_leads_to_what_is_known_of_it(server: Live) -> None:
+    page = get(server, "/query?query=SELECT ?o { <http://ex/z1> <http://ex/partOf> ?o }")
+    [link] = [link for link in page.all("a") if link.shown == "<http://ex/c1>"]
+    assert Page(server.http.get(link.attributes["href"]).text).all("textarea")[0].text.count("<http://ex/c1>") == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "media_type"),
+    [
+        ("json", "application/json"),
+        ("xml", "application/xml"),
+        ("csv", "text/csv"),
+        ("tsv", "text/tab-separated-values"),
+    ],
+)
+def test_a_result_is_also_written_as_the_protocol_writes_it(form: str, media_type: str, server: Live) -> None:
+    text = "SELECT ?o { <http://ex/z1> <http://ex/rooms> ?o }"
+    [raw] = get(server, f"/query?query={text}&as={form}").all("pre")
+    protocol = server.http.get("/sparql", params={"query": text}, headers={"accept": media_type}).text
+    assert "12" in protocol
+    assert raw.text.replace("\r", "") == protocol.replace("\r", "")
+
+
+def word(page: Page) -> list[str]:
+    return [element.shown for element in page.elements if "answer" in element.attributes.get("class", "").split()]
+
+
+def test_an_ask_is_answered_with_a_word(server: Live) -> None:
+    assert word(get(server, "/query?query=ASK { ?s ?p ?o }")) == ["Yes"]
+    assert word(get(server, "/query?query=ASK { ?s <http://no> ?o }")) == ["No"]
+
+
+def test_an_error_says_where_and_the_text_stays(server: Live) -> None:
+    page = get(server, "/query?query=SELECT * { ?s ?p", 400)
+    [notice] = [element for element in page.elements if "data-line" in element.attributes]
+    assert (notice.attributes["role"], notice.attributes["data-line"]) == ("alert", "1")
+    assert "expected an object" in notice.shown
+    assert page.all("textarea")[0].text == "SELECT * { ?s ?p"
+
+
+def test_an_older_snapshot_can_be_asked(tmp_path: Path) -> None:
+    with live(tmp_path) as server:
+        server.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+        first = server.service.head()
+        server.update("INSERT DATA { <http://ex/a> <http://ex/p> 2 }")
+        text = "SELECT ?o { ?s ?p ?o }"
+        assert len(get(server, f"/query?query={text}").cells()) == 2
+        assert [row[1] for row in get(server, f"/query?query={text}&snapshot={first}").cells()] == ["1"]
+        assert "no snapshot 99" in said(get(server, f"/query?query={text}&snapshot=99", 410))
+        assert "'x' is not the number" in said(get(server, f"/query?query={text}&snapshot=x", 400))
+
+
+def test_explain_shows_the_plan_and_does_nothing(server: Live) -> None:
+    before = server.service.head()
+    page = post(server, "/explain", query=NEAR.replace("near", "other"))
+    [plan] = page.all("pre")
+    assert "registration other" in plan.text and "RSP-QL" in plan.text
+    assert server.service.head() == before
+    assert "expected" in said(get(server, "/explain?query=SELECT", 400))
+
+
+def test_a_query_shows_its_state_and_its_latest_answer(server: Live) -> None:
+    page = get(server, "/queries/near")
+    facts = page.facts()
+    assert facts["Streams"] == "taxis"
+    assert int(facts["Emissions"]) == server.service.query_status("near")["emissions"]
+    answer = server.service.latest("near")
+    assert page.cells() == [[str(place + 1), "ex:t1", "ex:z1", "ex:c1"] for place in range(len(answer.columns[0]))]
+    [section] = [element for element in page.elements if "data-live" in element.attributes]
+    assert section.attributes["data-live"] == "/queries/near/results"

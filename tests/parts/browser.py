@@ -1,0 +1,37 @@
+"""A real browser for tests: the Chromium of this machine, driven by Playwright.
+
+Continuous integration must have one; elsewhere the tests that need it skip, and say so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def executable() -> str:
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        told = f"no browser: none of {', '.join(NAMES)} is on the path (apt-get install chromium)"
+        if os.environ.get("CI"):
+            pytest.fail(told)
+        pytest.skip(told)
+    return found
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    path = executable()
+    with sync_playwright() as playwright:
+        # Without a sandbox of its own, for a container runs all as root.
+        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield running
+        finally:
+            running.close()

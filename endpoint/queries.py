@@ -44,8 +44,7 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
 
 async def _text(exchange: Exchange) -> str:
     if exchange.media_type == FORM:
-        body = await exchange.body(exchange.desk.limits.text_bytes * 4)
-        text, parameters = read_request(exchange, body)
+        text, parameters = await read_request(exchange)
         parameters.done("query")
         return exchange.checked_text(text or "")
     if exchange.media_type != QUERY_TYPE:

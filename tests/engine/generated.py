@@ -26,6 +26,8 @@ TIMES = (
 )
 VARIABLES = ("a", "b", "c", "d", "e")
 
+Quad = tuple[str, str, str, str]
+
 
 @dataclass
 class Element:
@@ -49,7 +51,9 @@ class Group:
 
 @dataclass
 class Asked:
-    """A query: `head` (SELECT ..., ASK, CONSTRUCT ...), the group, `tail` (GROUP BY ...), and how it is cut."""
+    """A query: `head` (SELECT ..., ASK, CONSTRUCT ...), the group, `tail` (GROUP BY ...), and how it is cut.
+
+    `graphs` are those of FROM and of FROM NAMED; None: neither is written."""
 
     head: str
     group: Group
@@ -57,10 +61,21 @@ class Asked:
     keys: tuple[tuple[str, bool], ...] = ()  # ORDER BY these variables; True: descending
     offset: int = 0
     limit: int | None = None
+    graphs: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
     def __str__(self) -> str:
         order = [f"DESC(?{name})" if descending else f"?{name}" for name, descending in self.keys]
-        parts = [PROLOGUE, self.head, str(self.group), self.tail, *(["ORDER BY", *order] if order else [])]
+        default, named = self.graphs or ((), ())
+        dataset = [*(f"FROM {name}" for name in default), *(f"FROM NAMED {name}" for name in named)]
+        parts = [
+            PROLOGUE,
+            self.head,
+            *dataset,
+            "WHERE",
+            str(self.group),
+            self.tail,
+            *(["ORDER BY", *order] if order else []),
+        ]
         parts += [f"OFFSET {self.offset}"] if self.offset else []
         parts += [f"LIMIT {self.limit}"] if self.limit is not None else []
         return " ".join(part for part in parts if part)
@@ -74,10 +89,21 @@ class Asked:
     def uncut(self) -> Asked:
         return replace(self, offset=0, limit=None)
 
+    @property
+    def over_all(self) -> Asked:
+        """Without FROM: what `seen` shows is all that there is."""
+        return replace(self, graphs=None)
+
+    def seen(self, data: Sequence[Quad]) -> Sequence[Quad]:
+        """The data as FROM and FROM NAMED show it: the one merges graphs, the other keeps them apart."""
+        if self.graphs is None:
+            return data
+        default, named = self.graphs
+        merged = [(s, p, o, "") for s, p, o, g in data if g in default]
+        return sorted({*merged, *(quad for quad in data if quad[3] in named)})
+
 
 # ---- data ------------------------------------------------------------------------------------------------------
-
-Quad = tuple[str, str, str, str]
 
 
 def quads(chance: random.Random, count: int) -> list[Quad]:
@@ -110,20 +136,28 @@ class Maker:
         return f"{kind}{self._fresh}"
 
     def query(self) -> Asked:
+        asked = self.plain()
+        if self.chance.random() < 0.12:
+            default = self.chance.choice(((":g1",), (":g1", ":g2"), (":g2",), ()))
+            named = self.chance.choice(((), (":g1",), (":g1", ":g2")) if default else ((":g2",), (":g1", ":g2")))
+            asked = replace(asked, graphs=(default, named))
+        return asked
+
+    def plain(self) -> Asked:
         form = self.chance.choice(("SELECT",) * 7 + ("GROUPED",) * 3 + ("ASK", "CONSTRUCT"))
         group, bound = self.group(2)
         if form == "ASK":
             return Asked("ASK", group)
         if form == "CONSTRUCT":
-            return Asked(f"CONSTRUCT {{ {self.template(bound)} }} WHERE", group)
+            return Asked(f"CONSTRUCT {{ {self.template(bound)} }}", group)
         if form == "GROUPED":
             head, tail, names = self.grouping(bound)
-            return self.cut(Asked(f"SELECT {head} WHERE", group, tail), names)
+            return self.cut(Asked(f"SELECT {head}", group, tail), names)
         names = self.some(bound) or ["a"]
         head = self.chance.choice(("", "", "DISTINCT ")) + " ".join(f"?{name}" for name in names)
         if self.chance.random() < 0.2:
             head += f" ({self.expression(bound, 2)} AS ?{self.fresh()})"
-        return self.cut(Asked(f"SELECT {head} WHERE", group), names)
+        return self.cut(Asked(f"SELECT {head}", group), names)
 
     def cut(self, asked: Asked, names: Sequence[str]) -> Asked:
         """ORDER BY, OFFSET, LIMIT: sometimes."""
@@ -354,6 +388,8 @@ def smaller(asked: Asked) -> Iterator[Asked]:
         yield replace(asked, group=group)
     if asked.keys or asked.limit is not None or asked.offset:
         yield asked.whole
+    if asked.graphs is not None:
+        yield asked.over_all
     if asked.tail.startswith("GROUP BY") and " HAVING" in asked.tail:
         yield replace(asked, tail=asked.tail.partition(" HAVING")[0])
 

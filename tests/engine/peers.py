@@ -179,15 +179,16 @@ def _n3(term: Any) -> bytes | None:
 # ---- three of them ------------------------------------------------------------------------------------------------
 
 
-def compare(
-    ours: Ours, oxigraph: Callable[[Asked], Said], other: Callable[[], Callable[[Asked], Said]], asked: Asked
-) -> str:
-    """What both peers say and we do not; "" if there is no such thing. The third is asked when two differ."""
-    theirs = oxigraph(asked.whole)
+def compare(ours: Ours, data: Sequence[Quad], asked: Asked) -> str:
+    """What both peers say and we do not; "" if there is no such thing. The third is asked when two differ.
+
+    FROM is ours alone: the peers are asked without it, over the data as it shows them."""
+    seen, plain = asked.seen(data), asked.whole.over_all
+    theirs = pyoxigraph_of(seen)(plain)
     mine = ours.ask(asked.whole)
     if agree(mine, theirs):
         return ""
-    third = other()(asked.whole)
+    third = rdflib_of(seen)(plain)
     return f"ours {shown(mine)}\ntheirs {shown(theirs)}" if agree(theirs, third) else ""
 
 

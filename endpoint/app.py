@@ -25,6 +25,7 @@ from endpoint.errors import render
 from endpoint.exchange import Exchange, Message, Send, raw_path
 from endpoint.limits import HttpLimits
 from endpoint.pages import Pages, correct, describe
+from endpoint.remembered import Remembered
 from endpoint.workers import Workers
 from hbase_store.version import __version__
 from plugin.store import RilletStore
@@ -113,8 +114,9 @@ def create_app(service: Service, *, token: str | None = None, limits: HttpLimits
         enable_update=True,
         public_url=url,
     )
-    access = Access(token, service.base)
-    app = RilletEndpoint(Front(Desk(service, service.base, access, limits, Workers(limits), Pages(router))), router)
+    access, remembered = Access(token, service.base), Remembered(limits.remembered_bytes)
+    desk = Desk(service, service.base, access, limits, Workers(limits), Pages(router), remembered)
+    app = RilletEndpoint(Front(desk), router)
     console = create_console(service, access, limits)
     app.mount("/console", WSGIMiddleware(console))  # type: ignore[arg-type]  # its environ is a TypedDict
     return app

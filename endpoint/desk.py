@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from endpoint.access import Access
 from endpoint.limits import HttpLimits
 from endpoint.pages import Pages
+from endpoint.remembered import Remembered
+from endpoint.underway import Underway
 from endpoint.workers import Workers
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ class Desk:
     limits: HttpLimits
     workers: Workers
     pages: Pages
+    remembered: Remembered
+    underway: Underway = field(default_factory=Underway)
     stopping: bool = False
     _listeners: set[asyncio.Event] = field(default_factory=set)
 
@@ -42,3 +46,8 @@ class Desk:
         self.stopping = True
         for wake in list(self._listeners):
             wake.set()
+
+    def close(self) -> None:
+        """When the server has ended: what still runs has no one to answer."""
+        self.underway.cancel_all()
+        self.workers.close()

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from endpoint import negotiation, results
+from endpoint.asking import send_pieces, written
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
 from endpoint.parameters import SPARQLWRAPPER, Parameters
-from endpoint.protocol import send_pieces, written
 from stream_ext.errors import BadArgument, NotFound
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from endpoint import graph_results, multipart, negotiation, results
+from endpoint.asking import send_pieces
 from endpoint.exchange import Exchange
 from endpoint.parameters import Parameters
-from endpoint.protocol import send_pieces
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.graph_store import Document, GraphAnswer, checked_graph
 

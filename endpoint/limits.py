@@ -10,6 +10,10 @@ class HttpLimits:
     body_bytes: int = 64 << 20  #: of a body as it is sent
     inflated_bytes: int = 256 << 20  #: of a compressed body, unpacked
     text_bytes: int = 1 << 20  #: of a query or update
+    query_s: float = 300.0  #: for a query, unless its `timeout` is shorter
+    query_bytes: int = 2 << 30  #: of solutions that one step of a query may make
+    rows: int = 10_000_000  #: of an answer
+    remembered_bytes: int = 16 << 20  #: of small answers that are kept while their snapshot is the latest
     readers: int = 16  #: threads that answer queries
     writers: int = 64  #: threads that hold pushes and updates until they are acknowledged
     followers: int = 4  #: threads that fetch emissions for those who listen

@@ -30,3 +30,15 @@ async def ready(exchange: Exchange) -> None:
 async def stats(exchange: Exchange) -> None:
     exchange.parameters().done("none")
     await exchange.answer_json(200, await exchange.desk.workers.readers.run(exchange.desk.service.status))
+
+
+async def running(exchange: Exchange) -> None:
+    exchange.parameters().done("none")
+    await exchange.answer_json(200, {"queries": exchange.desk.underway.told()})
+
+
+async def cancel(exchange: Exchange, id: str) -> None:
+    exchange.parameters().done("none")
+    exchange.check_may_write()
+    exchange.desk.underway.cancel(id)
+    await exchange.answer(204)

@@ -6,7 +6,7 @@ import warnings
 from functools import lru_cache
 from typing import cast
 
-from rdflib import BNode, Graph, URIRef
+from rdflib import RDF, BNode, Graph, URIRef
 from rdflib_endpoint import SparqlRouter
 from rdflib_endpoint.utils import FORMATS, SD
 
@@ -30,7 +30,9 @@ def describe(url: str) -> Graph:
     service, dataset, default = URIRef(url), BNode(), BNode()
     graph.add((service, SD.endpoint, URIRef(url)))
     graph.add((service, SD.defaultDataset, dataset))
+    graph.add((dataset, RDF.type, SD.Dataset))
     graph.add((dataset, SD.defaultGraph, default))
+    graph.add((default, RDF.type, SD.Graph))
     graph.add((service, SD.languageExtension, STREAMS))
     return graph
 

@@ -75,6 +75,10 @@ class Parameters:
             raise BadArgument(f"{name}= is given {len(values)} times: once is enough")
         return values[0]
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Of one that may be given several times."""
+        return tuple(self._values.pop(name, ()))
+
     def integer(self, name: str) -> int | None:
         text = self.text(name)
         if text is None:

@@ -6,50 +6,69 @@ What a text does is decided by our own parse, never by the name of the parameter
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from endpoint import administration, negotiation, results
+from endpoint.asking import Asked, ask
+from endpoint.body import as_text
 from endpoint.exchange import FORM, Exchange
-from endpoint.negotiation import Offer
 from endpoint.pages import OFFERS
 from endpoint.parameters import SPARQLWRAPPER, Parameters, parse_pairs
+from endpoint.remembered import Key
 from hbase_store.terms import iri, literal
+from stream_ext.dataset import OF_QUERY, OF_UPDATE, Dataset
 from stream_ext.errors import BadArgument, UnsupportedMedia
-from stream_ext.plan.algebra import CreateStream, Drop, Explain, Register, Show, Unit, Update
+from stream_ext.plan.algebra import CreateStream, Drop, Explain, Query, Register, Show, Unit, Update
 from stream_ext.syntax import parse_again
 
 if TYPE_CHECKING:
-    from stream_ext.evaluate import Answer
     from stream_ext.updates import Updated
 
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
-_KNOWN = "query, update, snapshot, at, timeout, explain, wait"
-_DATASET = "naming the dataset in the request is not built yet; name the graph in the text, with GRAPH <iri> { ... }"
-_NOT_BUILT = dict.fromkeys(
-    ("default-graph-uri", "named-graph-uri", "using-graph-uri", "using-named-graph-uri"), _DATASET
-)
+_KNOWN = "query, update, snapshot, at, timeout, explain, wait, " + ", ".join((*OF_QUERY, *OF_UPDATE))
+_NOT_OF_QUERY = "it belongs to updates; the graphs of a query are default-graph-uri= and named-graph-uri="
+_NOT_OF_UPDATE = "it belongs to queries; the graphs of an update are using-graph-uri= and using-named-graph-uri="
+_NOT_OF_OTHERS = "it belongs to queries and updates; this is neither"
 _BY_POST = "this changes the state of the server: send it by POST (with SPARQLWrapper: setMethod(POST))"
 _EXPLAIN = re.compile(r"((?:\s|#[^\n]*\n)*)EXPLAIN(?=\s)", re.IGNORECASE)
 
 
+#: Texts up to this length are parsed on the event loop: that takes less than the way to a thread.
+_SHORT_CHARACTERS = 2_000
+
+
 async def sparql(exchange: Exchange) -> None:
-    text, parameters = await read_request(exchange)
+    desk = exchange.desk
+    body = await exchange.body(desk.limits.text_bytes * 4) if exchange.method == "POST" else b""
+    key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
+    said = desk.remembered.get(key, desk.head())
+    if said is not None:
+        await exchange.answer(200, said.body, said.media_type)
+        return
+    text, parameters = read_request(exchange, body)
     if text is None:
         await about(exchange, parameters)
         return
     parameters.ignore(SPARQLWRAPPER)
-    parameters.refuse(_NOT_BUILT)
     text, explain = strip_explain(exchange.checked_text(text))
     if parameters.flag("explain") or explain:
         parameters.done(_KNOWN)
         await _explain(exchange, text)
         return
-    unit = parse_again(text, exchange.desk.base)
+    unit = await _parsed(exchange, text)
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
-    await _run(exchange, text, unit, parameters)
+    if isinstance(unit, Query):
+        await ask(exchange, _asked(exchange, text, unit, key, parameters))
+    else:
+        await _run(exchange, text, unit, parameters)
+
+
+async def _parsed(exchange: Exchange, text: str) -> Unit:
+    if len(text) <= _SHORT_CHARACTERS:
+        return parse_again(text, exchange.desk.base)
+    return await exchange.desk.workers.readers.run(parse_again, text, exchange.desk.base)
 
 
 async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters) -> None:
@@ -61,26 +80,25 @@ async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters
         parameters.refuse({"wait": "it belongs to pushes and updates; this is answered when it is done"})
         parameters.done("query, update")
         await administration.run(exchange, unit)
-    elif isinstance(unit, Explain):  # behind a prologue
+    else:
+        assert isinstance(unit, Explain)  # behind a prologue
         parameters.done(_KNOWN)
         await _explain(exchange, text)
-    else:
-        await _query(exchange, text, parameters)
 
 
 # ---- what is asked ----
 
 
-async def read_request(exchange: Exchange) -> tuple[str | None, Parameters]:
+def read_request(exchange: Exchange, body: bytes) -> tuple[str | None, Parameters]:
     """The text, from wherever the protocol lets it stand (None: there is none), and the other parameters."""
     parameters = exchange.parameters()
     direct, form = None, b""
     if exchange.method == "POST":
         media_type = exchange.media_type
         if media_type in (QUERY_TYPE, UPDATE_TYPE):
-            direct = await exchange.text_body("text")
+            direct = as_text(body, "text")
         elif media_type == FORM:
-            form = await exchange.body(exchange.desk.limits.text_bytes * 4)
+            form = body
             parameters.add(parse_pairs(form))
         else:
             raise UnsupportedMedia(
@@ -133,31 +151,28 @@ async def _explain(exchange: Exchange, text: str) -> None:
     await exchange.answer_json(200, explained)
 
 
-async def _query(exchange: Exchange, text: str, parameters: Parameters) -> None:
+def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters) -> Asked:
+    parameters.refuse(dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY))
+    dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
     snapshot, at = parameters.integer("snapshot"), parameters.time("at")
-    deadline_s = parameters.duration_s("timeout")
+    timeout_s = parameters.duration_s("timeout")
     parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
     parameters.done(_KNOWN)
     if "text/event-stream" in exchange.accept.lower():
         raise BadArgument(
             "a live query on /sparql is not built yet; register it (POST /queries) and listen to /queries/{q}/results"
         )
-    offer = negotiation.choose(exchange.accept, results.OFFERS)
-    service = exchange.desk.service
-
-    def ask() -> tuple[Answer, Iterator[bytes]]:
-        answer = service.query(text, snapshot=snapshot, at=at, deadline_s=deadline_s)
-        return answer, written(exchange, answer, offer)
-
-    answer, pieces = await exchange.desk.workers.readers.run(ask)
-    await send_pieces(exchange, results.content_type(offer), int(answer.sn), pieces)
+    return Asked(text, query, key, snapshot, at, timeout_s, dataset or None)
 
 
 async def _update(exchange: Exchange, text: str, parameters: Parameters) -> None:
     wait = parameters.wait()
+    parameters.refuse(dict.fromkeys(OF_QUERY, _NOT_OF_UPDATE))
+    parameters.refuse(dict.fromkeys(("snapshot", "at", "timeout"), "it belongs to queries; this is an update"))
+    dataset = Dataset(parameters.texts(OF_UPDATE[0]), parameters.texts(OF_UPDATE[1]))
     parameters.done(_KNOWN)
     exchange.check_may_write()
-    done = await exchange.desk.workers.writers.run(exchange.desk.service.update, text, wait)
+    done = await exchange.desk.workers.writers.run(exchange.desk.service.update, text, wait, dataset or None)
     await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
 
 
@@ -170,6 +185,7 @@ def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
 async def _register(exchange: Exchange, text: str, parameters: Parameters) -> None:
     """Acknowledged as a result of one row, for whoever reads SPARQL results only."""
     parameters.refuse({"wait": "a registration is answered when the query stands"})
+    parameters.refuse(dict.fromkeys((*OF_QUERY, *OF_UPDATE), _NOT_OF_OTHERS))
     parameters.done(_KNOWN)
     exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
@@ -184,40 +200,3 @@ async def _register(exchange: Exchange, text: str, parameters: Parameters) -> No
     pieces = results.write(offer.format, list(row), results.few([list(row.values())]), None)
     location = (b"location", exchange.url("queries", definition.name).encode())
     await exchange.answer(200, b"".join(pieces), results.content_type(offer), [location])
-
-
-# ---- what is answered ----
-
-
-def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]:
-    batches = exchange.desk.service.decoded(answer.columns)
-    return results.write(offer.format, answer.variables, batches, answer.boolean)
-
-
-async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, pieces: Iterator[bytes]) -> None:
-    """Whole if it is small; otherwise each piece is sent before the next is written."""
-    run = exchange.desk.workers.readers.run
-    first, whole = await run(_gathered, pieces)
-    if whole:
-        await exchange.answer(200, first, media_type, snapshot=snapshot)
-        return
-    await exchange.start(200, media_type, [], snapshot)
-    while not whole:
-        await exchange.piece(first)
-        first, whole = await run(_gathered, pieces)
-    await exchange.piece(first)
-    await exchange.end()
-
-
-_PIECE_BYTES = 16_384
-
-
-def _gathered(pieces: Iterator[bytes]) -> tuple[bytes, bool]:
-    """The next pieces together, some kilobytes if there are; and whether they are the last."""
-    gathered, size = [], 0
-    for piece in pieces:
-        gathered.append(piece)
-        size += len(piece)
-        if size >= _PIECE_BYTES:
-            return b"".join(gathered), False
-    return b"".join(gathered), True

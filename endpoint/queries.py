@@ -44,7 +44,8 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
 
 async def _text(exchange: Exchange) -> str:
     if exchange.media_type == FORM:
-        text, parameters = await read_request(exchange)
+        body = await exchange.body(exchange.desk.limits.text_bytes * 4)
+        text, parameters = read_request(exchange, body)
         parameters.done("query")
         return exchange.checked_text(text or "")
     if exchange.media_type != QUERY_TYPE:

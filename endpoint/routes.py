@@ -42,13 +42,14 @@ ROUTES = (
     Route("/queries/{query}/results", {"GET": emissions.read_results, "POST": emissions.read_results}),
     Route("/$/ping", {"GET": operations.ping}),
     Route("/$/ready", {"GET": operations.ready}),
+    Route("/$/queries", {"GET": operations.running}),
+    Route("/$/queries/{query}", {"DELETE": operations.cancel}),
     Route("/$/stats", {"GET": operations.stats}),
 )
 
 #: Designed, and refused by name until it is there.
 NOT_BUILT = {
     "/$/metrics": "metrics for Prometheus (GET /$/stats has the counters as JSON)",
-    "/$/queries": "listing and cancelling running queries",
 }
 
 _Tree = dict[bytes, Any]

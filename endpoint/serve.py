@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.desk.stop()
         await super().shutdown(sockets)
-        self._app.desk.workers.close()
+        self._app.desk.close()
 
     def run_until_stopped(self, listening: socket.socket) -> None:
         """In this thread, which may be any: signals are the caller's business unless it is the main one."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from endpoint.limits import HttpLimits
 from stream_ext.errors import Overload
@@ -25,16 +25,35 @@ class Pool:
     def __init__(self, kind: str, threads: int, waiting: int) -> None:
         self.kind = kind
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"rillet-{kind}")
-        self._room = threads + waiting
+        self._room = self._whole = threads + waiting
+        self.refused = 0
+
+    @property
+    def busy(self) -> int:
+        """Calls that run or wait."""
+        return self._whole - self._room
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.submit(function, *args, **kwargs)
+
+    def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Its place is taken until the call has ended, also when nobody waits for it any more."""
         if self._room <= 0:
+            self.refused += 1
             raise Overload(f"too many requests of this kind ({self.kind}) are waiting; try again", _RETRY_AFTER_S)
+        return self.go_on(function, *args, **kwargs)
+
+    def go_on(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """The next part of what has been let in already: never refused."""
         self._room -= 1  # only ever touched on the event loop
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
-        finally:
-            self._room += 1
+        future = asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, future: asyncio.Future[Any]) -> None:
+        self._room += 1
+        if not future.cancelled():
+            future.exception()  # looked at here for those whose caller has gone
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -10,18 +10,27 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.control import Control
+from stream_ext.dataset import Dataset, read_runnable
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.evaluate import Answer, Instant, evaluate
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
-from stream_ext.plan.refuse import parse_runnable
 from stream_ext.schedule import QueryState
 from stream_ext.shard import query_of, windows_of
 
 
-def answer_once(store: Store, text: str, base: str, sn: int, at: int | None) -> Answer:
-    unit = parse_runnable(text, base)
+def answer_once(
+    store: Store,
+    text: str,
+    base: str,
+    sn: int,
+    at: int | None,
+    dataset: Dataset | None = None,
+    control: Control = Control.FREE,
+) -> Answer:
+    unit = read_runnable(text, base, dataset)
     if isinstance(unit, Register):
         raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
     if isinstance(unit, Admin):
@@ -34,10 +43,10 @@ def answer_once(store: Store, text: str, base: str, sn: int, at: int | None) -> 
             "evaluated at every close of its windows, or give the time (--at T, at=T) to have it evaluated once"
         )
     if at is None or not unit.windows:
-        return evaluate(store, unit, sn)  # without windows every time has the same answer
+        return evaluate(store, unit, sn, control=control)  # without windows every time has the same answer
     # The streams that had these names then: a name may be another stream's by now.
     windows = windows_of(unit, _catalog_then(store, unit, sn))
-    return evaluate(store, unit, sn, windows, Instant(at))
+    return evaluate(store, unit, sn, windows, Instant(at), control=control)
 
 
 def _catalog_then(store: Store, query: Query, sn: int) -> Catalog:

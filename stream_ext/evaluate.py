@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from hbase_store import Store
 from stream_ext.arrivals import history
+from stream_ext.control import Control
 from stream_ext.network import Network
 from stream_ext.operators.moment import Moment
 from stream_ext.part import Ids
@@ -45,6 +46,7 @@ def evaluate(
     windows: Sequence[ScheduledWindow] = (),
     at: Instant | None = None,
     ranked: bytes | None = None,
+    control: Control = Control.FREE,
 ) -> Answer:
     """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in.
 
@@ -55,7 +57,7 @@ def evaluate(
     network = Network(replace(query, r2s=R2S.RSTREAM), by_name, snapshot, store.ids, store.terms)
     if at is not None:
         _fill(network, store, sn, windows, at)
-    columns, weights = network.step(Moment(at.time if at else 0, snapshot, None, last=True))
+    columns, weights = network.step(Moment(at.time if at else 0, snapshot, None, last=True, control=control))
     if ranked is not None and network.answer.ranking is not None:
         network.answer.ranking.restore(ranked)
         columns, weights = network.answer.whole()

@@ -22,9 +22,11 @@ from stream_ext.batching import Heartbeat, Push
 from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import create_stream, drop_query, drop_stream
 from stream_ext.clock import Clock
+from stream_ext.control import Control
+from stream_ext.dataset import Dataset, read_runnable
 from stream_ext.emission import Emission, decode_body
 from stream_ext.engine import Engine
-from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, Overload, TooLarge
+from stream_ext.errors import BadArgument, Gone, Overload, TooLarge
 from stream_ext.evaluate import Answer
 from stream_ext.explanation import explain
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
@@ -32,7 +34,6 @@ from stream_ext.injector import Change, Injector, Pace, Receipt
 from stream_ext.late import told
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Update
-from stream_ext.plan.refuse import parse_runnable
 from stream_ext.registration import Registered, read_registration
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
@@ -197,11 +198,11 @@ class Service:
     def head(self) -> int:
         return self._injector.head
 
-    def update(self, text: str, wait: Wait = "published") -> Updated:
+    def update(self, text: str, wait: Wait = "published", dataset: Dataset | None = None) -> Updated:
         """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them."""
         self._check_text(text)
         _check_wait(wait)
-        unit = parse_runnable(text, self.base)
+        unit = read_runnable(text, self.base, dataset)
         if isinstance(unit, Admin):
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
@@ -217,15 +218,16 @@ class Service:
         return result
 
     def query(
-        self, text: str, snapshot: int | None = None, at: int | None = None, deadline_s: float | None = None
+        self,
+        text: str,
+        snapshot: int | None = None,
+        at: int | None = None,
+        dataset: Dataset | None = None,
+        control: Control = Control.FREE,
     ) -> Answer:
+        """`dataset` goes before the one that the text names; `control` may end it early."""
         self._check_text(text)
-        sn = self._retained(snapshot)
-        started_ms = self.clock.now_ms()
-        answer = answer_once(self.store, text, self.base, sn, at)
-        if deadline_s is not None and self.clock.now_ms() - started_ms > deadline_s * 1000:
-            raise DeadlineExceeded(f"the query took longer than the {deadline_s:g} s that it was given")
-        return answer
+        return answer_once(self.store, text, self.base, self._retained(snapshot), at, dataset, control)
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()

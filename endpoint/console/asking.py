@@ -15,6 +15,7 @@ from endpoint.console.shown import number, prefixes_of
 from endpoint.errors import Problem, describe
 from hbase_store.errors import StoreError
 from stream_ext.administration import administer, changes_state
+from stream_ext.control import Control
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.plan.algebra import Explain, Form, Query, Register, Unit, Update
 from stream_ext.printing.plan import explain_text
@@ -69,7 +70,7 @@ def _ask(room: Room, text: str, unit: Query) -> ResponseReturnValue:
     form = form if form in forms else TABLE
     snapshot, at = _integer("snapshot"), _time("at")
     started_s = time.perf_counter()
-    answer = room.service.query(text, snapshot=snapshot, at=at, deadline_s=_DEADLINE_S)
+    answer = room.service.query(text, snapshot=snapshot, at=at, control=Control(_DEADLINE_S))
     took_ms = (time.perf_counter() - started_s) * 1000
     table = table_of(room.service, answer, form, prefixes_of(text))
     whole = room.http_url("sparql")

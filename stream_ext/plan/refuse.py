@@ -44,7 +44,11 @@ Refusal = tuple[Position, str]
 
 def parse_runnable(text: str, base: str) -> Unit:
     """What `text` means, if the engine runs all of it."""
-    unit = parse_again(text, base)
+    return runnable(parse_again(text, base), text)
+
+
+def runnable(unit: Unit, text: str) -> Unit:
+    """`unit`, whose text this is, if the engine runs all of it."""
     refused = first_refusal(unit)
     if refused is not None:
         position, name = refused

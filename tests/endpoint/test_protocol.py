@@ -264,12 +264,25 @@ QUESTION = "ASK { ?s ?p ?o }"
             {"method": "POST", "content": "x", "headers": {"content-type": DIRECT["content-type"] + ";charset=UTF-16"}},
         ),
         (405, "GET, POST", {"method": "PUT", "content": QUESTION, "headers": DIRECT}),
-        (400, "not built yet", {"method": "GET", "params": {"query": QUESTION, "default-graph-uri": "http://ex/g"}}),
+        (400, "absolute IRI", {"method": "GET", "params": {"query": QUESTION, "default-graph-uri": "g"}}),
+        (400, "belongs to updates", {"method": "GET", "params": {"query": QUESTION, "using-graph-uri": "http://ex/g"}}),
         (
             400,
-            "not built yet",
-            {"method": "POST", "data": {"update": "INSERT DATA {}", "using-graph-uri": "http://ex/g"}},
+            "belongs to queries",
+            {"method": "POST", "data": {"update": "INSERT DATA {}", "named-graph-uri": "http://ex/g"}},
         ),
+        (
+            400,
+            "do not go with WITH",
+            {
+                "method": "POST",
+                "data": {
+                    "update": "WITH <http://ex/g> DELETE { ?s ?p ?o } WHERE { ?s ?p ?o }",
+                    "using-graph-uri": "http://ex/h",
+                },
+            },
+        ),
+        (400, "timeout=", {"method": "POST", "data": {"update": "INSERT DATA {}", "timeout": "3s"}}),
         (400, "infer=", {"method": "GET", "params": {"query": QUESTION, "infer": "true"}}),
         (400, "snapshot=", {"method": "GET", "params": {"query": QUESTION, "snapshot": "last"}}),
         (400, "timeout=", {"method": "GET", "params": {"query": QUESTION, "timeout": "soon"}}),

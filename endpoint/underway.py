@@ -1,0 +1,107 @@
+"""Questions under way: each is listed, can be cancelled by its id, and ends when its client goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from endpoint.body import Disconnected
+from stream_ext.control import Control
+from stream_ext.errors import DeadlineExceeded, NotFound, QueryCancelled
+
+if TYPE_CHECKING:
+    from endpoint.exchange import Exchange
+
+T = TypeVar("T")
+
+#: How long after its deadline an evaluation may still tell of it itself, before it is answered for.
+_GRACE_S = 0.1
+
+
+@dataclass(eq=False)
+class Question:
+    id: str
+    text: str
+    control: Control
+    timeout_s: float
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+    state: str = "running"  # then "sending", or "cancelled"
+    gone: bool = False  # whoever asked
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def cancel(self) -> None:
+        self.state = "cancelled"
+        self.control.cancel()
+
+    def check_wanted(self) -> None:
+        """While the answer is sent; the deadline was for making it."""
+        if self.gone:
+            raise Disconnected
+        if self.state == "cancelled":
+            raise QueryCancelled("the query was cancelled while its answer was sent")
+
+    async def in_time(self, future: asyncio.Future[T]) -> T:
+        """What the future gives, or DeadlineExceeded: also while an operator does not look at its control."""
+        left = self.started + self.timeout_s + _GRACE_S - self.clock()
+        await asyncio.wait({future}, timeout=max(0.0, left))
+        if not future.done():
+            self.control.cancel()
+            raise DeadlineExceeded(f"the query took longer than the {self.timeout_s:g} s that it was given")
+        return future.result()
+
+    def told(self) -> dict[str, Any]:
+        since_ms = round((self.clock() - self.started) * 1000)
+        return {"id": self.id, "state": self.state, "for_ms": since_ms, "query": self.text}
+
+
+class Underway:
+    """Touched on the event loop only."""
+
+    def __init__(self) -> None:
+        self._questions: dict[str, Question] = {}
+        self._number = 0
+        self.cancelled = 0
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def told(self) -> list[dict[str, Any]]:
+        return [question.told() for question in self._questions.values()]
+
+    def cancel(self, id: str) -> None:
+        question = self._questions.get(id)
+        if question is None:
+            raise NotFound(f"no query {id} is running; GET /$/queries lists those that are")
+        self.cancelled += 1
+        question.cancel()
+
+    def cancel_all(self) -> None:
+        for question in self._questions.values():
+            question.cancel()
+
+    @asynccontextmanager
+    async def asked(self, exchange: Exchange, text: str, timeout_s: float, bytes_max: int) -> AsyncIterator[Question]:
+        self._number += 1
+        question = Question(f"q{self._number}", text, Control(timeout_s, bytes_max), timeout_s)
+        self._questions[question.id] = question
+        watcher = asyncio.create_task(_watch(exchange, question))
+        try:
+            yield question
+        finally:
+            watcher.cancel()
+            question.control.cancel()  # of whoever gave up waiting, the evaluation ends, too
+            del self._questions[question.id]
+
+
+async def _watch(exchange: Exchange, question: Question) -> None:
+    while (await exchange.receive())["type"] != "http.disconnect":
+        pass
+    question.gone = True
+    question.control.cancel()

@@ -1,0 +1,27 @@
+"""Volatile: whether a query may be answered otherwise when it is asked again over the same snapshot.
+
+SELECT ?s { ?s ?p ?o }      =>  False          SELECT (NOW() AS ?t) {}     =>  True"""
+
+from __future__ import annotations
+
+from stream_ext.plan.algebra import Query, Service
+from stream_ext.plan.formulas import Call
+from stream_ext.plan.walk import Part, query_parts, walk
+
+_FUNCTIONS = frozenset({"NOW", "RAND", "UUID", "STRUUID", "BNODE"})
+_CASTS = "<http://www.w3.org/2001/XMLSchema#"
+
+
+def is_volatile(query: Query) -> bool:
+    return any(_varies(node) for part in query_parts(query) for node in walk(part))
+
+
+def _varies(node: Part) -> bool:
+    match node:
+        case Call(name):
+            # Of a function that others wrote nothing is known.
+            return name in _FUNCTIONS or (name.startswith("<") and not name.startswith(_CASTS))
+        case Service():
+            return True
+        case _:
+            return False

@@ -9,7 +9,6 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,10 @@ from hbase_store import Loading, Store
 from stream_ext.answers import answer_once, rows_of
 from stream_ext.errors import RilletError, Unsupported
 from stream_ext.rdf import careful_rows, parse_rdf
-from stream_ext.rdf.canonical import canonical
 from tests.conformance.sameness import Row, same
+from tests.conformance.values import comparable
 from tests.engine.generated import EX, Asked, Quad, trig
 
-_XSD = b"http://www.w3.org/2001/XMLSchema#"
 #: More rows than this are not compared: they say nothing that fewer do not.
 ROWS_MAX = 1500
 
@@ -52,27 +50,6 @@ def agree(one: Said, other: Said) -> bool:
         return False
     places = [other.names.index(name) for name in one.names]
     return same(one.rows, [[row[place] for place in places] for row in other.rows])
-
-
-def comparable(text: bytes | None) -> bytes | None:
-    """The term, or for a number its datatype and value."""
-    if text is None or not text.startswith(b'"'):
-        return text
-    lexical, _, datatype = canonical(text).rpartition(b'"')
-    kind = datatype[3:-1].removeprefix(_XSD)
-    try:
-        value = number(kind, lexical[1:].decode())
-    except (InvalidOperation, ValueError):
-        return canonical(text)
-    return canonical(text) if value is None else b'"' + kind + b" " + value.encode()
-
-
-def number(kind: bytes, lexical: str) -> str | None:
-    if kind == b"integer":
-        return str(int(lexical))
-    if kind == b"decimal":
-        return str(round(Decimal(lexical), 9).normalize() + 0)
-    return f"{float(lexical):.9g}" if kind in (b"double", b"float") else None
 
 
 # ---- ours ---------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ Decode = Callable[[Ids], list[bytes]]
 Objects = npt.NDArray[np.object_]
 
 #: Kinds. Numbers have the rank that promotion gives them (`plan.values.numbers`), plus one.
-OTHER, INTEGER, DECIMAL, FLOAT, DOUBLE, ZONED, LOCAL, RESOURCE = range(8)
+OTHER, INTEGER, DECIMAL, FLOAT, DOUBLE, ZONED, LOCAL, IRI, BLANK = range(9)
 #: Times are counted in microseconds; those that are finer have only their value.
 _TICKS = 10**6
 
@@ -120,7 +120,7 @@ def classify(facts: Facts, i: int, value: Value) -> None:
         case str() | bool():
             return
         case Resource():
-            facts.kinds[i] = RESOURCE
+            facts.kinds[i] = BLANK if value.text.startswith(b"_:") else IRI
         case int():
             if abs(value) < _EXACT_MAX:
                 facts.kinds[i], facts.exact[i] = INTEGER, value

@@ -24,9 +24,8 @@ from stream_ext.plan.values import Duration, Opaque, Resource, Tagged, Timed, Va
 from stream_ext.plan.values.kinds import DATE, DATETIME, TIME
 
 Ranks = npt.NDArray[np.int64]
-Key = tuple[Any, ...]
 
-_UNBOUND, _BLANK, _IRI, _NUMBER, _STRING, _TAGGED, _BOOLEAN, _TIMED, _DURATION, _OTHER = range(10)
+_UNBOUND, _BLANK, _IRI, _NAN, _NUMBER, _STRING, _TAGGED, _BOOLEAN, _TIMED, _DURATION, _OTHER = range(11)
 _TIMES = {DATETIME: 0, DATE: 1, TIME: 2}
 #: No duration is compared with one of another type but by this: a month as 30.436875 days.
 _MONTH_SECONDS = 2629746
@@ -39,21 +38,37 @@ def order_ranks(ids: Ids, scope: Scope) -> Ranks:
     column = Terms(ids, scope.vocabulary)
     if column.are_inline:
         return terms.inline_integers(ids)
+    numbers = column.numbers()
+    if numbers is not None and not np.isnan(numbers.of_rows).any():
+        return np.unique(numbers.of_rows, return_inverse=True)[1]
     _, codes = column.factors()
-    keys = list(map(_key, column.factored().pool.values))
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    ranks = np.zeros(len(keys), np.int64)
+    return _ranks_of(column.factored().pool.values)[codes]
+
+
+def _ranks_of(values: list[Value | None]) -> Ranks:
+    """Each class is sorted by itself: its keys are then of one simple type, mostly."""
+    of_class: dict[int, tuple[list[int], list[Any]]] = {}
+    for i, value in enumerate(values):
+        kind, key = _key(value)
+        places, keys = of_class.setdefault(kind, ([], []))
+        places.append(i)
+        keys.append(key)
+    ranks = np.zeros(len(values), np.int64)
     rank = 0
-    for before, here in pairwise(order):
-        rank += keys[before] != keys[here]
-        ranks[here] = rank
-    return ranks[codes]
+    for _, (places, keys) in sorted(of_class.items()):
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        ranks[places[order[0]]] = rank
+        for before, here in pairwise(order):
+            rank += keys[before] != keys[here]
+            ranks[places[here]] = rank
+        rank += 1
+    return ranks
 
 
-def _key(value: Value | None) -> Key:
+def _key(value: Value | None) -> tuple[int, Any]:
     match value:
         case None:
-            return (_UNBOUND,)
+            return (_UNBOUND, 0)
         case Resource(text):
             # Without the closing bracket, which would come behind a slash.
             return (_BLANK, text) if text.startswith(b"_:") else (_IRI, text[:-1])
@@ -64,17 +79,17 @@ def _key(value: Value | None) -> Key:
         case int() | Decimal() | float():
             return _number_key(value)
         case Tagged(lexical, language):
-            return (_TAGGED, lexical, language)
+            return (_TAGGED, (lexical, language))
         case Timed(datatype, moment):
-            return (_TIMED, _TIMES[datatype], moment.seconds)
+            return (_TIMED, (_TIMES[datatype], moment.seconds))
         case Duration(_, months, seconds):
-            return (_DURATION, months * _MONTH_SECONDS + seconds, months)
+            return (_DURATION, (months * _MONTH_SECONDS + seconds, months))
         case Opaque(text):
             return (_OTHER, text)
         case _:
             return _number_key(float(value))  # a float is its own exact double
 
 
-def _number_key(value: int | Decimal | float) -> Key:
+def _number_key(value: int | Decimal | float) -> tuple[int, Any]:
     # Python compares numbers of its types exactly, so that the order is total where SPARQL's promotion would not be.
-    return (_NUMBER, 0, 0) if value != value else (_NUMBER, 1, value)
+    return (_NAN, 0) if value != value else (_NUMBER, value)

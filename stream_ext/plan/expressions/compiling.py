@@ -48,7 +48,7 @@ from stream_ext.plan.values import value_of
 
 #: The calls that are another value each time they are made.
 VOLATILE = frozenset({"RAND", "UUID", "STRUUID", "BNODE", "NOW"})
-_TERM_TESTS = {"ISIRI": (-1, -1), "ISBLANK": (-1, 1), "ISLITERAL": (1, -1)}
+_TERM_TESTS = {"ISIRI": (1, -1, -1), "ISBLANK": (-1, 1, -1), "ISLITERAL": (-1, -1, 1)}
 
 
 def compiled(
@@ -161,10 +161,9 @@ class _Compiler:
 
     def _function(self, name: str, nodes: tuple[Node, ...], used: frozenset[int]) -> Node:
         if not name.startswith("<"):
-            applied = Apply(FUNCTIONS[name], nodes, used)
             if name in _TERM_TESTS and isinstance(nodes[0], Column):
-                return TermTest(nodes[0], *_TERM_TESTS[name], applied)
-            return applied
+                return TermTest(nodes[0], *_TERM_TESTS[name])
+            return Apply(FUNCTIONS[name], nodes, used)
         cast = CASTS.get(name[1:-1])
         if cast is not None and len(nodes) == 1:
             return Apply(cast, nodes, used)

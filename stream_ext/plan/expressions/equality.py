@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hbase_store import terms
 from hbase_store.arrays import Ids, Mask
+from stream_ext import known_values
 from stream_ext.plan.expressions.nodes import Column, Fixed, Node
 from stream_ext.plan.expressions.rows import Rows, applied
 from stream_ext.plan.expressions.vectors import Terms, Truths, Vector
@@ -139,9 +140,9 @@ class TermTest:
     """isIRI, isBlank, isLiteral: integers and blank nodes say it in their ids."""
 
     column: Column
-    of_integers: int
+    of_iris: int
     of_blanks: int
-    by_text: Node
+    of_literals: int
 
     @property
     def used(self) -> frozenset[int]:
@@ -150,14 +151,18 @@ class TermTest:
     def evaluate(self, rows: Rows) -> Vector:
         column: Terms = rows.column(self.column.at)
         tags = terms.tag_of(column.of_rows)
-        integers, blanks = tags == terms.INTEGER, tags == terms.BLANK
-        decided = integers | blanks | (column.of_rows == 0)
-        if not decided.any():
-            return self.by_text.evaluate(rows)
         truths = np.zeros(rows.count, np.int8)
-        truths[integers], truths[blanks] = self.of_integers, self.of_blanks
-        rest = np.flatnonzero(~decided)
-        if len(rest):
-            some = rows.some(rest, self.used)
-            truths[rest] = some.truths(self.by_text.evaluate(some))
+        truths[tags == terms.INTEGER] = self.of_literals
+        truths[tags == terms.BLANK] = self.of_blanks
+        if not ((tags == terms.INTEGER) | (tags == terms.BLANK) | (column.of_rows == 0)).all():
+            self._by_facts(column, truths)
         return Truths(truths)
+
+    def _by_facts(self, column: Terms, truths: npt.NDArray[np.int8]) -> None:
+        distinct, codes = column.factors()
+        kinds = column.facts().kinds
+        of_distinct = np.full(len(distinct), self.of_literals, np.int8)
+        of_distinct[kinds == known_values.IRI] = self.of_iris
+        of_distinct[kinds == known_values.BLANK] = self.of_blanks
+        of_distinct[distinct == 0] = 0
+        truths[:] = of_distinct[codes]

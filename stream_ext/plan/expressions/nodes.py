@@ -13,10 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext import known_values
 from stream_ext.plan.expressions.arrays import calculate_arrays, compare_arrays, negate_array
 from stream_ext.plan.expressions.rows import Part, Rows, applied
-from stream_ext.plan.expressions.vectors import Factored, Pool, Truths, Vector
+from stream_ext.plan.expressions.vectors import NUMERIC, Factored, Pool, Truths, Vector
 from stream_ext.plan.formulas import ArithmeticOp, CompareOp
 from stream_ext.plan.functions import Function, View
 from stream_ext.plan.values import arithmetic, compare, negated
@@ -203,21 +202,20 @@ class ByKind:
         for at in self.numeric:
             kinds = rows.column(at).kinds()
             if isinstance(kinds, int):
-                if kinds in _NO_NUMBERS:
+                if kinds not in NUMERIC:
                     return None  # all rows go value by value anyway
                 continue
             no_number = _IS_NO_NUMBER[kinds]
             others = no_number if others is None else others | no_number
             wide = kinds.astype(np.int64)
-            combined = wide if combined is None else combined * 8 + wide
+            combined = wide if combined is None else combined * 16 + wide
         if combined is None or others is None:
             return None
         combined[others] = 0
         return combined
 
 
-_NO_NUMBERS = (known_values.OTHER, known_values.RESOURCE)
-_IS_NO_NUMBER = np.isin(np.arange(8), _NO_NUMBERS)
+_IS_NO_NUMBER = ~np.isin(np.arange(16), list(NUMERIC))
 
 
 # ---- functions -------------------------------------------------------------------------------------------------------
@@ -233,7 +231,11 @@ class Apply:
 
     def evaluate(self, rows: Rows) -> Vector:
         arguments = [rows.factored(argument.evaluate(rows)) for argument in self.arguments]
-        return applied(arguments, _lists(arguments, self.function.takes), self.function.apply, self.function.gives)
+        lists, function = _lists(arguments, self.function.takes), self.function.apply
+        if self.function.bind is not None and all(argument.codes is None for argument in arguments[1:]):
+            function = self.function.bind(*(items[0] for items in lists[1:]))
+            arguments, lists = arguments[:1], lists[:1]
+        return applied(arguments, lists, function, self.function.gives)
 
 
 def _lists(arguments: Sequence[Factored], view: View) -> list[list[Any]]:

@@ -25,10 +25,11 @@ from stream_ext.plan.expressions.vectors import (
     constant_numbers,
     factorised,
     joined,
-    values_of,
+    numbers_of_values,
+    pool_of_numbers,
 )
 from stream_ext.plan.functions import CustomFunction, View
-from stream_ext.plan.values import truth
+from stream_ext.plan.values import Value, truth
 from stream_ext.vocabulary import Vocabulary
 
 _INLINE_MAX = 1 << 59
@@ -90,7 +91,7 @@ class Rows:
         if isinstance(vector, Numbers):
             held = (vector.of_rows != 0) & (vector.of_rows == vector.of_rows)  # NaN is false
             return np.array(np.broadcast_to(_signs(held), self.count))
-        found = np.fromiter(map(_sign, map(truth, vector.pool.values)), np.int8, len(vector.pool.values))
+        found = _truths_of(vector.pool.values)
         return np.repeat(found, self.count) if vector.codes is None else found[vector.codes]
 
     def factored(self, vector: Vector) -> Factored:
@@ -101,9 +102,9 @@ class Rows:
         if isinstance(vector, Truths):
             return Factored(Pool([False, None, True]), (vector.of_rows + 1).astype(np.int32))
         if not vector.of_rows.ndim:
-            return Factored(Pool(values_of(vector, vector.of_rows[None])), None)
+            return Factored(pool_of_numbers(vector, vector.of_rows[None]), None)
         distinct, codes = _bits_factorised(vector.of_rows)
-        return Factored(Pool(values_of(vector, distinct)), codes)
+        return Factored(pool_of_numbers(vector, distinct), codes)
 
     def ids(self, vector: Vector) -> Ids:
         if isinstance(vector, Terms):
@@ -122,9 +123,12 @@ class Rows:
             return vector
         if isinstance(vector, Terms):
             return vector.numbers()
-        if isinstance(vector, Factored) and vector.codes is None:
+        if not isinstance(vector, Factored):
+            return None
+        if vector.codes is None:
             return constant_numbers(vector.pool.values[0])
-        return None
+        of_pool = numbers_of_values(vector.pool.values)
+        return None if of_pool is None else Numbers(of_pool.kind, of_pool.of_rows[vector.codes])
 
     def present(self, vector: Vector) -> Mask:
         """The rows in which it is no error."""
@@ -217,8 +221,13 @@ def _signs(held: npt.NDArray[np.bool_] | np.bool_) -> npt.NDArray[np.int8]:
     return np.where(held, np.int8(1), np.int8(-1))
 
 
-def _sign(held: bool | None) -> int:
-    return 0 if held is None else 1 if held else -1
+def _truths_of(values: list[Value | None]) -> npt.NDArray[np.int8]:
+    if not set(map(type, values)) <= {bool, type(None)}:
+        values = list(map(truth, values))
+    held = np.array(values, np.object_)
+    truths: npt.NDArray[np.int8] = (held == True).astype(np.int8)  # noqa: E712  # of arrays
+    truths -= held == False  # noqa: E712
+    return truths
 
 
 def _is_term(vector: Vector) -> bool:

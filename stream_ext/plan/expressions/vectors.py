@@ -21,9 +21,12 @@ from stream_ext import known_values
 from stream_ext.known_values import Facts, no_facts
 from stream_ext.operators.key_table import KeyTable
 from stream_ext.plan.values import Value, text_of, value_of
+from stream_ext.plan.values.writing import decimal_text
 from stream_ext.vocabulary import Vocabulary
 
 Codes = npt.NDArray[np.int32]
+#: Kinds whose numbers stand in arrays.
+NUMERIC = frozenset(range(known_values.INTEGER, known_values.LOCAL + 1))
 Picks = npt.NDArray[np.intp] | Codes | Mask
 Values = list[Value | None]
 Texts = list[bytes | None]
@@ -153,7 +156,7 @@ class Terms:
         if self.are_inline:
             return Numbers(known_values.INTEGER, terms.inline_integers(self.of_rows))
         kind = self.kinds()
-        if not isinstance(kind, int) or kind in (known_values.OTHER, known_values.RESOURCE):
+        if not isinstance(kind, int) or kind not in NUMERIC:
             return None
         facts, (_, codes) = self.facts(), self.factors()
         if kind == known_values.DOUBLE:
@@ -210,11 +213,11 @@ def _texts_of(ids: Ids, facts: Facts) -> Texts:
 def constant_numbers(value: Value | None) -> Numbers | None:
     """One number for all rows, if it is one that fits into an array."""
     facts = no_facts(1)
-    if value is None or isinstance(value, (str, bool)):
+    if value is None:
         return None
     known_values.classify(facts, 0, value)
     kind = int(facts.kinds[0])
-    if kind in (known_values.OTHER, known_values.RESOURCE):
+    if kind not in NUMERIC:
         return None
     if kind in (known_values.FLOAT, known_values.DOUBLE):
         width = np.float32 if kind == known_values.FLOAT else np.float64
@@ -222,9 +225,23 @@ def constant_numbers(value: Value | None) -> Numbers | None:
     return Numbers(kind, np.asarray(facts.exact[0]), int(facts.scales[0]))
 
 
-def values_of(numbers: Numbers, picked: npt.NDArray[np.generic]) -> Values:
-    """Python's values of some of its numbers."""
+def pool_of_numbers(numbers: Numbers, picked: npt.NDArray[np.generic]) -> Pool:
+    """Some of its numbers."""
     listed = picked.tolist()
     if numbers.kind == known_values.DECIMAL:
-        return [Decimal(number).scaleb(-numbers.scale) for number in listed]
-    return [np.float32(number) for number in listed] if numbers.kind == known_values.FLOAT else listed
+        values: Values = [Decimal(number).scaleb(-numbers.scale) for number in listed]
+        return Pool(values, make_texts=lambda: [decimal_text(number, numbers.scale) for number in listed])
+    return Pool(list(map(np.float32, listed)) if numbers.kind == known_values.FLOAT else listed)
+
+
+def numbers_of_values(values: Values) -> Numbers | None:
+    """If they are all integers or all doubles, of a size that arrays hold."""
+    types = set(map(type, values))
+    if types == {float}:
+        return Numbers(known_values.DOUBLE, np.array(values, np.float64))
+    if types != {int}:
+        return None
+    try:
+        return Numbers(known_values.INTEGER, np.array(values, np.int64))
+    except OverflowError:
+        return None

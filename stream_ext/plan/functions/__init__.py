@@ -50,7 +50,7 @@ FUNCTIONS: dict[str, Function] = {
     "ENCODE_FOR_URI": Function(strings.encode_for_uri),
     "CONCAT": Function(strings.concat),
     "LANGMATCHES": Function(strings.lang_matches),
-    "REGEX": Function(strings.regex),
+    "REGEX": Function(strings.regex, bind=strings.regex_bound),
     "REPLACE": Function(strings.replace),
     "ABS": Function(numbers.absolute),
     "ROUND": Function(numbers.round_half_up),

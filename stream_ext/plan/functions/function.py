@@ -22,3 +22,4 @@ class Function:
     apply: Callable[..., Any]
     takes: View = View.VALUES
     gives: View = View.VALUES
+    bind: Callable[..., Callable[[Any], Any]] | None = None  # the function of its first argument alone, given the rest

@@ -116,7 +116,7 @@ class _Translation:
         self._groups = 0
         self._closed: set[int] = set()
         self._unbounded = 0  # repetitions without an end
-        self._bounds: list[int] = []  # for each open group, how many of them there were before it
+        self._choices = 0  # repetitions and alternatives
         self.text = self._alternatives()
         if self._at < len(self._pattern):
             raise BadRegex("a ) that closes nothing")
@@ -129,10 +129,11 @@ class _Translation:
         return "".join(parts)
 
     def _piece(self) -> str:
-        before = self._unbounded
+        before = self._choices
         char = self._pattern[self._at]
         self._at += 1
         if char == "|":
+            self._choices += 1
             return "|"
         atom = self._atom(char)
         found = _QUANTIFIER.match(self._pattern, self._at)
@@ -140,12 +141,10 @@ class _Translation:
             return atom
         self._at = found.end()
         repeated, comma, most, _ = found.groups()
-        if repeated in "*+" or (comma and most is None):
-            # Repetitions inside of repetitions may take exponential time.
-            self.is_risky = self.is_risky or self._unbounded > before
-            self._unbounded += 1
-        elif repeated != "?" and self._unbounded > before:
-            self.is_risky = True
+        # What can match in several ways, and is repeated, may take exponential time.
+        self.is_risky = self.is_risky or (repeated != "?" and self._choices > before)
+        self._unbounded += repeated in "*+" or bool(comma and most is None)
+        self._choices += 1
         if most is not None and int(most) < int(repeated[1:].split(",")[0]):
             raise BadRegex(f"{repeated} counts down")
         return f"(?:{atom}){found[0]}" if char in "^$" else atom + found[0]
@@ -302,20 +301,17 @@ def _in_class(char: str) -> str:
 
 
 def _without_blanks(pattern: str) -> str:
-    """Flag x: blanks are removed, but inside of classes."""
+    """Flag x: blanks are removed before anything is read (from `\\ s`, too), but inside of classes."""
     kept: list[str] = []
     depth = 0
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            kept.append(pattern[at : at + 2])
-            at += 2
+    is_escaped = False
+    for char in pattern:
+        if not depth and char in " \t\n\r":
             continue
-        depth += (char == "[") - (char == "]")
-        if depth or char not in " \t\n\r":
-            kept.append(char)
-        at += 1
+        kept.append(char)
+        if not is_escaped:
+            depth += (char == "[") - (char == "]")
+        is_escaped = char == "\\" and not is_escaped
     return "".join(kept)
 
 

@@ -5,6 +5,7 @@ first. What is made from one string keeps its language."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import quote
 
 from stream_ext.plan.functions.regexes import Regex, regex_of, replacement_of
@@ -126,10 +127,23 @@ def _regex(pattern: _Argument, flags: tuple[_Argument, ...]) -> Regex | None:
 
 
 def regex(value: _Argument, pattern: _Argument, *flags: _Argument) -> bool | None:
-    lexical, found = _lexical(value), _regex(pattern, flags)
-    if lexical is None or found is None:
-        return None
-    return found.literal in lexical if found.literal is not None else found.search(lexical) is not None
+    return regex_bound(pattern, *flags)(value)
+
+
+def regex_bound(pattern: _Argument, *flags: _Argument) -> Callable[[_Argument], bool | None]:
+    """REGEX of one pattern: all that depends on it is done once."""
+    found = _regex(pattern, flags)
+    if found is None:
+        return lambda value: None
+    search, literal = found.search, found.literal
+
+    def matches(value: _Argument) -> bool | None:
+        lexical = value if type(value) is str else _lexical(value)
+        if lexical is None:
+            return None
+        return literal in lexical if literal is not None else search(lexical) is not None
+
+    return matches
 
 
 def replace(value: _Argument, pattern: _Argument, replacement: _Argument, *flags: _Argument) -> Value | None:

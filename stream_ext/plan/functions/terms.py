@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from hbase_store.terms import LANG_STRING, XSD_STRING, iri, literal, parse_term
 from stream_ext.plan.values import Resource, Value, is_number
 from stream_ext.syntax.iris import is_absolute, resolve
@@ -9,6 +11,11 @@ from stream_ext.syntax.iris import is_absolute, resolve
 _STRING = Resource(iri(XSD_STRING))
 _LANG_STRING = Resource(iri(LANG_STRING))
 _FORBIDDEN_IN_IRI = frozenset('<>"{}|^`\\') | {chr(code) for code in range(0x21)}
+
+
+@lru_cache(maxsize=256)
+def _resource(text: bytes) -> Resource:
+    return Resource(text)  # the same few datatypes again and again
 
 
 def is_iri(text: bytes | None) -> bool | None:
@@ -32,18 +39,24 @@ def same_term(left: bytes | None, right: bytes | None) -> bool | None:
 
 
 def str_(text: bytes | None) -> str | None:
-    return None if text is None or text.startswith(b"_:") else parse_term(text).value
+    if text is None or text.startswith(b"_:"):
+        return None
+    if text.endswith((b'"', b">")) and (text.startswith(b"<") or text.endswith(b'"')) and b"\\" not in text:
+        return text[1:-1].decode()  # nothing to be read but brackets or quotes
+    return parse_term(text).value
 
 
 def lang(text: bytes | None) -> str | None:
-    return (parse_term(text).language or "") if text is not None and text.startswith(b'"') else None
+    if text is None or not text.startswith(b'"'):
+        return None
+    return "" if text.endswith((b'"', b">")) else text[text.rindex(b'"@') + 2 :].decode()
 
 
 def datatype(text: bytes | None) -> Resource | None:
     if text is None or not text.startswith(b'"'):
         return None
     if text.endswith(b">"):
-        return Resource(text[text.rindex(b'"^^') + 3 :])
+        return _resource(text[text.rindex(b'"^^') + 3 :])
     return _STRING if text.endswith(b'"') else _LANG_STRING
 
 

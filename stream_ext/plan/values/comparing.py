@@ -68,6 +68,8 @@ def compare(op: CompareOp, left: Value | None, right: Value | None) -> bool | No
 
 def equal(left: Value, right: Value) -> bool | None:
     """`=`: by value where both are known, else RDFterm-equal, for which two unequal literals are an error."""
+    if type(left) is str and type(right) is str:  # by far the most frequent
+        return left == right
     both = promoted(left, right)
     if both is not None:
         return bool(both[0] == both[1])
@@ -102,13 +104,15 @@ def _equal_times(left: Timed, right: Timed) -> bool | None:
 
 
 def _ordered(ordering: Callable[[Any, Any], bool], left: Value, right: Value) -> bool | None:
+    if type(left) is str and type(right) is str:
+        return ordering(left, right)  # Python orders text by code points, as SPARQL does
     both = promoted(left, right)
     if both is not None:
         return bool(ordering(both[0], both[1]))
     if type(left) is not type(right):
         return None
-    if isinstance(left, (str, bool)):
-        return ordering(left, right)  # Python orders text by code points, as SPARQL does
+    if isinstance(left, bool):
+        return ordering(left, right)
     if isinstance(left, Timed) and isinstance(right, Timed):
         return _ordered_times(ordering, left, right)
     if isinstance(left, Duration) and isinstance(right, Duration):

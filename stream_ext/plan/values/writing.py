@@ -18,6 +18,7 @@ from stream_ext.times import date_text, datetime_text, time_text
 
 #: Python writes no integer of more digits (a guard against quadratic time); as decimals it does.
 _INTEGER_BITS_MAX = 13_000
+_DECIMAL_SUFFIX = f'"^^<{XSD}decimal>'
 _MOMENT_TEXTS = {DATETIME: datetime_text, DATE: date_text, TIME: time_text}
 
 
@@ -37,15 +38,32 @@ def lexical_decimal(value: Decimal) -> str:
     return "0" if text == "-0" else text
 
 
+def decimal_text(whole: int, scale: int) -> bytes:
+    """The term of `whole` divided by ten to the power of `scale`."""
+    digits = str(abs(whole)).rjust(scale + 1, "0")
+    at = len(digits) - scale
+    text = f"{digits[:at]}.{digits[at:]}".rstrip("0").removesuffix(".") if scale else digits
+    sign = "-" if whole < 0 else ""
+    return f'"{sign}{text}{_DECIMAL_SUFFIX}'.encode()
+
+
 def lexical_float(value: float | np.float32) -> str:
     """Mantissa with a point, E, exponent."""
     if value != value:
         return "NaN"
     if abs(value) == np.inf:
         return "INF" if value > 0 else "-INF"
-    # numpy finds the shortest digits for either width.
-    mantissa, _, exponent = np.format_float_scientific(value, trim="0").partition("e")
-    return f"{mantissa}E{int(exponent)}"
+    # Both find the shortest digits that tell the number from its neighbours, numpy for either width.
+    text = repr(value) if type(value) is float else np.format_float_scientific(value, trim="0")
+    mantissa, _, written = text.partition("e")
+    exponent = int(written or 0)
+    sign, mantissa = ("-", mantissa[1:]) if mantissa[0] == "-" else ("", mantissa)
+    whole, _, part = mantissa.partition(".")
+    digits = (whole + part).lstrip("0")
+    if not digits:
+        return sign + "0.0E0"
+    exponent += len(whole) - 1 - (len(whole + part) - len(digits))
+    return f"{sign}{digits[0]}.{digits[1:].rstrip('0') or '0'}E{exponent}"
 
 
 def lexical_timed(value: Timed) -> str:

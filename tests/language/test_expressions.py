@@ -1,0 +1,169 @@
+"""Vectors: whatever way an expression takes over the rows, each row gets the value that it has by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+
+from hbase_store.arrays import Ids
+from stream_ext import known_values
+from stream_ext.control import Control
+from stream_ext.errors import QueryCancelled
+from stream_ext.known_values import KnownValues
+from stream_ext.plan.expressions import Scope, compile_condition, compile_value
+from stream_ext.vocabulary import Vocabulary
+from tests.language.computing import XSD, computed, expression
+from tests.language.dictionary import Dictionary
+from tests.language.test_expression_peers import BINARY, CORPUS, UNARY
+
+NAMES = ("a", "b", "c")
+
+
+def operands(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    def put(form: str, a: str, b: str) -> str:
+        return f"({form.replace('?a', '(#)').replace('?b', f'({b})').replace('#', a)})"
+
+    forms = st.sampled_from([*UNARY, *BINARY, "IF(?a, ?b, ?a)", "COALESCE(?a, ?b)", "?a IN (?b, 1, 'a')"])
+    return st.builds(put, forms, inner, inner)
+
+
+SIMPLE = st.sampled_from(["?a", "?b", "?c", "1", "2.5", "'a'", "1e0", "<http://ex/a>"])
+EXPRESSIONS = st.recursive(SIMPLE, operands, max_leaves=6).filter(lambda text: "BOUND" not in text)
+ROWS = st.lists(st.tuples(*[st.sampled_from(CORPUS)] * 3), min_size=1, max_size=20)
+
+
+@seed(7)
+@settings(max_examples=400, deadline=None, database=None)
+@given(EXPRESSIONS, ROWS)
+def test_rows_together_have_the_values_that_each_has_alone(text: str, rows: list[tuple[str, ...]]) -> None:
+    assert computed(text, NAMES, rows) == [computed(text, NAMES, [row])[0] for row in rows]
+
+
+@seed(8)
+@settings(max_examples=200, deadline=None, database=None)
+@given(EXPRESSIONS, ROWS)
+def test_a_condition_is_true_where_its_value_is(text: str, rows: list[tuple[str, ...]]) -> None:
+    dictionary = Dictionary()
+    columns = [dictionary.encode([row[i] for row in rows]) for i in range(3)]
+    mask = compile_condition(expression(text), NAMES).mask(columns, Scope(dictionary.vocabulary))
+    truths = computed(f"IF({text}, true, false)", NAMES, rows)
+    assert mask.tolist() == [truth == f'"true"^^<{XSD}boolean>' for truth in truths]
+
+
+def test_more_rows_than_are_worked_on_at_once_are_all_answered() -> None:
+    column = np.arange(300_000, dtype=np.uint64) + np.uint64((1 << 60) + (1 << 59))
+    vocabulary = Dictionary().vocabulary
+    mask = compile_condition(expression("?a >= 200000"), ("a",)).mask([column], Scope(vocabulary))
+    assert mask.sum() == 100_000 and mask[200_000:].all()
+    ids = compile_value(expression("?a - 1"), ("a",)).ids([column], Scope(vocabulary))
+    assert (ids == column - 1).all()
+    fresh = compile_value(expression("RAND()"), ("a",)).ids([column[:270_000]], Scope(vocabulary))
+    assert len(np.unique(fresh)) == 270_000
+
+
+def test_a_cancelled_evaluation_ends_between_chunks() -> None:
+    control = Control()
+    control.cancel()
+    column = np.full(300_000, (1 << 60) + (1 << 59), np.uint64)
+    with pytest.raises(QueryCancelled):
+        compile_condition(expression("?a = 1"), ("a",)).mask([column], Scope(Dictionary().vocabulary, control=control))
+
+
+# ---- what is decoded -----------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A vocabulary over a dictionary that counts what is decoded."""
+
+    def __init__(self, terms: Sequence[str]) -> None:
+        self.dictionary = Dictionary()
+        self.column = self.dictionary.encode(terms)
+        self.decoded = 0
+        self.vocabulary = Vocabulary(self.dictionary.known, self.decode)
+
+    def decode(self, ids: Ids) -> list[bytes]:
+        self.decoded += len(ids)
+        return self.dictionary.decode(ids)
+
+    def kept(self, text: str) -> int:
+        return int(compile_condition(expression(text), ("a",)).mask([self.column], Scope(self.vocabulary)).sum())
+
+
+MANY = [f'"{n}"' for n in range(500)]
+
+
+def test_a_warm_query_decodes_nothing() -> None:
+    watched = Watched(MANY * 3)
+    assert watched.kept("STRLEN(?a) = 1") == 30
+    assert watched.decoded == 500
+    assert watched.kept("CONTAINS(?a, '77') || STR(?a) = '5'") == 18
+    assert watched.decoded == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("BOUND(?a)", 1),
+        ("?a = <http://ex/a>", 1),
+        ("?a != <http://ex/b>", 1),
+        ("?a = 'text'", 0),
+        ("?a = ?a", 1),
+        ("sameTerm(?a, ?a)", 1),
+        ("?a IN (<http://ex/a>, <http://ex/b>, 'text')", 1),
+    ],
+)
+def test_what_ids_decide_is_not_decoded(text: str, kept: int) -> None:
+    watched = Watched(["<http://ex/a>", ""])
+    assert watched.kept(text) == kept
+    assert watched.decoded == 0
+
+
+def test_variables_that_are_no_literals_are_compared_by_id() -> None:
+    watched = Watched(["<http://ex/a>", "<http://ex/b>", ""])
+    other = watched.column[[1, 1, 1]]
+    condition = compile_condition(expression("?a != ?b"), ("a", "b"), resources=frozenset({"a"}))
+    assert condition.mask([watched.column, other], Scope(watched.vocabulary)).tolist() == [True, False, False]
+    assert watched.decoded == 0
+
+
+def test_terms_of_a_query_s_own_have_values_like_any_other() -> None:
+    watched = Watched(MANY)
+    scope = Scope(watched.vocabulary)
+    made = compile_value(expression("CONCAT(?a, '!')"), ("a",)).ids([watched.column], scope)
+    both = np.concatenate([made, watched.column])
+    lengths = compile_value(expression("STRLEN(?x)"), ("x",)).ids([both], scope)
+    assert [int(text.split(b'"')[1]) for text in watched.vocabulary.decode(lengths)] == [
+        *(len(str(n)) + 1 for n in range(500)),
+        *(len(str(n)) for n in range(500)),
+    ]
+
+
+def test_what_is_known_is_bounded_and_forgotten_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_values, "_ENTRIES_MAX", 100)
+    watched = Watched(MANY)
+    known = KnownValues(watched.decode)
+    assert known.facts(watched.column[:60]).values.tolist() == [str(n) for n in range(60)]
+    assert known.facts(watched.column[30:130]).values.tolist() == [str(n) for n in range(30, 130)]
+    assert watched.decoded == 130
+    assert known.facts(watched.column[:10]).values.tolist() == [str(n) for n in range(10)]
+    assert watched.decoded == 140
+
+
+def test_a_failed_decoding_leaves_nothing_behind() -> None:
+    watched = Watched(MANY)
+    fails = True
+
+    def decode(ids: Ids) -> list[bytes]:
+        if fails:
+            raise ConnectionError
+        return watched.decode(ids)
+
+    known = KnownValues(decode)
+    with pytest.raises(ConnectionError):
+        known.facts(watched.column)
+    fails = False
+    assert known.facts(watched.column).values.tolist() == [str(n) for n in range(500)]

@@ -39,10 +39,14 @@ def slice_key(stream: int, epoch: int, sn: int, piece: int) -> Key:
 
 
 class PushMark(msgspec.Struct, array_like=True, frozen=True):
-    """A push or heartbeat: its place among all pushes of the snapshot, and the stream's time after it."""
+    """A push, a heartbeat, or a mark that nothing came for a while (`idle`): its place among all of the snapshot, and
+    the stream's time, greatest timestamp and greatest heartbeat after it."""
 
     ordinal: int
     time: int | None
+    latest: int | None = None
+    heartbeat: int | None = None
+    idle: bool = False
 
 
 class StreamMove(msgspec.Struct, array_like=True):
@@ -60,6 +64,9 @@ class StreamMove(msgspec.Struct, array_like=True):
     before: int = 0
     time_before: int | None = None
     elements: bool = False
+    #: The greatest timestamp; and whether nothing came for so long that time passes without it.
+    latest: int | None = None
+    idle: bool = False
 
 
 class CatalogChange(msgspec.Struct, array_like=True, frozen=True):
@@ -115,6 +122,8 @@ class StreamPosition(msgspec.Struct, array_like=True, frozen=True):
     #: The last snapshot that brought elements, and the stream's time after it; 0: none did.
     last: int = 0
     time_last: int | None = None
+    latest: int | None = None
+    idle: bool = False
 
 
 def pack_row(row: SnRow) -> Value:
@@ -145,4 +154,6 @@ def moved(position: StreamPosition | None, move: StreamMove, sn: int) -> StreamP
         {**position.sources, **move.sources} if move.sources else position.sources,
         sn if move.elements else position.last,
         time if move.elements else position.time_last,
+        position.latest if move.latest is None else move.latest,
+        move.idle,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store import Store, StreamColumns
+from hbase_store import PushMark, Store, StreamColumns
 from hbase_store.errors import SnapshotGone
 
 Ids = npt.NDArray[np.uint64]
@@ -17,17 +17,34 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One push (or heartbeat) of one stream: its elements' times, its triples, the stream's time after it."""
+    """One push (or heartbeat, or mark of idleness) of one stream: its elements' times, its triples, and where the
+    stream stands after it."""
 
     sn: int
     push: int
     stream: int
-    time_after: int | None
     element_times: Times
     s: Ids
     p: Ids
     o: Ids
+    g: Ids  # of each triple's element
     times: Times  # of each triple's element
+    latest: int | None
+    heartbeat: int | None
+    idle: bool
+
+    def at_time(self, time: int) -> Arrival:
+        """Only its elements of this timestamp."""
+        which = self.times == time
+        return replace(
+            self,
+            element_times=self.element_times[self.element_times == time],
+            s=self.s[which],
+            p=self.p[which],
+            o=self.o[which],
+            g=self.g[which],
+            times=self.times[which],
+        )
 
 
 _NO_IDS = np.empty(0, np.uint64)
@@ -42,20 +59,24 @@ def arrivals(store: Store, sn: int, streams: Collection[int] | None = None) -> l
             continue
         columns = store.stream(sn, move.stream)
         for mark in move.pushes:
-            found.append(_arrival(sn, move.stream, mark.ordinal, mark.time, columns))
+            found.append(_arrival(sn, move.stream, mark, columns))
     return sorted(found, key=lambda arrival: arrival.push)
 
 
-def _arrival(sn: int, stream: int, push: int, time: int | None, columns: StreamColumns | None) -> Arrival:
+def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None) -> Arrival:
+    stands = mark.latest, mark.heartbeat, mark.idle
     if columns is None:
-        return Arrival(sn, push, stream, time, _NO_TIMES, _NO_IDS, _NO_IDS, _NO_IDS, _NO_TIMES)
+        nothing = (_NO_IDS, _NO_IDS, _NO_IDS, _NO_IDS, _NO_TIMES)
+        return Arrival(sn, mark.ordinal, stream, _NO_TIMES, *nothing, *stands)
     # Document order: elements of a push stand together, and so do the triples of an element.
-    start, stop = np.searchsorted(columns.push, [push, push + 1])
+    start, stop = np.searchsorted(columns.push, [mark.ordinal, mark.ordinal + 1])
     low, high = np.searchsorted(columns.element, [start, stop])
     part = slice(int(low), int(high))
+    elements = columns.element[part]
     return Arrival(
-        sn, push, stream, time, columns.time[start:stop],
-        columns.s[part], columns.p[part], columns.o[part], columns.time[columns.element[part]],
+        sn, mark.ordinal, stream, columns.time[start:stop],
+        columns.s[part], columns.p[part], columns.o[part], columns.graph[elements], columns.time[elements],
+        *stands,
     )  # fmt: skip
 
 
@@ -87,3 +108,12 @@ def _batches(store: Store, stream: int, sn: int, oldest: int | None, whole: bool
             yield n
         move = next(move for move in store.row(n).moves if move.stream == stream)
         n, time = move.before, move.time_before
+
+
+def first_push(store: Store, streams: Collection[int], after: int, sn: int) -> Arrival | None:
+    """The first push with elements to any of these streams in the snapshots after `after`, up to `sn`."""
+    for n in range(after + 1, sn + 1):
+        for arrival in arrivals(store, n, streams):
+            if len(arrival.element_times):
+                return arrival
+    return None

@@ -35,22 +35,38 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
+    """Time has come to `time`; `by_clock`: as an arrival at that time says, so lateness holds it back."""
+
     stream: int
     time: int
+    by_clock: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing came for as long as the stream's option says, if it still stands where it was `seen`."""
+
+    stream: int
+    seen: StreamPosition | None
+
+
+Request = Push | Heartbeat | Idle
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A push or heartbeat as it was taken in: its times, and its stream's time after it."""
+    """A push, heartbeat or mark of idleness as it was taken in: its times, and where its stream stands after it."""
 
     stream: int
-    times: Times
-    time_after: int | None
+    element_times: Times
+    latest: int | None
+    heartbeat: int | None
+    idle: bool = False
     elements: Elements | None = None
     ordinal: int = 0
 
 
-REPEATED = Taken(0, np.empty(0, np.int64), None)
+REPEATED = Taken(0, np.empty(0, np.int64), None, None)
 _NO_TIMES = np.empty(0, np.int64)
 
 
@@ -63,11 +79,17 @@ class _Moving:
     time: int | None
     heartbeat: int | None
     first: int | None
+    latest: int | None
     sources: dict[str, int]
+    idle: bool = False
     decided: bool = False  # who it runs by, in this snapshot
     marks: list[PushMark] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
     sources_moved: dict[str, int] = field(default_factory=dict)
+
+    def arrives(self, time: int) -> None:
+        self.latest = time if self.latest is None else max(self.latest, time)
+        self.moves_to(time - self.definition.options.lateness_ms)
 
     def moves_to(self, time: int) -> None:
         self.time = time if self.time is None else max(self.time, time)
@@ -101,13 +123,26 @@ class Gathering:
         if len(times):
             least = int(times.min())
             moving.first = least if moving.first is None else min(moving.first, least)
-            moving.moves_to(int(times.max()) - moving.definition.options.lateness_ms)
+            moving.arrives(int(times.max()))
+        moving.idle = False
         return self._mark(moving, times, push.elements)
 
     def heartbeat(self, heartbeat: Heartbeat) -> Taken:
         moving = self._at(heartbeat.stream)
-        moving.heartbeat = heartbeat.time if moving.heartbeat is None else max(moving.heartbeat, heartbeat.time)
-        moving.moves_to(heartbeat.time)
+        if heartbeat.by_clock:
+            moving.arrives(heartbeat.time)
+        else:
+            moving.heartbeat = heartbeat.time if moving.heartbeat is None else max(moving.heartbeat, heartbeat.time)
+            moving.moves_to(heartbeat.time)
+            moving.idle = False
+        return self._mark(moving, _NO_TIMES, None)
+
+    def idle(self, idle: Idle) -> Taken:
+        """`REPEATED`: something has come meanwhile."""
+        if idle.stream in self._moving or self._positions.get(idle.stream) != idle.seen:
+            return REPEATED
+        moving = self._at(idle.stream)
+        moving.idle = True
         return self._mark(moving, _NO_TIMES, None)
 
     def _at(self, stream: int) -> _Moving:
@@ -119,9 +154,16 @@ class Gathering:
             raise NotFound("the stream was dropped before this push came to it")
         position = self._positions.get(stream)
         if position is None:
-            return _Moving(definition, 0, None, None, None, {})
+            return _Moving(definition, 0, None, None, None, None, {})
         return _Moving(
-            definition, position.batch, position.time, position.heartbeat, position.first, dict(position.sources)
+            definition,
+            position.batch,
+            position.time,
+            position.heartbeat,
+            position.first,
+            position.latest,
+            dict(position.sources),
+            position.idle,
         )
 
     @staticmethod
@@ -136,9 +178,10 @@ class Gathering:
             raise BadArgument(_WRONG_KIND[definition.runs_by].format(definition.name))
 
     def _mark(self, moving: _Moving, times: Times, elements: Elements | None) -> Taken:
-        taken = Taken(moving.definition.number, times, moving.time, elements, self._ordinals)
+        stands = (moving.latest, moving.heartbeat, moving.idle)
+        taken = Taken(moving.definition.number, times, *stands, elements, self._ordinals)
         self._moving[taken.stream] = moving
-        moving.marks.append(PushMark(ordinal=self._ordinals, time=moving.time))
+        moving.marks.append(PushMark(self._ordinals, moving.time, *stands))
         moving.taken.append(taken)
         self._ordinals += 1
         return taken
@@ -157,6 +200,8 @@ class Gathering:
                 first=moving.first,
                 pushes=moving.marks,
                 sources=moving.sources_moved,
+                latest=moving.latest,
+                idle=moving.idle,
             )
             for number, moving in self._moving.items()
         ]
@@ -174,7 +219,7 @@ class Gathering:
         return stream.options.retention_ms > 0 or bool(self._catalog.readers_of(stream.number))
 
     def _absorbed_alone(self, batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
-        elements = sum(len(one.times) for one in moving.taken)
+        elements = sum(len(one.element_times) for one in moving.taken)
         columns, absorbed = _columns(batch, moving) if _absorbs(moving) else (None, None)
         if columns is not None and absorbed is not None:
             columns, absorbed = _with_rows(columns, absorbed), np.ones(int(absorbed.sum()), np.bool_)
@@ -206,7 +251,7 @@ def _batch_after(moving: _Moving) -> int:
 
 def _columns(batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
     """All elements of the stream in this snapshot, and which triples are absorbed (None: none)."""
-    taken = [one for one in moving.taken if one.elements is not None and len(one.times)]
+    taken = [one for one in moving.taken if one.elements is not None and len(one.element_times)]
     if not taken:
         return None, None
     everything = [one.elements for one in taken if one.elements is not None]
@@ -216,12 +261,12 @@ def _columns(batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask 
         assemble(elements, ids, _blanks(batch, len(elements.places.keys)), default_graph)
         for elements, ids in zip(everything, _encode(batch, everything), strict=True)
     ]
-    starts = np.cumsum([0, *(len(one.times) for one in taken)])[:-1]
+    starts = np.cumsum([0, *(len(one.element_times) for one in taken)])[:-1]
     columns = StreamColumns(
         stream=moving.definition.number,
-        time=np.concatenate([one.times for one in taken]),
+        time=np.concatenate([one.element_times for one in taken]),
         graph=np.concatenate([part.graph for part in parts]),
-        push=np.concatenate([np.full(len(one.times), one.ordinal, np.int32) for one in taken]),
+        push=np.concatenate([np.full(len(one.element_times), one.ordinal, np.int32) for one in taken]),
         element=np.concatenate(
             [elements.element + np.int32(start) for elements, start in zip(everything, starts, strict=True)]
         ),

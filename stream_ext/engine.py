@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hbase_store import EmissionRow, Store
+from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
-from stream_ext.batching import Taken
-from stream_ext.catalog import CatalogStep, QueryDefinition
+from stream_ext.batching import Idle, Taken
+from stream_ext.catalog import CatalogStep, QueryDefinition, StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.errors import RilletError
 from stream_ext.injector import Injector, Published, View
@@ -63,7 +63,8 @@ class Engine:
         for query in catalog.queries.values():
             self.lateness.follow(query, states[query.number], catalog)
         for stream in catalog.streams:
-            self._set_alarm(stream)
+            self._set_close_alarm(stream)
+            self._set_idle_alarm(stream)
         self.retention.start(catalog)
         self.alarms.start()
         self.inline.start()
@@ -79,14 +80,18 @@ class Engine:
         self.retention.published(news.sn, View(self._store, news.sn, news.catalog, news.positions))
         self._lag.published(news.sn, self._clock.now_ms(), self.merge.position)
         self._head_moved(news.sn)
-        changed = {taken.stream for taken in news.taken}
         if any(step.kind == "query" for step in news.steps):
-            changed.update(news.catalog.streams)
-        for stream in changed:
-            self._set_alarm(stream)
+            for stream in news.catalog.streams:
+                self._set_close_alarm(stream)
+        for step in news.steps:
+            if isinstance(step.definition, StreamDefinition):
+                self._set_idle_alarm(step.number)
 
     def late_in(self, taken: Taken) -> int:
-        return self.lateness.take(taken, self._injector.head)
+        late = self.lateness.take(taken, self._injector.head)
+        self._set_close_alarm(taken.stream)
+        self._set_idle_alarm(taken.stream)
+        return late
 
     def stopped(self, error: BaseException) -> None:
         """Whoever cannot write any more does not run the queries either: another may have taken over."""
@@ -117,25 +122,35 @@ class Engine:
         elif step.definition is None:
             self.lateness.elements.forget(step.number)
 
-    # ---- streams that run by the clock -------------------------------------------------------------------------
+    # ---- what the clock says of streams ------------------------------------------------------------------------
 
-    def _set_alarm(self, stream: int) -> None:
-        """When the clock comes to the next close of a query over this stream, a heartbeat says so."""
+    def _set_close_alarm(self, stream: int) -> None:
+        """When the clock comes to the next close of a query over a stream that runs by it, a heartbeat says so."""
+        definition = self._injector.catalog.streams.get(stream)
+        if definition is None or definition.runs_by != "clock":
+            return
+        alarm, due_ms = ("close", stream), self.lateness.next_due_ms(stream)
+        if due_ms is None:
+            self.alarms.cancel(alarm)
+        else:
+            self.alarms.set(alarm, due_ms, lambda: self._tell_time(stream))
+
+    def _tell_time(self, stream: int) -> None:
+        if stream in self._injector.catalog.streams:
+            self._injector.clock_heartbeat(stream)
+
+    def _set_idle_alarm(self, stream: int) -> None:
+        """When nothing has come for as long as the stream's option `idle` says, a mark lets time pass without it."""
         definition = self._injector.catalog.streams.get(stream)
         position = self._injector.positions.get(stream)
-        alarm = ("close", stream)
-        if definition is None or definition.runs_by != "clock" or position is None or position.time is None:
+        if definition is None or definition.options.idle_ms is None or (position is not None and position.idle):
             return
-        close = self.lateness.next_close(stream, position.time)
-        if close is None:
-            self.alarms.cancel(alarm)
-            return
-        lateness_ms = definition.options.lateness_ms
-        self.alarms.set(alarm, close + lateness_ms, lambda: self._tell_time(stream, lateness_ms))
+        at_ms = self._clock.now_ms() + definition.options.idle_ms
+        self.alarms.set(("idle", stream), at_ms, lambda: self._mark_idle(stream, position))
 
-    def _tell_time(self, stream: int, lateness_ms: int) -> None:
+    def _mark_idle(self, stream: int, seen: StreamPosition | None) -> None:
         if stream in self._injector.catalog.streams:
-            self._injector.clock_heartbeat(stream, lateness_ms)
+            self._injector.idle(Idle(stream, seen))
 
     # ---- the end -----------------------------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ from stream_ext.plan.algebra import (
 )
 from stream_ext.plan.policy import Origin, Policy, WindowPolicy, policy_of
 from stream_ext.plan.refuse import first_refusal
-from stream_ext.registration import key_of
 from stream_ext.syntax import parse
+from stream_ext.timing import key_of
 
 
 def explain(text: str, base: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 def _window(policy: WindowPolicy, base: str) -> dict[str, Any]:
     window = policy.window
-    key = key_of(window.stream)
+    key = key_of(window)
     try:
         stream = names_of(key, base + "streams/").name
     except BadArgument:

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hbase_store import Batch, Store, StreamPosition
-from hbase_store.errors import Fenced, StoreUnavailable, Unwritable
-from stream_ext.batching import REPEATED, Gathering, Heartbeat, Push, Taken
+from hbase_store.errors import Unwritable
+from stream_ext.batching import REPEATED, Gathering, Heartbeat, Idle, Push, Request, Taken
 from stream_ext.catalog import Catalog, CatalogStep
 from stream_ext.clock import Clock
 from stream_ext.errors import Overload, RilletError
@@ -63,7 +63,6 @@ class Intent:
     steps: Sequence[CatalogStep] = ()
     write: Callable[[Batch], None] | None = None
     skips_empty: bool = False  # what leaves the batch empty makes no snapshot; only `write` can tell
-    publish: Callable[[], object] | None = None  # the last step of a load: it publishes one snapshot by itself, or none
 
 
 class Change(Protocol):
@@ -128,14 +127,14 @@ class _Nobody:
 class _Waiting:
     """A request in the queue. A push's `size` counts against the limit of the queue."""
 
-    request: Push | Heartbeat | Change
+    request: Request | Change
     size: int
     publish_by_ms: int
     future: Future[Any] = field(default_factory=Future)
 
     @property
     def grouped(self) -> bool:
-        return isinstance(self.request, (Push, Heartbeat))
+        return isinstance(self.request, (Push, Heartbeat, Idle))
 
 
 class Injector:
@@ -177,11 +176,15 @@ class Injector:
             self._check_count()
             return self._enqueue(_Waiting(heartbeat, 0, self._clock.now_ms() + self._pace.batch_ms))
 
-    def clock_heartbeat(self, stream: int, lateness_ms: int) -> Future[Receipt]:
+    def clock_heartbeat(self, stream: int) -> Future[Receipt]:
         """Time has come to the clock's, for a stream that runs by it: an arrival without an element."""
         with self._changed:
             self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
-            return self._enqueue(_Waiting(Heartbeat(stream, self._arrived_ms - lateness_ms), 0, self._arrived_ms))
+            return self._enqueue(_Waiting(Heartbeat(stream, self._arrived_ms, by_clock=True), 0, self._arrived_ms))
+
+    def idle(self, idle: Idle) -> Future[Receipt]:
+        with self._changed:
+            return self._enqueue(_Waiting(idle, 0, self._clock.now_ms()))
 
     def change(self, change: Change) -> Future[Any]:
         with self._changed:
@@ -293,10 +296,13 @@ class Injector:
         accepted: list[tuple[_Waiting, Taken]] = []
         for waiting in group:
             try:
-                if isinstance(waiting.request, Push):
-                    accepted.append((waiting, gathering.push(waiting.request)))
-                elif isinstance(waiting.request, Heartbeat):
-                    accepted.append((waiting, gathering.heartbeat(waiting.request)))
+                match waiting.request:
+                    case Push() as push:
+                        accepted.append((waiting, gathering.push(push)))
+                    case Heartbeat() as heartbeat:
+                        accepted.append((waiting, gathering.heartbeat(heartbeat)))
+                    case Idle() as idle:
+                        accepted.append((waiting, gathering.idle(idle)))
             except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this push alone
                 waiting.future.set_exception(error)
         if gathering:
@@ -315,16 +321,16 @@ class Injector:
 
     def _receipt(self, waiting: _Waiting, taken: Taken) -> Receipt:
         request = waiting.request
-        assert isinstance(request, (Push, Heartbeat))
+        assert isinstance(request, (Push, Heartbeat, Idle))
         position = self.positions.get(request.stream)
         batch = position.batch if position else 0
         if taken is REPEATED:
             return Receipt(0, 0, batch, self.head, repeated=True)
-        return Receipt(len(taken.times), self._listener.late_in(taken), batch, self.head)
+        return Receipt(len(taken.element_times), self._listener.late_in(taken), batch, self.head)
 
     def _publish_change(self, waiting: _Waiting) -> None:
         change = waiting.request
-        assert not isinstance(change, (Push, Heartbeat))
+        assert not isinstance(change, (Push, Heartbeat, Idle))
         try:
             intent = change(View(self._store, self.head, self.catalog, self.positions))
         except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
@@ -340,24 +346,7 @@ class Injector:
             except Unwritable as error:
                 _refuse([waiting], error)
                 return
-        if intent.publish is not None:
-            try:
-                self._publish_load(intent.publish)
-            except Fenced:
-                raise
-            except Exception as error:  # noqa: BLE001 -- nothing was published: it concerns this request alone
-                waiting.future.set_exception(error)
-                return
         waiting.future.set_result(intent.result(self.head))
-
-    def _publish_load(self, publish: Callable[[], object]) -> None:
-        try:
-            publish()
-        except StoreUnavailable:
-            if insist(self._store.settle, self._clock) == self.head:
-                raise
-        if (sn := int(self._store.head())) > self.head:
-            self._published(sn, [], [])
 
     def _fill(
         self, write: Callable[[Batch], None] | None, steps: Sequence[CatalogStep], group: Sequence[_Waiting]
@@ -376,9 +365,7 @@ class Injector:
         return batch
 
     def _publish(self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken]) -> None:
-        self._published(int(insist(lambda: self._store.commit(batch), self._clock)), steps, taken)
-
-    def _published(self, sn: int, steps: Sequence[CatalogStep], taken: Sequence[Taken]) -> None:
+        sn = int(insist(lambda: self._store.commit(batch), self._clock))
         assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
         before = self.catalog
         for step in steps:

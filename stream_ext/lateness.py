@@ -1,8 +1,10 @@
 """Which elements are late, and when closes fall due, by the schedules of all queries at the head.
 
-The runners have the same schedules, but they lag behind the head; a push is answered before it is evaluated. A
-schedule is a function of where its streams stand, so none is kept here: it is made when somebody asks. And few do:
-an element that is not older than its stream's time is in no instance that has closed, so it is late for nobody."""
+The runners have the same schedules, but they lag behind the head; a push is answered before it is evaluated. For most
+queries a schedule is a function of where its streams stand, so none is kept: it is made when somebody asks. And few do:
+an element that is not older than its stream's time is in no instance that has closed, so it is late for nobody. Only
+where more counts than where the streams stand now (arrivals are evaluated, a stream may be passed over while it is
+idle, T0 is not known or a window not reported yet) a schedule follows every push."""
 
 from __future__ import annotations
 
@@ -10,95 +12,188 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from hbase_store import StreamPosition
 from stream_ext.batching import Taken
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.late import LateElements, found_late
-from stream_ext.schedule import QueryState, Schedule, ScheduledWindow
-from stream_ext.shard import query_of, windows_of
+from stream_ext.schedule import QueryState, Schedule, Timing
+from stream_ext.shard import query_of
+from stream_ext.timing import timing_of
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a stream stands."""
 
-    time: int | None
-    first: int | None
+    latest: int | None = None
+    heartbeat: int | None = None
+    first: int | None = None
+    idle: bool = False
 
     def after(self, taken: Taken) -> _Place:
-        least = int(taken.times.min()) if len(taken.times) else None
+        least = int(taken.element_times.min()) if len(taken.element_times) else None
         known = [time for time in (self.first, least) if time is not None]
-        return _Place(taken.time_after, min(known, default=None))
+        return _Place(taken.latest, taken.heartbeat, min(known, default=None), taken.idle)
+
+
+@dataclass(slots=True)
+class _Followed:
+    timing: Timing
+    state: QueryState
+    idles: bool  # one of its streams may be passed over
+    schedule: Schedule | None = None  # None: made when somebody asks
+
+    def keeps(self, schedule: Schedule) -> bool:
+        return self.idles or self.timing.arrivals or not (schedule.timing.is_settled and schedule.has_begun)
 
 
 @dataclass(frozen=True, slots=True)
-class _Followed:
-    windows: list[ScheduledWindow]
-    state: QueryState
+class _Grid:
+    """Closes of windows, or periods, as a stream that runs by the clock comes to them."""
+
+    origin: int
+    step_ms: int
+    lateness_ms: int
+    holds_end: bool
+
+    def due_ms(self, place: _Place) -> int:
+        """When the clock comes to the next one."""
+        assert place.latest is not None
+        reached = place.latest - self.lateness_ms - self.holds_end
+        reached = reached if place.heartbeat is None else max(reached, place.heartbeat)
+        following = self.origin + ((reached - self.origin) // self.step_ms + 1) * self.step_ms
+        return following + self.lateness_ms + self.holds_end
 
 
-_NOWHERE = _Place(None, None)
+_NOWHERE = _Place()
 
 
 class Lateness:
     """Belongs to the writer's thread; others may read the counters, and ask what a query waits for."""
 
     def __init__(self, positions: Mapping[int, StreamPosition]) -> None:
-        self._places = {stream: _Place(position.time, position.first) for stream, position in positions.items()}
+        self._places = {n: _Place(at.latest, at.heartbeat, at.first, at.idle) for n, at in positions.items()}
         self._queries: dict[int, _Followed] = {}
         self._readers: dict[int, list[int]] = {}  # of each stream
-        self._grids: dict[int, list[ScheduledWindow]] = {}  # windows with different closes, of each stream's readers
+        self._closely: dict[int, set[int]] = {}  # of each stream, the readers that follow every push
+        self._grids: dict[int, set[_Grid]] = {}  # of each stream's readers
+        self._lateness_ms_min: dict[int, int] = {}  # of each stream's readers
         self.counted: Counter[tuple[int, int]] = Counter()  # by stream and query, since this process started
         self.elements = LateElements()
 
     def follow(self, query: QueryDefinition, state: QueryState, catalog: Catalog) -> None:
         """From where the streams stand; what was due there counts as evaluated."""
-        followed = _Followed(windows_of(query_of(query.text, query.base), catalog), state)
+        timing = timing_of(query_of(query.text, query.base), catalog, state.t0)
+        idles = any(catalog.streams[window.stream].options.idle_ms is not None for window in timing.windows)
+        followed = _Followed(timing, state, idles)
+        schedule = self._made(followed)
+        if followed.keeps(schedule):
+            followed.schedule = schedule
         self._queries[query.number] = followed
-        for stream in {window.stream for window in followed.windows}:
+        for stream in {window.stream for window in timing.windows}:
             self._readers.setdefault(stream, []).append(query.number)
-        self._find_grids(followed)
+            if followed.schedule is not None:
+                self._closely.setdefault(stream, set()).add(query.number)
+        self._find_grids(timing)
 
     def forget(self, query: int) -> None:
-        followed = self._queries.pop(query)
-        for stream in {window.stream for window in followed.windows}:
+        followed = self._queries.pop(query, None)
+        if followed is None:
+            return
+        for stream in {window.stream for window in followed.timing.windows}:
             self._readers[stream].remove(query)
-        self._find_grids(followed)
+            self._closely.get(stream, set()).discard(query)
+        self._find_grids(followed.timing)
 
-    def _find_grids(self, changed: _Followed) -> None:
+    def _find_grids(self, changed: Timing) -> None:
         for stream in {window.stream for window in changed.windows}:
-            windows = [window for query in self._readers[stream] for window in self._queries[query].windows]
-            self._grids[stream] = list({(window.t0_ms, window.step_ms): window for window in windows}.values())
+            timings = [self._queries[query].timing for query in self._readers[stream]]
+            self._grids[stream] = {grid for timing in timings for grid in _grids_of(timing, stream)}
+            windows = [window for timing in timings for window in timing.windows if window.stream == stream]
+            self._lateness_ms_min[stream] = min((window.lateness_ms for window in windows), default=0)
 
     def take(self, taken: Taken, sn: int) -> int:
         """How many of these elements, which are in snapshot `sn`, are late for at least one query."""
-        place = self._places.get(taken.stream, _NOWHERE)
         missed = {}
-        if place.time is not None and len(taken.times) and int(taken.times.min()) < place.time:
-            for query in self._readers.get(taken.stream, ()):
-                late = self._schedule(query).push(taken.stream, taken.times, taken.time_after)
-                if late.any():
-                    self.counted[taken.stream, query] += int(late.sum())
-                    missed[query] = late
-        self._places[taken.stream] = place.after(taken)
-        found = found_late(sn, taken.ordinal, taken.times, missed)
+        closely = list(self._closely.get(taken.stream, ()))
+        for query in closely if self._is_in_time(taken) else self._readers.get(taken.stream, ()):
+            late = self._take(query, taken)
+            if late.any():
+                self.counted[taken.stream, query] += int(late.sum())
+                missed[query] = late
+        self._places[taken.stream] = self._places.get(taken.stream, _NOWHERE).after(taken)
+        found = found_late(sn, taken.ordinal, taken.element_times, missed)
         if found:
             self.elements.add(taken.stream, found)
         return len(found)
 
-    def _schedule(self, query: int) -> Schedule:
-        """As it is where the streams stand. What has been evaluated is what they have come to: both only grow."""
+    def _is_in_time(self, taken: Taken) -> bool:
+        """Whether no element is older than what the reader that is furthest ahead takes for its stream's time."""
+        place, times = self._places.get(taken.stream, _NOWHERE), taken.element_times
+        if not len(times):
+            return True
+        least, ahead_ms = int(times.min()), self._lateness_ms_min.get(taken.stream, 0)
+        if place.latest is not None and least < place.latest - ahead_ms:
+            return False
+        # A window that holds its end closes on a heartbeat at it, and holds what has this time.
+        return place.heartbeat is None or least > place.heartbeat
+
+    def _take(self, query: int, taken: Taken) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         followed = self._queries[query]
-        schedule = Schedule(followed.windows, followed.state, self._places)
+        if followed.schedule is None:
+            return self._made(followed).take(taken)
+        schedule, unsettled = followed.schedule, not followed.timing.is_settled
+        late = schedule.take(taken)
+        for due in schedule.due(taken):
+            if due.arrived is None:
+                schedule.skip_to_bound()
+            else:
+                schedule.seen(due.time)
+        if unsettled and schedule.timing.is_settled:
+            followed.timing = schedule.timing
+            self._find_grids(schedule.timing)
+        if not followed.keeps(schedule):
+            followed.state, followed.schedule = schedule.state(None), None
+            for stream in schedule.streams():
+                self._closely[stream].discard(query)
+        return late
+
+    def _schedule(self, query: int) -> Schedule:
+        followed = self._queries[query]
+        return followed.schedule or self._made(followed)
+
+    def _made(self, followed: _Followed) -> Schedule:
+        """As it is where the streams stand. What has been evaluated is what they have come to: both only grow."""
+        schedule = Schedule(followed.timing, followed.state, self._places)
         schedule.skip_to_bound()
         return schedule
 
     def is_read(self, stream: int) -> bool:
         return bool(self._readers.get(stream))
 
-    def next_close(self, stream: int, time: int) -> int | None:
-        """The next close after `time` of any query that reads the stream; None if nobody does."""
-        return min((window.close_after(time) for window in self._grids.get(stream, ())), default=None)
+    def next_due_ms(self, stream: int) -> int | None:
+        """When the clock comes to the next evaluation of any query that reads the stream; None if nobody does."""
+        place = self._places.get(stream, _NOWHERE)
+        if place.latest is None:
+            return None
+        return min(
+            (due for grid in self._grids.get(stream, ()) if (due := grid.due_ms(place)) is not None), default=None
+        )
 
     def waits_for(self, query: int) -> list[int]:
         return self._schedule(query).waits_for() if query in self._queries else []
+
+
+def _grids_of(timing: Timing, stream: int) -> list[_Grid]:
+    if not timing.is_settled or timing.ends_at is not None:
+        return []
+    found = []
+    for window in timing.windows:
+        if window.stream == stream:
+            delay = (window.lateness_ms, window.holds_end)
+            if timing.closes:
+                found += [_Grid(other.origin, other.step_ms, *delay) for other in timing.windows]
+            found += [_Grid(0, every, *delay) for every in timing.every_ms]
+    return found

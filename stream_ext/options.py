@@ -94,10 +94,10 @@ def _timeless(value: object) -> bool | list[str]:
 def _idle(value: object) -> int | None:
     if value is None:
         return None
-    raise BadArgument(
-        "stream option 'idle' is not supported in this version; "
-        "send heartbeats (POST /streams/{s}/heartbeat?timestamp=T) to let time pass on an idle stream"
-    )
+    idle_ms = parse_duration(value, "idle")
+    if idle_ms == 0:
+        raise BadArgument("stream option 'idle': 0 would make the stream idle at once; write a length of time, or null")
+    return idle_ms
 
 
 _READERS: dict[str, tuple[str, Callable[[Any], object]]] = {

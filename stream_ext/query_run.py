@@ -9,11 +9,12 @@ import numpy as np
 
 from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, Times, history
+from stream_ext.grids import Run
 from stream_ext.network import Network
 from stream_ext.operators.moment import Moment, QuadChange
 from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
-from stream_ext.schedule import Evaluated, QueryState, Run, Schedule, ScheduledWindow
+from stream_ext.schedule import Evaluated, QueryState, Schedule, ScheduledWindow, Timing
 from stream_ext.steps import Steps
 from stream_ext.zset import Columns, Weights, repeated
 
@@ -48,23 +49,23 @@ class Presence:
     def move_to(self, time: int) -> None:
         still = []
         for times in self.waiting:
-            entering = times[times < time]
-            if len(entering):
-                until = int(self.window.valid_until(entering).max())
+            due = self.window.valid_from(times) <= time
+            if due.any():
+                until = int(self.window.valid_until(times[due]).max())
                 self.held_until = until if self.held_until is None else max(until, self.held_until)
-            if len(entering) < len(times):
-                still.append(times[times >= time])
+            if not due.all():
+                still.append(times[~due])
         self.waiting = still
 
     def next_entry(self) -> int | None:
-        return min((int(times.min()) for times in self.waiting), default=None)
+        return min((int(self.window.valid_from(times).min()) for times in self.waiting), default=None)
 
 
 def reach(windows: Sequence[ScheduledWindow], time: int | None) -> dict[int, int | None]:
     """For each stream the stream time below which nothing can be in its windows at `time` or later (None: all can)."""
     oldest: dict[int, int | None] = {}
     for window in windows:
-        back = None if time is None else time - window.range_ms - window.lateness_ms
+        back = None if time is None else time - window.range_ms - window.ahead_ms
         known = oldest.get(window.stream, back)
         oldest[window.stream] = None if back is None or known is None else min(back, known)
     return oldest
@@ -73,15 +74,13 @@ def reach(windows: Sequence[ScheduledWindow], time: int | None) -> dict[int, int
 class QueryRun:
     """Steps one query from snapshot to snapshot; the same pushes give the same parts, in whatever process."""
 
-    def __init__(
-        self, number: int, query: Query, windows: Sequence[ScheduledWindow], labels: Sequence[str], store: Store
-    ) -> None:
+    def __init__(self, number: int, query: Query, timing: Timing, labels: Sequence[str], store: Store) -> None:
         self.number = number
         self._query = query
-        self._windows = tuple(windows)
+        self._timing, self._windows = timing, timing.windows
         self._labels = tuple(labels)
         self._store = store
-        self._presence = [Presence(window) for window in windows]
+        self._presence = [Presence(window) for window in timing.windows]
         width = len(query.variables) if query.form is Form.SELECT else 0
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
         self.empty_said = self.said((nothing, np.empty(0, np.int64)))
@@ -92,7 +91,7 @@ class QueryRun:
     def resume(self, state: QueryState, sn: int) -> None:
         """Silently: the windows as they were at the last evaluation, that evaluation, then what arrived up to `sn`."""
         self._state = state
-        self._schedule = Schedule(self._windows, state, self._store.vts(sn))
+        self._schedule = Schedule(self._timing, state, self._store.vts(sn))
         last = state.evaluated
         # What lies before the oldest snapshot is only asked for by a query that reads nothing of the store.
         then = max(last.sn, self._store.oldest()) if last else sn
@@ -132,7 +131,7 @@ class QueryRun:
         for arrival in arrivals:
             if arrival.stream in self.streams:
                 self._arrive(arrival)
-                self._schedule.push(arrival.stream, arrival.element_times, arrival.time_after)
+                self._schedule.take(arrival)
                 self._evaluate_due(sn, arrival.push, steps)
         return steps.parts()
 
@@ -167,24 +166,23 @@ class QueryRun:
         if self._store_sn != sn or not self.is_quiet(time):
             return None
         entries = [entry for p in self._presence if (entry := p.next_entry()) is not None]
-        if entries and min(entries) < time:
+        if entries and min(entries) <= time:
             return None
-        # An element enters after its own time, so an evaluation at its very time is still empty.
-        return self._schedule.run_until(min(entries) if entries else np.iinfo(np.int64).max)
+        return self._schedule.run_until(min(entries) - 1 if entries else np.iinfo(np.int64).max)
 
     # -- what is said --------------------------------------------------------------------------------------------
 
     def bounds_at(self, time: int) -> list[WindowBounds]:
         told = []
         for window, label in zip(self._windows, self._labels, strict=True):
-            close = window.close_of(time)
-            told.append(WindowBounds(label, close - window.range_ms, min(close, time), "[)"))
+            start, end = window.extent_at(time)
+            told.append(WindowBounds(label, start, end, window.bounds.value))
         return told
 
     def state_at(self, sn: int, push: int, k: int, time: int) -> QueryState:
         ranking = self._network.answer.ranking
         ranked = ranking.save() if ranking is not None else None
-        return QueryState(self._state.registered, Evaluated(sn, push, k, time), ranked)
+        return self._schedule.state(Evaluated(sn, push, k, time), ranked)
 
     def said(self, emitted: tuple[Columns, Weights]) -> tuple[list[Ids], bool | None, bool]:
         """Columns, boolean, and whether it is an emission at all."""

@@ -22,10 +22,11 @@ from stream_ext.catalog import (
 from stream_ext.errors import BadArgument, NameInUse, TooLarge, Unsupported
 from stream_ext.injector import Intent, View
 from stream_ext.options import StreamOptions
-from stream_ext.plan.algebra import R2S, Query, Register, StreamRef, WindowClause
+from stream_ext.plan.algebra import R2S, Query, Register, WindowClause
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.schedule import initial_state
-from stream_ext.shard import constants_of, windows_of
+from stream_ext.shard import constants_of
+from stream_ext.timing import key_of, timing_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Registration:
             variables=list(self.query.variables),
             streams=found.streams,
             registered_sn=view.head + 1,
-            state=initial_state(windows_of(self.query, found.catalog), view.positions),
+            state=initial_state(timing_of(self.query, found.catalog), view.positions),
         )
         return Intent(
             result=lambda _: Registered(definition, True, found.warnings),
@@ -137,21 +138,18 @@ class _Found:
 def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
     found = _Found(view.catalog)
     for window in windows:
-        key = key_of(window.stream)
+        key = key_of(window)
         stream = found.catalog.find_stream(key)
         if stream is None:
             names = names_of(key, base + "streams/")
             number = view.store.kv.allocate("stream", 1)
-            stream = StreamDefinition(number, names.name, names.iri, StreamOptions())
+            stream = StreamDefinition(number, names.name, names.iri, StreamOptions(time=window.time_predicate))
             found.steps.append(CatalogStep("stream", number, stream))
             found.catalog = found.catalog.after(found.steps[-1])
             found.warnings.append(
                 f"stream {names.name!r} did not exist: it was created with the default options "
+                f"{'but for its time ' if window.time_predicate else ''}"
                 "(timing data: its elements are seen in windows only)"
             )
         found.streams.append(stream.number)
     return found
-
-
-def key_of(stream: StreamRef) -> str:
-    return stream.iri or stream.name or ""

@@ -27,7 +27,8 @@ from stream_ext.plan.algebra import Bgp, InAnyWindow, InWindow, Query
 from stream_ext.plan.walk import Part, parts_of, query_parts
 from stream_ext.query_run import reach
 from stream_ext.schedule import QueryState, ScheduledWindow
-from stream_ext.shard import query_of, windows_of
+from stream_ext.shard import query_of
+from stream_ext.timing import timing_of
 
 #: How often it is looked at, and how often while windows alone fill the budget.
 _EVERY_MS, _FULL_EVERY_MS = 10_000, 1_000
@@ -48,6 +49,7 @@ class _Needs:
 
     windows: Sequence[ScheduledWindow]
     reads_store: bool
+    pace_ms: int  # between two evaluations, at most
 
 
 #: The stored position of the queries, and the state of each as it is stored there.
@@ -85,7 +87,9 @@ class Retention:
 
     def follow(self, query: QueryDefinition, catalog: Catalog) -> None:
         parsed = query_of(query.text, query.base)
-        self._queries[query.number] = _Needs(windows_of(parsed, catalog), _reads_store(parsed))
+        timing = timing_of(parsed, catalog)
+        pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
+        self._queries[query.number] = _Needs(timing.windows, _reads_store(parsed), pace_ms)
 
     def forget(self, query: int) -> None:
         self._queries.pop(query, None)
@@ -173,7 +177,7 @@ class Retention:
         known = [time for time in times if time is not None]
         if reference is None or len(known) < len(times):
             return reference
-        return min(reference, min(known) - max(window.step_ms for window in needs.windows))
+        return min(reference, min(known) - needs.pace_ms)
 
     def _within_budget(self, horizons: dict[int, int], windows: Mapping[int, int]) -> dict[int, int]:
         """What is held by retention alone goes first, the oldest before all."""

@@ -1,267 +1,494 @@
-"""When a query is evaluated, and which elements come too late for it.
+"""When a query is evaluated, over what, and which elements come too late for it.
 
-A stepped window closes on a grid, at T0 + k·STEP; at a close c it holds the elements of [c-RANGE, c). A query is
-evaluated at the union of its windows' closes, each once, in order, as soon as *all* its streams have come that far.
+A stepped window closes on a grid, at T0 + k·STEP; at a close c it holds the elements of [c-RANGE, c), or as its bounds
+say. Three things make a query be evaluated, and a query may have several of them:
+
+    closes     the union of its windows' closes, each once, in order, as soon as *all* its streams have come that far
+    periods    the multiples of a length of time, likewise
+    arrivals   every timestamp of a push to one of its streams, at once
+
 The schedule is a pure function of the pushes: it reads no clock and no content, so whoever replays the same pushes
 (the injector counting late elements, an inline runner, a Spark task after a crash) finds the same evaluations."""
 
 from __future__ import annotations
 
-import heapq
-import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from stream_ext.grids import Grid, Run
+from stream_ext.plan.windows import Bounds
 
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 #: Before every evaluation.
 NEVER = np.iinfo(np.int64).min
+_FLOOR_MS = 1000
 
 
 class StreamTime(Protocol):
     """Where a stream has come to (the store's `StreamPosition` is one)."""
 
     @property
-    def time(self) -> int | None: ...
+    def latest(self) -> int | None:
+        """The greatest timestamp."""
+        ...
+
     @property
-    def first(self) -> int | None: ...
+    def heartbeat(self) -> int | None:
+        """The greatest heartbeat."""
+        ...
+
+    @property
+    def first(self) -> int | None:
+        """The least timestamp."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Time passes without it."""
+        ...
+
+
+class Moved(Protocol):
+    """A push, a heartbeat or a mark of idleness: its elements' times, and where the stream stands after it."""
+
+    @property
+    def stream(self) -> int: ...
+    @property
+    def element_times(self) -> Times: ...
+    @property
+    def latest(self) -> int | None: ...
+    @property
+    def heartbeat(self) -> int | None: ...
+    @property
+    def idle(self) -> bool: ...
 
 
 class Evaluated(msgspec.Struct, frozen=True, array_like=True):
-    """The last evaluation: in which snapshot, after which of its pushes, how manyeth there, for which time."""
+    """The last evaluation: in which snapshot, after which of its pushes, how manyeth there, for which time.
+
+    `arrivals`: it was an arrival's, which saw the elements of its push up to this time (else: all of them)."""
 
     sn: int
     push: int
     k: int
     time: int
+    arrival: bool = False
 
 
 class QueryState(msgspec.Struct, frozen=True, array_like=True):
     """Where a query has come to: with the stream index, enough to go on as if nothing had happened.
 
     `registered` is the time that all its streams had reached at registration (closes up to it are never reported);
-    None if one of them had no time yet. `ranked` keeps the order of first appearance where LIMIT needs it."""
+    None if one of them had no time yet. `ranked` keeps the order of first appearance where LIMIT needs it. `t0` is the
+    origin of the closes where the first push decides it, once it has. Closes up to `after` are done, be it that nothing
+    was evaluated for them; `last` is the greatest time of an evaluation. `begins` are the first closes of each window
+    that were reported, and then the first times of each period."""
 
     registered: int | None = None
     evaluated: Evaluated | None = None
     ranked: bytes | None = None
+    t0: int | None = None
+    after: int | None = None
+    last: int | None = None
+    begins: list[int | None] = []
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledWindow:
     """A stepped time window over the stream with this number; `name` is its IRI in the text.
 
-    `lateness_ms` is that of the stream's time: how far an element may be ahead of it."""
+    At a close c it reaches from c - range_ms to c - until_ms; what of its ends belongs to it is said by `bounds`. It
+    holds nothing from before `start_ms`, and closes no more after `end_ms` (both of a window that is replayed).
+    `t0_ms` is None until the first push has decided it. `by_arrival` windows are looked at when an element arrives:
+    they contribute the instance that is open then, with all that has this very time.
+
+    `lateness_ms` is the one in force; no element is ahead of its stream's own time by more than `ahead_ms`."""
 
     name: str
     stream: int
     range_ms: int
     step_ms: int
-    t0_ms: int = 0
+    t0_ms: int | None = 0
     lateness_ms: int = 0
+    until_ms: int = 0
+    bounds: Bounds = Bounds.CLOSED_OPEN
+    start_ms: int | None = None
+    end_ms: int | None = None
+    by_arrival: bool = False
+    ahead_ms: int = 0
+
+    @property
+    def origin(self) -> int:
+        assert self.t0_ms is not None, f"<{self.name}> closes nowhere before its T0 is known"
+        return self.t0_ms
+
+    @property
+    def holds_start(self) -> bool:
+        return self.bounds is not Bounds.OPEN_CLOSED
+
+    @property
+    def holds_end(self) -> bool:
+        return self.bounds is not Bounds.CLOSED_OPEN
+
+    # ---- closes
 
     def close_after(self, time: int) -> int:
         """The first close later than `time`; T0 itself is none."""
-        return self.t0_ms + max(1, (time - self.t0_ms) // self.step_ms + 1) * self.step_ms
+        return self.origin + max(1, (time - self.origin) // self.step_ms + 1) * self.step_ms
 
     def close_at_or_before(self, time: int) -> int | None:
-        k = (time - self.t0_ms) // self.step_ms
-        return self.t0_ms + k * self.step_ms if k >= 1 else None
+        k = (time - self.origin) // self.step_ms
+        return self.origin + k * self.step_ms if k >= 1 else None
 
     def close_of(self, time: int) -> int:
-        """The earliest close at or after `time`: that of the instance which the window contributes at `time`."""
-        return self.close_after(time - 1)
+        """That of the instance which the window contributes at `time`: the earliest at or after it; for an arrival the
+        earliest after it, where an element at a close belongs to the next instance."""
+        return self.close_after(time if self.by_arrival and not self.holds_end else time - 1)
+
+    def first_close(self, first: int) -> int:
+        """The first whose window can hold an element of this time."""
+        return self.close_after(first + self.until_ms - self.holds_end)
+
+    def extent_at(self, time: int) -> tuple[int, int]:
+        """From where to where the instance reaches that is contributed at `time`."""
+        close = self.close_of(time)
+        start = close - self.range_ms
+        return (start if self.start_ms is None else max(start, self.start_ms)), min(close, time) - self.until_ms
+
+    # ---- elements
+
+    def valid_from(self, times: Times) -> Times:
+        """The first evaluation time at which elements of these times are before the end of the window's instance."""
+        return times + (self.until_ms + (not self.holds_end and not self.by_arrival))
 
     def valid_until(self, times: Times) -> Times:
-        """The last evaluation time at which an element of each time is still in the window's instance.
+        """The last evaluation time at which an element of each time is still in the window's instance; one before
+        `valid_from` where it is in none.
 
-        In at t iff time < t and close_of(t) - RANGE <= time: for t up to the last close at or before time + RANGE.
-        T0 and what would lie before it are no closes: an element that reaches none later is in no instance."""
-        closes = (times + (self.range_ms - self.t0_ms)) // self.step_ms
-        return np.where(closes >= 1, self.t0_ms + closes * self.step_ms, NEVER)
+        It is in as long as close_of(t) - RANGE <= time: up to the last close at or before time + RANGE. T0 and what
+        would lie before it are no closes: an element that reaches none later is in no instance."""
+        closes = (times + (self.range_ms - (not self.holds_start) - self.origin)) // self.step_ms
+        until = np.where(closes >= 1, self.origin + closes * self.step_ms, NEVER)
+        if self.start_ms is not None:
+            until[times < self.start_ms + (not self.holds_start)] = NEVER
+        if self.by_arrival and not self.holds_end:
+            until[until != NEVER] -= 1  # at the close itself the next instance is open
+        return until
+
+    def holds_ever(self, times: Times) -> Mask:
+        """Which of these times are in some instance at all."""
+        return self.valid_until(times) >= self.valid_from(times)
+
+    def for_arrivals(self) -> ScheduledWindow:
+        return self if self.by_arrival else replace(self, by_arrival=True)
+
+    def closed_up_to(self, stream: StreamTime) -> int | None:
+        """The last time at which it can be evaluated: a window that holds its end closes when time has passed it, or
+        on a heartbeat at it."""
+        latest = None if stream.latest is None else stream.latest - self.lateness_ms - self.holds_end
+        return _greatest(latest, stream.heartbeat)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The windows of a query, and what makes it be evaluated. `content_only`: not while all of them are empty."""
+
+    windows: tuple[ScheduledWindow, ...]
+    closes: bool = True
+    every_ms: tuple[int, ...] = ()
+    arrivals: bool = False
+    content_only: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all closes are known: T0 may wait for the first push."""
+        return all(window.t0_ms is not None for window in self.windows)
+
+    def settled(self, t0: int) -> Timing:
+        known = (replace(w, t0_ms=t0) if w.t0_ms is None else w for w in self.windows)
+        return replace(self, windows=tuple(known))
+
+    @property
+    def ends_at(self) -> int | None:
+        """The last time at which a query over windows of the past is evaluated; None: it goes on for ever."""
+        ends = [window.end_ms for window in self.windows if window.end_ms is not None]
+        return max(ends) if len(ends) == len(self.windows) and ends else None
+
+
+def t0_of(times: Times) -> int:
+    """The origin that the first push after registration gives."""
+    return int(times.min()) // _FLOOR_MS * _FLOOR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    """Evaluation times start + k·step that fall due one after the other."""
+
+    start: int
+    step: int
+    end: int | None
+
+    def after(self, time: int | None) -> int | None:
+        """The first later than `time`."""
+        if time is None or time < self.start:
+            return self.start
+        found = self.start + ((time - self.start) // self.step + 1) * self.step
+        return None if self.end is not None and found > self.end else found
+
+    def last(self, bound: int) -> int | None:
+        """The last at or before `bound`."""
+        bound = bound if self.end is None else min(bound, self.end)
+        return self.start + (bound - self.start) // self.step * self.step if bound >= self.start else None
+
+
+@dataclass(slots=True)
+class _Stands:
+    """Where a stream stands, as this schedule has seen it."""
+
+    latest: int | None
+    heartbeat: int | None
+    first: int | None
+    idle: bool
+
+
+class Due(NamedTuple):
+    """An evaluation: its time, and whose arrival it is (the elements of this timestamp; None: a close or period)."""
+
+    time: int
+    arrived: int | None
 
 
 class Schedule:
     """The evaluation times of one query, push by push."""
 
-    def __init__(
-        self, windows: Sequence[ScheduledWindow], state: QueryState, positions: Mapping[int, StreamTime]
-    ) -> None:
+    def __init__(self, timing: Timing, state: QueryState, positions: Mapping[int, StreamTime]) -> None:
         """`positions` says where each stream stands at the snapshot from which this schedule goes on."""
-        self.windows = tuple(windows)
+        self.timing = timing if state.t0 is None else timing.settled(state.t0)
         self.registered = state.registered
-        self.after = state.evaluated.time if state.evaluated else state.registered
-        self._times: dict[int, int | None] = {}
-        self._firsts: dict[int, int | None] = {}
-        for window in self.windows:
-            position = positions.get(window.stream)
-            self._times[window.stream] = position.time if position else None
-            self._firsts[window.stream] = position.first if position else None
+        self.after = state.registered if state.after is None else state.after
+        self.last = state.last
+        self.t0 = state.t0
+        count = len(timing.windows) * timing.closes + len(timing.every_ms)
+        self._begins: list[int | None] = state.begins or [None] * count
+        self._stands: dict[int, _Stands] = {}
+        for window in timing.windows:
+            at = positions.get(window.stream)
+            self._stands[window.stream] = (
+                _Stands(None, None, None, False) if at is None else _Stands(at.latest, at.heartbeat, at.first, at.idle)
+            )
+        self._find_beats()
+
+    @property
+    def windows(self) -> tuple[ScheduledWindow, ...]:
+        return self.timing.windows
 
     def streams(self) -> frozenset[int]:
-        return frozenset(self._times)
+        return frozenset(self._stands)
 
-    def push(self, stream: int, times: Times, time_after: int | None) -> Mask:
-        """Takes one push (or heartbeat: no times) in; says which of its elements are late for this query."""
-        late = self._late(stream, times)
+    # ---- what comes in -----------------------------------------------------------------------------------------
+
+    def take(self, moved: Moved) -> Mask:
+        """Takes one push, heartbeat or mark in; says which of its elements are late for this query."""
+        stands, times = self._stands[moved.stream], moved.element_times
+        if len(times) and not self.timing.is_settled:
+            self.t0 = t0_of(times)
+            self.timing = self.timing.settled(self.t0)
+            self._find_beats()
+        late = self._late(moved.stream, times)
+        stands.latest, stands.heartbeat = moved.latest, moved.heartbeat
+        stands.idle = moved.idle
         if len(times):
-            least, first = int(times.min()), self._firsts[stream]
-            self._firsts[stream] = least if first is None else min(first, least)
-        if time_after is not None:
-            now = self._times[stream]
-            self._times[stream] = time_after if now is None else max(now, time_after)
+            least = int(times.min())
+            if stands.first is None or least < stands.first:
+                stands.first = least
+                self._find_beats()
         return late
 
+    def due(self, moved: Moved) -> Iterator[Due]:
+        """What is to be evaluated after `moved` was taken, in order of time: a close before an arrival at it, unless
+        it holds what arrives.
+
+        Whoever goes through them says of each that it is `done` or `seen` before the next is asked for."""
+        if self.timing.arrivals and self.timing.is_settled:
+            for time in np.unique(moved.element_times).tolist():
+                yield from self._closes_up_to(time - any(window.holds_end for window in self.windows))
+                at = self._arrival(moved.stream, time)
+                if at is not None:
+                    yield Due(at, time)
+        yield from self._closes_up_to(None)
+
+    def _closes_up_to(self, limit: int | None) -> Iterator[Due]:
+        while (time := self.next_time()) is not None and (limit is None or time <= limit):
+            yield Due(time, None)
+
+    def _arrival(self, stream: int, time: int) -> int | None:
+        """When the elements of this timestamp, which have just arrived, are evaluated; None: they make no evaluation,
+        for they can be in no window (yet to come, or open)."""
+        at = time if self.last is None else max(time, self.last)
+        one = np.array([time], np.int64)
+        for window in self.windows:
+            if window.stream == stream:
+                seen = window.for_arrivals()
+                if int(seen.valid_until(one)[0]) >= max(at, int(seen.valid_from(one)[0])):
+                    return at
+        return None
+
+    # ---- closes and periods ------------------------------------------------------------------------------------
+
     def bound(self) -> int | None:
-        """The time that all streams of the query have reached."""
-        times = [time for time in self._times.values() if time is not None]
-        return min(times) if len(times) == len(self._times) else None
+        """The time that all streams of the query have reached; those that are idle hold nothing back."""
+        if (end := self.timing.ends_at) is not None:
+            return end
+        awake = [w for w in self.windows if not self._stands[w.stream].idle]
+        reached = [window.closed_up_to(self._stands[window.stream]) for window in awake or self.windows]
+        known = [time for time in reached if time is not None]
+        if awake:
+            return min(known) if len(known) == len(awake) else None
+        return max(known, default=None)
 
     def waits_for(self) -> list[int]:
         """The streams that hold the next evaluation back: those behind the others, or without any time."""
-        known = [time for time in self._times.values() if time is not None]
+        times = {stream: self._time_of(stream) for stream, stands in self._stands.items() if not stands.idle}
+        known = [time for time in times.values() if time is not None]
         if not known:
-            return sorted(self._times)
-        return sorted(s for s, time in self._times.items() if time is None or time < max(known))
+            return sorted(times)
+        return sorted(s for s, time in times.items() if time is None or time < max(known))
+
+    def _time_of(self, stream: int) -> int | None:
+        found = [w.closed_up_to(self._stands[stream]) for w in self.windows if w.stream == stream]
+        known = [time for time in found if time is not None]
+        return min(known) if len(known) == len(found) else None
 
     def next_time(self) -> int | None:
         """The next evaluation that is due; None if the streams have not come to one."""
-        bound, upcoming = self.bound(), self._upcoming()
+        bound, upcoming = self.bound(), self.upcoming()
         return None if bound is None or upcoming is None or upcoming > bound else upcoming
 
-    def _upcoming(self) -> int | None:
-        """The next close, due or not; None while no window has seen an element."""
-        closes = [c for c in map(self._next_close, self.windows) if c is not None]
-        return min(closes) if closes else None
+    def upcoming(self) -> int | None:
+        """The next close or period, due or not; None while no window has seen an element."""
+        return min((t for beat in self._known_beats() if (t := beat.after(self.after)) is not None), default=None)
 
     def done(self, time: int) -> None:
+        """What was due up to `time` has been evaluated, or was not worth it."""
+        for place, beat in enumerate(self._beats):
+            if beat is not None and self._begins[place] is None:
+                begin = beat.after(self.after)
+                self._begins[place] = begin if begin is not None and begin <= time else None
         self.after = time
+        self.seen(time)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether every window has been reported, every period come to: an older first element changes nothing then."""
+        return None not in self._begins
+
+    def state(self, evaluated: Evaluated | None, ranked: bytes | None = None) -> QueryState:
+        return QueryState(self.registered, evaluated, ranked, self.t0, self.after, self.last, list(self._begins))
+
+    def seen(self, time: int) -> None:
+        """An evaluation was made at `time`."""
+        self.last = time if self.last is None else max(self.last, time)
 
     def skip_to_bound(self) -> None:
         """All that is due counts as evaluated (for one who only counts late elements)."""
         bound = self.bound()
-        if bound is None:
-            return
-        for window in self.windows:
-            last, begin = window.close_at_or_before(bound), self._first_close(window)
-            if last is not None and begin is not None and begin <= last and (self.after is None or last > self.after):
-                self.after = last
+        lasts = [] if bound is None else [beat.last(bound) for beat in self._known_beats()]
+        last = max((time for time in lasts if time is not None), default=None)
+        if last is not None and (self.after is None or last > self.after):
+            self.done(last)
 
     def run_until(self, limit: int) -> Run | None:
         """All evaluations due with time <= limit as one run, for one who knows that nothing happens in them."""
-        bound = self.bound()
-        first = self.next_time()
+        bound, first = self.bound(), self.next_time()
         if bound is None or first is None or first > limit:
             return None
         last_allowed = min(bound, limit)
         grids = []
-        for window in self.windows:
-            start = self._next_close(window)
-            if start is not None and start <= last_allowed:
-                grids.append(Grid(start, window.step_ms, (last_allowed - start) // window.step_ms + 1))
+        for beat in self._known_beats():
+            start, last = beat.after(self.after), beat.last(last_allowed)
+            if start is not None and last is not None and start <= last:
+                grids.append(Grid(start, beat.step, (last - start) // beat.step + 1))
         return Run(tuple(dict.fromkeys(grids)))
 
-    def _first_close(self, window: ScheduledWindow) -> int | None:
-        first = self._firsts[window.stream]
-        return None if first is None else window.close_after(first)
+    def _find_beats(self) -> None:
+        """From the first close that can hold the first element of the window's stream; and the first period after the
+        first element of all."""
+        self._beats: list[_Beat | None] = [None] * len(self._begins)
+        if self.timing.is_settled:
+            firsts = [stands.first for stands in self._stands.values() if stands.first is not None]
+            closes = [self._closes_of(window) for window in self.windows] if self.timing.closes else []
+            periods = [_period(every, min(firsts, default=None)) for every in self.timing.every_ms]
+            self._beats = [*closes, *periods]
 
-    def _next_close(self, window: ScheduledWindow) -> int | None:
-        begin = self._first_close(window)
-        if begin is None or self.after is None:
-            return begin
-        return max(begin, window.close_after(self.after))
+    def _known_beats(self) -> list[_Beat]:
+        return [beat for beat in self._beats if beat is not None]
+
+    def _closes_of(self, window: ScheduledWindow) -> _Beat | None:
+        first = self._stands[window.stream].first
+        if first is None:
+            return None
+        start = first if window.start_ms is None else max(first, window.start_ms)
+        begin = window.first_close(start)
+        over = window.end_ms is not None and begin > window.end_ms
+        return None if over else _Beat(begin, window.step_ms, window.end_ms)
+
+    # ---- lateness ----------------------------------------------------------------------------------------------
 
     def _late(self, stream: int, times: Times) -> Mask:
-        """Late: some instance that the element belongs to was reported (by this query, so after registration)."""
+        """Late: some instance that the element belongs to was reported (by this query, so after registration). Where
+        arrivals are evaluated: it can be in no window any more."""
         late = np.zeros(len(times), dtype=np.bool_)
-        if self.after is None or not len(times):
+        if not len(times) or not self.timing.is_settled:
             return late
-        for window in self.windows:
-            begin = self._first_close(window)
-            if window.stream != stream or begin is None:
-                continue
-            if self.registered is not None:
-                begin = max(begin, window.close_after(self.registered))
-            earliest = window.t0_ms + np.maximum(1, (times - window.t0_ms) // window.step_ms + 1) * window.step_ms
-            latest = window.valid_until(times)
-            late |= np.maximum(earliest, begin) <= np.minimum(latest, self.after)
+        if self.timing.arrivals and not self._begins:
+            return self._gone(stream, times)
+        for place, window in enumerate(self.windows):
+            if window.stream == stream:
+                closes = [place] if self.timing.closes else []
+                periods = range(len(self._begins) - len(self.timing.every_ms), len(self._begins))
+                late |= self._reported(window, times, [*closes, *periods])
         return late
 
+    def _reported(self, window: ScheduledWindow, times: Times, beats: Sequence[int]) -> Mask:
+        """Which elements were in the window's instance at a time of one of these beats that is done."""
+        found = np.zeros(len(times), dtype=np.bool_)
+        starts, untils = window.valid_from(times), window.valid_until(times)
+        for place in beats:
+            begin, beat = self._begins[place], self._beats[place]
+            if begin is not None and beat is not None and self.after is not None:
+                turns = np.maximum(0, -((begin - starts) // beat.step))
+                found |= (starts <= untils) & (begin + turns * beat.step <= np.minimum(untils, self.after))
+        return found
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """start, start + step, ... (`count` of them)."""
-
-    start: int
-    step: int
-    count: int
-
-    @property
-    def last(self) -> int:
-        return self.start + (self.count - 1) * self.step
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The union of some grids: evaluation times that are told as one."""
-
-    grids: tuple[Grid, ...]
-
-    @property
-    def first(self) -> int:
-        return min(grid.start for grid in self.grids)
-
-    @property
-    def last(self) -> int:
-        return max(grid.last for grid in self.grids)
-
-    def count(self) -> int:
-        """How many different times: inclusion and exclusion over the grids' intersections."""
-        total = 0
-        for size in range(1, len(self.grids) + 1):
-            for some in itertools.combinations(self.grids, size):
-                common: Grid | None = some[0]
-                for grid in some[1:]:
-                    common = None if common is None else intersect(common, grid)
-                total += (-1) ** (size + 1) * (common.count if common else 0)
-        return total
-
-    def times(self) -> Iterator[int]:
-        """Each time once, in order."""
-        last = None
-        for time in _merged([range(g.start, g.last + 1, g.step) for g in self.grids]):
-            if time != last:
-                yield time
-            last = time
+    def _gone(self, stream: int, times: Times) -> Mask:
+        if self.last is None:
+            return np.zeros(len(times), dtype=np.bool_)
+        seen = [window.for_arrivals() for window in self.windows if window.stream == stream]
+        ever, still = np.zeros(len(times), np.bool_), np.zeros(len(times), np.bool_)
+        for window in seen:
+            ever |= window.holds_ever(times)
+            still |= window.valid_until(times) >= np.maximum(times, self.last)
+        return ever & ~still
 
 
-def _merged(ranges: list[range]) -> Iterator[int]:
-    return heapq.merge(*ranges)
+def _period(every_ms: int, first: int | None) -> _Beat | None:
+    """The multiples, from the first after the first element."""
+    return None if first is None else _Beat((first // every_ms + 1) * every_ms, every_ms, None)
 
 
-def intersect(a: Grid, b: Grid) -> Grid | None:
-    """The times of both, again a grid (the Chinese remainder theorem), or None."""
-    gcd = math.gcd(a.step, b.step)
-    if (b.start - a.start) % gcd:
-        return None
-    step = a.step // gcd * b.step
-    turns = (b.start - a.start) // gcd * pow(a.step // gcd, -1, b.step // gcd) % (b.step // gcd)
-    start = a.start + turns * a.step
-    low, high = max(a.start, b.start), min(a.last, b.last)
-    if start < low:
-        start += -(-(low - start) // step) * step
-    return Grid(start, step, (high - start) // step + 1) if start <= high else None
-
-
-def initial_state(windows: Sequence[ScheduledWindow], positions: Mapping[int, StreamTime]) -> QueryState:
+def initial_state(timing: Timing, positions: Mapping[int, StreamTime]) -> QueryState:
     """The state at registration: the first evaluation is at the first close that not all streams had reached."""
-    times = [positions[w.stream].time if w.stream in positions else None for w in windows]
-    known = [time for time in times if time is not None]
-    return QueryState(registered=min(known) if known and len(known) == len(times) else None)
+    if timing.ends_at is not None:
+        return QueryState()  # of the past all is reported
+    return QueryState(registered=Schedule(timing, QueryState(), positions).bound())
+
+
+def _greatest(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)

@@ -18,6 +18,7 @@ from stream_ext.plan.normalise import flatten
 from stream_ext.query_run import QueryRun
 from stream_ext.schedule import QueryState, ScheduledWindow
 from stream_ext.syntax import parse
+from stream_ext.timing import timing_of
 
 
 def query_of(text: str, base: str) -> Query:
@@ -35,22 +36,9 @@ def constants_of(query: Query) -> list[bytes]:
     return flatten(query.pattern).constants
 
 
-def windows_of(query: Query, catalog: Catalog) -> list[ScheduledWindow]:
+def windows_of(query: Query, catalog: Catalog, t0: int | None = None) -> tuple[ScheduledWindow, ...]:
     """The query's windows, over the streams that its catalog knows."""
-    found = []
-    for clause in query.windows:
-        stream = catalog.stream(clause.stream.iri or clause.stream.name or "")
-        found.append(
-            ScheduledWindow(
-                clause.name,
-                stream.number,
-                clause.range_ms,
-                clause.step_ms,
-                clause.t0_ms or 0,
-                stream.options.lateness_ms,
-            )
-        )
-    return found
+    return timing_of(query, catalog, t0).windows
 
 
 class Shard:
@@ -109,9 +97,9 @@ class Shard:
     def _start(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> None:
         try:
             query = query_of(definition.text, definition.base)
-            windows = windows_of(query, catalog)
-            streams = [catalog.streams[window.stream] for window in windows]
-            run = QueryRun(definition.number, query, windows, [s.name or s.iri for s in streams], self._store)
+            timing = timing_of(query, catalog)
+            streams = [catalog.streams[window.stream] for window in timing.windows]
+            run = QueryRun(definition.number, query, timing, [s.name or s.iri for s in streams], self._store)
             run.resume(state or definition.state, self.sn)
             self._runs[definition.number] = run
         except StoreUnavailable:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from stream_ext.grids import Grid, Run
 from stream_ext.part import Ids, Part, WindowBounds
-from stream_ext.schedule import Grid, QueryState, Run
+from stream_ext.schedule import QueryState
 
 RUN_TOLD_SINGLY_MAX = 1000
 

@@ -39,7 +39,7 @@ class WindowScan:
         """What is in the instance at `time` and has not been before; what can be in no instance any more is dropped."""
         entering, waiting = [], []
         for columns, times in self._waiting:
-            due = times < time
+            due = self.window.valid_from(times) <= time
             if due.all():
                 entering.append((columns, times))
             else:

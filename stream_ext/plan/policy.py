@@ -157,6 +157,8 @@ def _empty(query: Query) -> Said[Empty]:
 def _window(query: Query, window: WindowClause) -> WindowPolicy:
     dialect = query.dialect
     t0: Said[int | FirstClose] = Said(FirstClose.FIRST_PUSH if dialect is Dialect.CSPARQL else 0, Origin.DEFAULT)
+    if window.extent is Extent.HISTORY:
+        t0 = Said(window.start_ms, Origin.DEFAULT)  # its closes are those from START to END
     if window.t0_ms is not None:
         t0 = Said(window.t0_ms, Origin.WRITTEN)
     by_arrival = dialect is Dialect.CQELS or not any(each.step_ms for each in query.windows)

@@ -113,7 +113,7 @@ def _operation(operation: Operation) -> Iterator[Refusal]:
 def _query(query: Query) -> Iterator[Refusal]:
     shape = query.shape
     for name, position in shape.places:
-        if name not in ("aggregate", "SELECT *"):  # the one has a name of its own, the other runs
+        if name not in ("aggregate", "SELECT *", "COMPUTED EVERY"):  # the first has a name of its own, the others run
             yield position, name
     for clause in shape.graphs:
         yield clause.position, clause.said
@@ -199,12 +199,23 @@ _EXTENTS = {
     Extent.ALL: "an ALL window",
     Extent.TRIPLES: "a TRIPLES (count) window",
     Extent.ELEMENTS: "an ELEMENTS (count) window",
-    Extent.SPAN: "a FROM NOW - ... window",
     Extent.HISTORY: "a START ... END window",
 }
-#: What is written and does not change what holds anyway.
 _SPELLINGS = frozenset({"COUNT", "ROWS"})
-_HARMLESS = _SPELLINGS | frozenset({"extent", "T0", "EMIT ON_CLOSE", f"REPORT {Trigger.WINDOW_CLOSE}"})
+#: What is written of windows, and run.
+_RUN = _SPELLINGS | frozenset(
+    {
+        "extent",
+        "T0",
+        "BOUNDS",
+        "LATENESS",
+        "MAXDELAY",
+        "RANGE ... ON a predicate for the time",
+        "EMIT ON_CLOSE",
+        f"REPORT {Trigger.WINDOW_CLOSE}",
+        f"REPORT {Trigger.PERIODIC}",
+    }
+)
 
 
 def _window(window: WindowClause) -> Iterator[Refusal]:
@@ -219,5 +230,5 @@ def _window(window: WindowClause) -> Iterator[Refusal]:
         )
         yield window.place("extent") or window.position, spelled or _EXTENTS[window.extent]
     for each in window.written:
-        if each.clause not in _HARMLESS:
+        if each.clause not in _RUN:
             yield each.position, each.clause

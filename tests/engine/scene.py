@@ -1,7 +1,8 @@
 """A scene: seeded streams, updates and queries, played into a real store; and what must be said of it, by the oracle.
 
-The oracle shares no code with the engine: window contents and evaluation times come from loops over plain lists, and
-each evaluation's answer from pyoxigraph, over the windows as named graphs and the store as it was at that snapshot."""
+The oracle shares no code with the engine: window contents and evaluation times come from the model of the language's
+sentences, and each evaluation's answer from pyoxigraph, over the windows as named graphs and the store as it was at
+that snapshot."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from stream_ext.options import StreamOptions
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
 from stream_ext.schedule import initial_state
-from stream_ext.shard import Shard, constants_of, query_of, windows_of
+from stream_ext.shard import Shard, constants_of, query_of
+from stream_ext.timing import timing_of
+from tests.engine.timing_model import Element, Model, Said
+from tests.engine.timing_model import Window as ModelWindow
 
 EX = "http://ex/"
 BASE = "http://rillet/"
@@ -34,6 +38,19 @@ class Window:
     range_ms: int
     step_ms: int
     t0_ms: int = 0
+    until_ms: int = 0
+    bounds: str = "[)"
+    lateness_ms: int | None = None  # None: the stream's
+
+    @property
+    def extent(self) -> str:
+        """As the language writes it."""
+        length = f"RANGE {self.range_ms}ms"
+        if self.until_ms:
+            length = f"FROM NOW - {self.range_ms}ms TO NOW - {self.until_ms}ms"
+        lateness = "" if self.lateness_ms is None else f" LATENESS {self.lateness_ms}ms"
+        bounds = "" if self.bounds == "[)" else f" BOUNDS {self.bounds}"
+        return f"{length} STEP {self.step_ms}ms T0 {self.t0_ms}{bounds}{lateness}"
 
 
 @dataclass(frozen=True)
@@ -63,11 +80,13 @@ class Scene:
     r2s: str
     lateness: dict[int, int]
     steps: list[Change | list[Push]] = field(default_factory=list)
+    report: tuple[str, ...] = ()  # of the first window
 
     @property
     def text(self) -> str:
+        reports = f" REPORT {', '.join(self.report)}" if self.report else ""
         froms = " ".join(
-            f"FROM NAMED WINDOW :{w.name} ON STREAM :s{w.stream} [RANGE {w.range_ms}ms STEP {w.step_ms}ms T0 {w.t0_ms}]"
+            f"FROM NAMED WINDOW :{w.name} ON STREAM :s{w.stream} [{w.extent}{reports if w is self.windows[0] else ''}]"
             for w in self.windows
         )
         return f"PREFIX : <{EX}> REGISTER {self.r2s} :q AS {self.select} {froms} WHERE {{ {self.pattern} }}"
@@ -100,6 +119,9 @@ PATTERNS = [
 ]
 
 
+REPORTS: list[tuple[str, ...]] = [(), (), ("PERIODIC 6ms",), ("WINDOW_CLOSE", "PERIODIC 9ms")]
+
+
 def random_scene(seed: int) -> Scene:
     chance = random.Random(seed)
     select, pattern, count = chance.choice(PATTERNS)
@@ -110,11 +132,15 @@ def random_scene(seed: int) -> Scene:
             chance.choice([5, 10, 20, 30]),
             chance.choice([5, 7, 10, 25]),
             chance.choice([0, 0, 3, 40]),
+            chance.choice([0, 0, 0, 4]),
+            chance.choice(["[)", "[)", "(]", "[]"]),
+            chance.choice([None, None, 0, 3]),
         )
         for i in range(1, count + 1)
     ]
     lateness = {1: chance.choice([0, 0, 8]), 2: 0}
     scene = Scene(windows, pattern, select, chance.choice(["RSTREAM", "ISTREAM"]), lateness)
+    scene.report = chance.choice(REPORTS)
     now = {1: chance.randrange(60), 2: chance.randrange(60)}
     for _ in range(chance.randrange(6, 16)):
         scene.steps.append(_change(chance) if chance.random() < 0.25 else _batch(chance, now))
@@ -169,6 +195,7 @@ class Player:
         self.times: dict[int, int | None] = {1: None, 2: None}
         self.firsts: dict[int, int | None] = {1: None, 2: None}
         self.beats: dict[int, int | None] = {1: None, 2: None}
+        self.latest: dict[int, int | None] = {1: None, 2: None}
         self.batches = {1: 0, 2: 0}
 
     def register(self) -> int:
@@ -183,11 +210,11 @@ class Player:
         query = query_of(self.scene.text, BASE)
         from stream_ext.catalog import Catalog
 
-        windows = windows_of(query, Catalog(streams, {}))
+        timing = timing_of(query, Catalog(streams, {}))
         batch = self.store.begin()
         batch.encode(constants_of(query))
-        state = initial_state(windows, self.store.vts(self.store.head()))
-        numbers = [window.stream for window in windows]
+        state = initial_state(timing, self.store.vts(self.store.head()))
+        numbers = [window.stream for window in timing.windows]
         definition = QueryDefinition(1, "q", f"{EX}q", self.scene.text, BASE, self.scene.r2s, [], numbers, 0, state)
         batch.catalog("query", 1, CatalogStep("query", 1, definition).body())
         return self.store.commit(batch)
@@ -218,10 +245,17 @@ class Player:
                 ordinals.append(ordinal)
                 texts += triples
             self._move(push)
-            marks.append(PushMark(ordinal, self.times[stream]))
+            marks.append(PushMark(ordinal, self.times[stream], self.latest[stream], self.beats[stream]))
         self.batches[stream] += 1
         move = StreamMove(
-            stream, self.batches[stream], self.times[stream], self.beats[stream], self.firsts[stream], marks, {}
+            stream,
+            self.batches[stream],
+            self.times[stream],
+            self.beats[stream],
+            self.firsts[stream],
+            marks,
+            {},
+            latest=self.latest[stream],
         )
         s, p, o = (batch.encode([t[i].encode() for t in texts]) for i in range(3))
         columns = StreamColumns(
@@ -240,6 +274,7 @@ class Player:
         self.times[stream] = max(reached + _some(self.times[stream]))
         if times:
             self.firsts[stream] = min(times + _some(self.firsts[stream]))
+            self.latest[stream] = max(times + _some(self.latest[stream]))
 
 
 def _some(value: int | None) -> list[int]:
@@ -269,59 +304,62 @@ def bag_of(store: Store, part: Part, query: Query) -> Bag | bool:
 
 
 class Oracle:
-    """Brute force: every integer time is asked whether it is a close, every arrival whether it is in the window."""
+    """Times and contents by the model of the language's sentences, answers by pyoxigraph."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.arrived: dict[int, list[tuple[int, Triple]]] = {1: [], 2: []}
-        self.times: dict[int, int | None] = {1: None, 2: None}
+        triggers = [report.split()[0] for report in scene.report if report != "NON_EMPTY_CONTENT"]
+        self.model = Model(
+            [
+                ModelWindow(
+                    w.stream,
+                    w.range_ms,
+                    w.step_ms,
+                    w.t0_ms,
+                    w.until_ms,
+                    w.bounds,
+                    scene.lateness[w.stream] if w.lateness_ms is None else w.lateness_ms,
+                )
+                for w in scene.windows
+            ],
+            closes=not triggers or "WINDOW_CLOSE" in triggers,
+            every=tuple(int(r.split()[1].removesuffix("ms")) for r in scene.report if r.startswith("PERIODIC")),
+            arrivals="CONTENT_CHANGE" in triggers,
+        )
+        self.triples: list[tuple[Triple, ...]] = []
         self.store: set[tuple[Triple, str | None]] = set()
-        self.after = -1
-        self.begun: dict[str, int] = {}
         self.before: Bag | bool = False if scene.select == "ASK" else Counter()
 
     def play(self, sn: int, step: Change | list[Push]) -> list[tuple[int, int, Bag | bool]]:
         if isinstance(step, Change):
             self.store = (self.store - set(step.delete)) | set(step.insert)
             return []
-        return [said for push in step for said in self._push(sn, push)]
+        return [told for push in step for said in self._push(push) for told in self._evaluate(sn, said)]
 
-    def _push(self, sn: int, push: Push) -> list[tuple[int, int, Bag | bool]]:
-        stream = push.stream
-        for time, triples in push.elements:
-            self.arrived[stream] += [(time, triple) for triple in triples]
-        reached = _some(self.times[stream]) + _some(push.heartbeat)
-        reached += [max(t for t, _ in push.elements) - self.scene.lateness[stream]] if push.elements else []
-        self.times[stream] = max(reached)
+    def _push(self, push: Push) -> list[Said]:
         used = {w.stream for w in self.scene.windows}
-        if any(self.times[s] is None for s in used):
+        if push.stream not in used:
             return []
-        bound = min(t for s in used for t in _some(self.times[s]))
-        out = []
-        for time in range(self.after + 1, bound + 1):
-            if any(self._closes(window, time) for window in self.scene.windows):
-                self.after = time
-                out += self._evaluate(sn, time)
-        return out
+        if push.heartbeat is not None:
+            return self.model.heartbeat(push.stream, push.heartbeat)
+        elements = []
+        for time, triples in push.elements:
+            elements.append(Element(push.stream, time, len(self.triples)))
+            self.triples.append(triples)
+        return self.model.push(push.stream, elements)[1]
 
-    def _closes(self, window: Window, time: int) -> bool:
-        firsts = [t for t, _ in self.arrived[window.stream]]
-        since = time - window.t0_ms
-        return since > 0 and since % window.step_ms == 0 and bool(firsts) and time > min(firsts)
-
-    def _evaluate(self, sn: int, time: int) -> list[tuple[int, int, Bag | bool]]:
-        now = self._ask({w.name: self._content(w, time) for w in self.scene.windows})
+    def _evaluate(self, sn: int, said: Said) -> list[tuple[int, int, Bag | bool]]:
+        if "NON_EMPTY_CONTENT" in self.scene.report and not any(said.contents):
+            return []
+        contents = [{t for number in held for t in self.triples[number]} for held in said.contents]
+        now = self._ask({w.name: held for w, held in zip(self.scene.windows, contents, strict=True)})
         before, self.before = self.before, now
         if self.scene.r2s == "RSTREAM":
-            return [(sn, time, now)]
+            return [(sn, said.time, now)]
         if isinstance(now, bool):
-            return [(sn, time, True)] if now and not before else []
+            return [(sn, said.time, True)] if now and not before else []
         assert isinstance(before, Counter)
-        return [(sn, time, now - before)]
-
-    def _content(self, window: Window, time: int) -> set[Triple]:
-        close = window.t0_ms + max(1, -(-(time - window.t0_ms) // window.step_ms)) * window.step_ms
-        return {t for at, t in self.arrived[window.stream] if close - window.range_ms <= at < time}
+        return [(sn, said.time, now - before)]
 
     def _ask(self, windows: dict[str, set[Triple]]) -> Bag | bool:
         lines = [" ".join(triple) + " ." for triple, graph in self.store if graph is None]

@@ -8,30 +8,49 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from stream_ext.schedule import (
-    Evaluated,
-    Grid,
-    QueryState,
-    Run,
-    Schedule,
-    ScheduledWindow,
-    initial_state,
-    intersect,
-)
+from stream_ext.grids import Grid, Run, intersect
+from stream_ext.schedule import Evaluated, QueryState, Schedule, ScheduledWindow, Timing, initial_state
 
 
 @dataclass
 class At:
-    time: int | None
+    latest: int | None
     first: int | None
+    heartbeat: int | None = None
+    idle: bool = False
+
+
+@dataclass(frozen=True)
+class Moved:
+    stream: int
+    element_times: np.ndarray
+    latest: int | None
+    heartbeat: int | None
+    idle: bool = False
+
+
+class Steps:
+    """A schedule that is told pushes and heartbeats as a test says them; heartbeats are pushes without times."""
+
+    def __init__(self, windows: list[ScheduledWindow], state: QueryState, positions: dict[int, At]) -> None:
+        self.schedule = Schedule(Timing(tuple(windows)), state, positions)
+        self._at = {n: positions.get(n) or At(None, None) for n in self.schedule.streams()}
+
+    def push(self, stream: int, element_times: np.ndarray, time_after: int) -> np.ndarray:
+        at = self._at[stream]
+        if len(element_times):
+            at.latest = max([int(element_times.max()), *([] if at.latest is None else [at.latest])])
+        if at.latest is None or time_after > at.latest:
+            at.heartbeat = time_after
+        return self.schedule.take(Moved(stream, element_times, at.latest, at.heartbeat))
 
 
 def times(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-def due(schedule: Schedule) -> list[int]:
-    out = []
+def due(steps: Steps) -> list[int]:
+    schedule, out = steps.schedule, []
     while (time := schedule.next_time()) is not None:
         out.append(time)
         schedule.done(time)
@@ -43,7 +62,7 @@ def window(stream: int = 1, range_ms: int = 10, step_ms: int = 5, t0_ms: int = 0
 
 
 def test_the_first_report_is_at_the_first_close_that_can_hold_the_first_element() -> None:
-    schedule = Schedule([window(range_ms=10, step_ms=5)], QueryState(), {})
+    schedule = Steps([window(range_ms=10, step_ms=5)], QueryState(), {})
     schedule.push(1, times(12), 12)
     assert due(schedule) == []
     schedule.push(1, times(26), 26)
@@ -51,7 +70,7 @@ def test_the_first_report_is_at_the_first_close_that_can_hold_the_first_element(
 
 
 def test_a_close_is_reached_when_time_is_at_it_and_its_element_belongs_to_the_next_instance() -> None:
-    schedule = Schedule([window(range_ms=5, step_ms=5)], QueryState(), {})
+    schedule = Steps([window(range_ms=5, step_ms=5)], QueryState(), {})
     schedule.push(1, times(5), 5)
     assert due(schedule) == []
     schedule.push(1, times(), 10)
@@ -59,29 +78,29 @@ def test_a_close_is_reached_when_time_is_at_it_and_its_element_belongs_to_the_ne
 
 
 def test_with_gaps_the_first_report_is_at_the_first_close_after_the_first_element() -> None:
-    schedule = Schedule([window(range_ms=2, step_ms=10)], QueryState(), {})
+    schedule = Steps([window(range_ms=2, step_ms=10)], QueryState(), {})
     schedule.push(1, times(3), 3)
     schedule.push(1, times(), 31)
     assert due(schedule) == [10, 20, 30]
 
 
 def test_t0_is_the_origin_of_the_closes_and_is_itself_none() -> None:
-    schedule = Schedule([window(range_ms=5, step_ms=5, t0_ms=7)], QueryState(), {})
+    schedule = Steps([window(range_ms=5, step_ms=5, t0_ms=7)], QueryState(), {})
     schedule.push(1, times(1), 1)
     schedule.push(1, times(), 20)
     assert due(schedule) == [12, 17]
 
 
 def test_an_idle_stream_holds_its_queries_back() -> None:
-    schedule = Schedule([window(1), window(2)], QueryState(), {})
+    schedule = Steps([window(1), window(2)], QueryState(), {})
     schedule.push(1, times(1), 100)
-    assert due(schedule) == [] and schedule.waits_for() == [2]
+    assert due(schedule) == [] and schedule.schedule.waits_for() == [2]
     schedule.push(2, times(), 11)
-    assert due(schedule) == [5, 10] and schedule.waits_for() == [2]
+    assert due(schedule) == [5, 10] and schedule.schedule.waits_for() == [2]
 
 
 def test_each_window_counts_from_the_first_element_of_its_own_stream() -> None:
-    schedule = Schedule([window(1, step_ms=10), window(2, step_ms=7)], QueryState(), {})
+    schedule = Steps([window(1, step_ms=10), window(2, step_ms=7)], QueryState(), {})
     schedule.push(1, times(1), 30)
     schedule.push(2, times(15), 30)
     assert due(schedule) == [10, 20, 21, 28, 30]
@@ -90,16 +109,16 @@ def test_each_window_counts_from_the_first_element_of_its_own_stream() -> None:
 def test_registration_begins_at_the_first_close_that_not_all_streams_had_reached() -> None:
     windows = [window(1), window(2)]
     both = {1: At(23, 1), 2: At(31, 2)}
-    state = initial_state(windows, both)
+    state = initial_state(Timing(tuple(windows)), both)
     assert state.registered == 23
-    schedule = Schedule(windows, state, both)
+    schedule = Steps(windows, state, both)
     schedule.push(1, times(), 40)
     assert due(schedule) == [25, 30]
-    assert initial_state(windows, {1: At(23, 1)}).registered is None
+    assert initial_state(Timing(tuple(windows)), {1: At(23, 1)}).registered is None
 
 
 def test_late_is_what_belongs_to_a_reported_window_not_what_is_out_of_order() -> None:
-    schedule = Schedule([window(range_ms=10, step_ms=5)], QueryState(), {})
+    schedule = Steps([window(range_ms=10, step_ms=5)], QueryState(), {})
     schedule.push(1, times(2, 11), 11)
     assert due(schedule) == [5, 10]
     # 9 belongs to the reported close 10 (and to the open 15); 10 and 12 only to open ones.
@@ -107,21 +126,21 @@ def test_late_is_what_belongs_to_a_reported_window_not_what_is_out_of_order() ->
 
 
 def test_elements_of_one_push_are_never_late_for_one_another() -> None:
-    schedule = Schedule([window(range_ms=5, step_ms=5)], QueryState(), {})
+    schedule = Steps([window(range_ms=5, step_ms=5)], QueryState(), {})
     assert not schedule.push(1, times(50, 1), 50).any()
     assert due(schedule)[0] == 5
 
 
 def test_what_was_closed_before_registration_makes_nothing_late() -> None:
-    schedule = Schedule([window(range_ms=5, step_ms=5)], QueryState(registered=20), {1: At(20, 1)})
+    schedule = Steps([window(range_ms=5, step_ms=5)], QueryState(registered=20), {1: At(20, 1)})
     schedule.push(1, times(), 30)
     assert due(schedule) == [25, 30]
     assert schedule.push(1, times(3, 22), 30).tolist() == [False, True]
 
 
 def test_a_schedule_goes_on_from_the_last_evaluation() -> None:
-    state = QueryState(evaluated=Evaluated(sn=7, push=0, k=0, time=15))
-    schedule = Schedule([window()], state, {1: At(18, 2)})
+    state = QueryState(evaluated=Evaluated(sn=7, push=0, k=0, time=15), after=15)
+    schedule = Steps([window()], state, {1: At(18, 2)})
     schedule.push(1, times(21), 21)
     assert due(schedule) == [20]
 

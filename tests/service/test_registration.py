@@ -64,7 +64,8 @@ def test_the_same_stream_again_is_no_error_and_other_options_are(service: Servic
         ({"timeless": "yes"}, "neither true nor false"),
         ({"timeless": ["p"]}, "'p' is not an absolute IRI"),
         ({"graph": "g"}, "not an absolute IRI"),
-        ({"idle": "5s"}, "not supported in this version"),
+        ({"idle": "never"}, "no duration"),
+        ({"idle": 0}, "would make the stream idle at once"),
     ],
 )
 def test_an_option_that_is_not_understood_is_refused_by_name(

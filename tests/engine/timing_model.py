@@ -1,0 +1,200 @@
+"""When a query is evaluated and over what: the sentences of the language, executed by brute force on small integers.
+
+Every integer time is asked whether it is an evaluation time, every element whether it is in the window. Nothing here is
+shared with the engine; the sentence that a function executes stands above it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Window:
+    stream: int
+    range_ms: int
+    step_ms: int
+    t0: int | None = 0  # None: by the first push after registration
+    until_ms: int = 0
+    bounds: str = "[)"
+    lateness: int = 0
+
+
+@dataclass(frozen=True)
+class Element:
+    stream: int
+    time: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Said:
+    """One evaluation: its time, whether an arrival made it, and what each window held."""
+
+    time: int
+    by_arrival: bool
+    contents: tuple[frozenset[int], ...]
+
+
+@dataclass
+class Model:
+    windows: list[Window]
+    closes: bool = True
+    every: tuple[int, ...] = ()
+    arrivals: bool = False
+    registered: int | None = None
+    latest: dict[int, int] = field(default_factory=dict)
+    beats: dict[int, int] = field(default_factory=dict)
+    firsts: dict[int, int] = field(default_factory=dict)
+    idle: set[int] = field(default_factory=set)
+    elements: list[Element] = field(default_factory=list)
+    t0: int | None = None
+    after: int | None = None
+    last: int | None = None
+    reported: set[tuple[int, int]] = field(default_factory=set)  # (window, time)
+
+    # "T0 + k*STEP, k >= 1"; "T0 is the origin of the closes, and is not itself a close"
+    def is_close(self, window: Window, time: int) -> bool:
+        t0 = self.t0 if window.t0 is None else window.t0
+        return t0 is not None and time > t0 and (time - t0) % window.step_ms == 0
+
+    # "the earliest close >= t", "CONTENT_CHANGE takes the instance with the earliest close > t (>= t if the end is ])"
+    def close_at(self, window: Window, time: int, by_arrival: bool) -> int:
+        close = time + 1 if by_arrival and window.bounds == "[)" else time
+        while not self.is_close(window, close):
+            close += 1
+        return close
+
+    # "its instance is [c-RANGE, c), or as BOUNDS says", "[c-d, c-e)", "cut at t (and including t)"
+    def holds(self, window: Window, element: int, time: int, by_arrival: bool) -> bool:
+        close = self.close_at(window, time, by_arrival)
+        start, end = close - window.range_ms, min(close, time) - window.until_ms
+        begins = element >= start if window.bounds[0] == "[" else element > start
+        ends = element <= end if window.bounds[1] == "]" or by_arrival else element < end
+        return begins and ends
+
+    def said(self, time: int, by_arrival: bool) -> Said:
+        contents = tuple(
+            frozenset(
+                e.number
+                for e in self.elements
+                if e.stream == window.stream and self.holds(window, e.time, time, by_arrival)
+            )
+            for window in self.windows
+        )
+        return Said(time, by_arrival, contents)
+
+    # "A stream's time is the greater of (greatest timestamp - lateness) and the greatest heartbeat"; "with ] it closes
+    # when time passes c, or on a heartbeat >= c"
+    def has_come(self, window: Window, time: int) -> bool:
+        beat = self.beats.get(window.stream)
+        latest = self.latest.get(window.stream)
+        if beat is not None and beat >= time:
+            return True
+        if latest is None:
+            return False
+        now = latest - window.lateness
+        return now > time if window.bounds[1] == "]" else now >= time
+
+    # "evaluated when each of its streams has come to t"; "its idle option lets time pass without it"
+    def all_have_come(self, time: int) -> bool:
+        awake = [window for window in self.windows if window.stream not in self.idle]
+        if awake:
+            return all(self.has_come(window, time) for window in awake)
+        return any(self.has_come(window, time) for window in self.windows)
+
+    # "The first report is at the first close whose window can hold the first element (with gaps: the first close after
+    # it), each window counting from the first element of its own streams"
+    def counts(self, window: Window, close: int) -> bool:
+        first = self.firsts.get(window.stream)
+        if first is None:
+            return False
+        end = close - window.until_ms
+        return first <= end if window.bounds[1] == "]" else first < end
+
+    # "Evaluation times are the union of the windows' closes"; "PERIODIC d: evaluated at the multiples of d, from the
+    # first after the first element"; "the first close that not all of its streams had reached at registration"
+    def is_due(self, time: int) -> bool:
+        if self.registered is not None and time <= self.registered:
+            return False
+        if self.closes and any(self.is_close(w, time) and self.counts(w, time) for w in self.windows):
+            return True
+        return self.is_period(time)
+
+    def due_up_to(self, limit: int | None) -> list[Said]:
+        known = [*self.latest.values(), *self.beats.values()]
+        if not known or (self.t0 is None and any(w.t0 is None for w in self.windows)):
+            return []
+        out = []
+        for time in range(min(known + list(self.firsts.values())) - 100, max(known) + 1):
+            if limit is not None and time > limit:
+                break
+            if (self.after is None or time > self.after) and self.is_due(time) and self.all_have_come(time):
+                self.after = time
+                self.last = time if self.last is None else max(self.last, time)
+                for place, window in enumerate(self.windows):
+                    of_close = self.closes and self.is_close(window, time) and self.counts(window, time)
+                    if of_close or self.is_period(time):
+                        self.reported.add((place, time))
+                out.append(self.said(time, False))
+        return out
+
+    # "An element is late for a query when a window that it belongs to has been reported"; "For per-arrival queries late
+    # is what can be in no window any more"
+    def is_late(self, stream: int, time: int) -> bool:
+        mine = [window for window in self.windows if window.stream == stream]
+        if self.arrivals and not self.closes and not self.every:
+            return (
+                self.last is not None
+                and any(self.is_ever_in(w, time) and not self.can_be_in(w, time, self.last) for w in mine)
+                and not any(self.can_be_in(w, time, self.last) for w in mine)
+            )
+        windows = self.windows
+        return any(windows[i].stream == stream and self.holds(windows[i], time, at, False) for i, at in self.reported)
+
+    def is_period(self, time: int) -> bool:
+        firsts = [self.firsts[w.stream] for w in self.windows if w.stream in self.firsts]
+        return any(time % every == 0 and bool(firsts) and time > min(firsts) for every in self.every)
+
+    def is_ever_in(self, window: Window, time: int) -> bool:
+        return self.can_be_in(window, time, None)
+
+    def can_be_in(self, window: Window, time: int, last: int | None) -> bool:
+        start = time if last is None else max(time, last)
+        reach = window.range_ms + window.step_ms + 2
+        return any(self.holds(window, time, at, True) for at in range(start, time + reach))
+
+    # "an arrival is evaluated at once, waiting for no other stream, at t = max(its timestamp, the query's last t); time
+    # windows once per timestamp of a push, in time order"; "An arrival that can be in no window of the query causes no
+    # evaluation"
+    def push(self, stream: int, elements: list[Element]) -> tuple[list[bool], list[Said]]:
+        if elements and self.t0 is None:
+            self.t0 = min(e.time for e in elements) // 1000 * 1000
+        late = [self.is_late(stream, e.time) for e in elements]
+        self.idle.discard(stream)
+        times = [e.time for e in elements]
+        # "It moves at the end of each push": for closes the whole push counts.
+        if times:
+            self.latest[stream] = max([*times, *([self.latest[stream]] if stream in self.latest else [])])
+            self.firsts[stream] = min([*times, *([self.firsts[stream]] if stream in self.firsts else [])])
+        out: list[Said] = []
+        if self.arrivals:
+            for time in sorted(set(times)):
+                # in order of time; with ] "elements of one timestamp stay together": the close comes behind them
+                out += self.due_up_to(time - any(w.bounds[1] == "]" for w in self.windows))
+                self.elements += [e for e in elements if e.time == time]
+                at = time if self.last is None else max(time, self.last)
+                if any(w.stream == stream and self.can_be_in(w, time, at) for w in self.windows):
+                    self.last = at
+                    out.append(self.said(at, True))
+        else:
+            self.elements += elements
+        return late, out + self.due_up_to(None)
+
+    def heartbeat(self, stream: int, time: int) -> list[Said]:
+        self.idle.discard(stream)
+        self.beats[stream] = max([time, *([self.beats[stream]] if stream in self.beats else [])])
+        return self.due_up_to(None)
+
+    def fall_idle(self, stream: int) -> list[Said]:
+        self.idle.add(stream)
+        return self.due_up_to(None)

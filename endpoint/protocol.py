@@ -16,6 +16,7 @@ from endpoint.pages import OFFERS
 from endpoint.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from endpoint.remembered import Key
 from hbase_store.terms import iri, literal
+from stream_ext.control import Control
 from stream_ext.dataset import OF_QUERY, OF_UPDATE, Dataset
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.plan.algebra import CreateStream, Drop, Explain, Query, Register, Show, Unit, Update
@@ -168,11 +169,14 @@ def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Pa
 async def _update(exchange: Exchange, text: str, parameters: Parameters) -> None:
     wait = parameters.wait()
     parameters.refuse(dict.fromkeys(OF_QUERY, _NOT_OF_UPDATE))
-    parameters.refuse(dict.fromkeys(("snapshot", "at", "timeout"), "it belongs to queries; this is an update"))
+    parameters.refuse(dict.fromkeys(("snapshot", "at"), "it belongs to queries; this is an update"))
+    limits = exchange.desk.limits
+    timeout_s = min(parameters.duration_s("timeout") or limits.query_s, limits.query_s)
     dataset = Dataset(parameters.texts(OF_UPDATE[0]), parameters.texts(OF_UPDATE[1]))
     parameters.done(_KNOWN)
     exchange.check_may_write()
-    done = await exchange.desk.workers.writers.run(exchange.desk.service.update, text, wait, dataset or None)
+    control = Control(timeout_s, limits.query_bytes)
+    done = await exchange.desk.workers.writers.run(exchange.desk.service.update, text, wait, dataset or None, control)
     await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
 
 

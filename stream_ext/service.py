@@ -198,8 +198,16 @@ class Service:
     def head(self) -> int:
         return self._injector.head
 
-    def update(self, text: str, wait: Wait = "published", dataset: Dataset | None = None) -> Updated:
-        """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them."""
+    def update(
+        self,
+        text: str,
+        wait: Wait = "published",
+        dataset: Dataset | None = None,
+        control: Control = Control.FREE,
+    ) -> Updated:
+        """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them.
+
+        `control` may end it until it is published; then nothing of it was done."""
         self._check_text(text)
         _check_wait(wait)
         unit = read_runnable(text, self.base, dataset)
@@ -207,7 +215,7 @@ class Service:
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
-        published = self._injector.change(change_of(unit, text, self.outside)).result()
+        published = self._injector.change(change_of(unit, text, self.outside, control)).result()
         self._await(published.sn, wait)
         return updated(published, self.store)
 

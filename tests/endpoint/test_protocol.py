@@ -282,7 +282,7 @@ QUESTION = "ASK { ?s ?p ?o }"
                 },
             },
         ),
-        (400, "timeout=", {"method": "POST", "data": {"update": "INSERT DATA {}", "timeout": "3s"}}),
+        (400, "timeout=", {"method": "POST", "data": {"update": "INSERT DATA {}", "timeout": "soon"}}),
         (400, "infer=", {"method": "GET", "params": {"query": QUESTION, "infer": "true"}}),
         (400, "snapshot=", {"method": "GET", "params": {"query": QUESTION, "snapshot": "last"}}),
         (400, "timeout=", {"method": "GET", "params": {"query": QUESTION, "timeout": "soon"}}),

@@ -12,7 +12,8 @@ import pyoxigraph
 import pytest
 
 from hbase_store import Store
-from stream_ext.errors import Unsupported, UpdateFailed
+from stream_ext.control import Control
+from stream_ext.errors import DeadlineExceeded, QueryCancelled, Unsupported, UpdateFailed
 from stream_ext.rdf.canonical import canonical
 from stream_ext.service import Service
 from stream_ext.updates import Updated
@@ -250,6 +251,20 @@ def test_what_an_update_makes_is_read_back_by_the_next_request(service: Service)
     assert quads(service) == {("a", "p", "new"), ("a", "q", "new")}
     update(service, "DELETE { ?s ?p ?o } INSERT { ?s ?p 'newer' } WHERE { ?s ?p ?o }")
     assert quads(service) == {("a", "p", "newer"), ("a", "q", "newer")}
+
+
+def test_an_update_whose_time_is_up_does_nothing(service: Service) -> None:
+    update(service, "INSERT DATA { :a :p 1, 2, 3 }")
+    ticks = iter([0.0, 0.5, 0.5, *[2.0] * 100])
+    text = HEAD + "INSERT DATA { :b :p 1 } ; DELETE { ?s ?p ?o } WHERE { ?s ?p ?o } ; CLEAR ALL"
+    with pytest.raises(DeadlineExceeded):
+        service.update(text, control=Control(1.0, clock=lambda: next(ticks)))
+    assert service.head() == 1
+    cancelled = Control()
+    cancelled.cancel()
+    with pytest.raises(QueryCancelled):
+        service.update(text, control=cancelled)
+    assert len(quads(service)) == 3
 
 
 def test_a_window_in_an_update_is_refused(service: Service) -> None:

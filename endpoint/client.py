@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -23,14 +23,16 @@ _SILENCE_S = 60.0  # a server says something every 15 s; after this much silence
 class Refused(Exception):
     """The server answered, and said no; the message is its own."""
 
-    def __init__(self, status: int, message: str, retry_after_s: float | None = None) -> None:
-        self.status, self.retry_after_s = status, retry_after_s
+    def __init__(
+        self, status: int, message: str, retry_after_s: float | None = None, line: int = 0, column: int = 0
+    ) -> None:
+        self.status, self.retry_after_s, self.line, self.column = status, retry_after_s, line, column
         super().__init__(message)
 
 
 class Client:
     def __init__(
-        self, url: str = "http://127.0.0.1:8000", *, token: str | None = None, timeout_s: float = 60.0
+        self, url: str = "http://127.0.0.1:8000", *, token: str | None = None, timeout_s: float | None = 60.0
     ) -> None:
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout_s)
@@ -101,6 +103,31 @@ class Client:
     def status(self) -> dict[str, Any]:
         return _object(self._send("GET", "/$/stats"))
 
+    def loads(self) -> list[dict[str, Any]]:
+        """The files that were loaded."""
+        return list(self._send("GET", "/$/loads").json()["loads"])
+
+    def load(
+        self,
+        pieces: Iterable[bytes],
+        *,
+        quads: bool = True,
+        graph: str | None = None,
+        path: str | None = None,
+        size: int | None = None,
+        modified: int | None = None,
+        digest: str | None = None,
+        go_on: bool = False,
+    ) -> dict[str, Any]:
+        """Lines of N-Quads (or N-Triples), however many, as one snapshot; `path` and `size` say what they were."""
+        known = {"graph": graph, "path": path, "size": size, "modified": modified, "digest": digest}
+        parameters = _given(known | {"go-on": "true" if go_on else None})
+        headers = {
+            "content-type": "application/n-quads" if quads else "application/n-triples",
+            "accept": "application/json, application/problem+json",
+        }
+        return _object(self._send("POST", "/$/loads", params=parameters, content=pieces, headers=headers))
+
     # ---- listening
 
     def subscribe(
@@ -163,7 +190,12 @@ class Client:
 def _refused(answer: httpx.Response) -> Refused:
     message = answer.text.rstrip("\n") or f"{answer.status_code} {answer.reason_phrase}"
     later = answer.headers.get("retry-after", "")
-    return Refused(answer.status_code, message, float(later) if later.isdecimal() else None)
+    retry_after_s = float(later) if later.isdecimal() else None
+    if answer.headers.get("content-type", "").startswith("application/problem+json"):
+        problem = answer.json()
+        place = problem.get("line", 0), problem.get("column", 0)
+        return Refused(answer.status_code, problem["detail"], retry_after_s, *place)
+    return Refused(answer.status_code, message, retry_after_s)
 
 
 def _path(*segments: str) -> str:

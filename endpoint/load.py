@@ -1,189 +1,181 @@
-"""From files to snapshots: each file is read into one loading, and published at once or not at all.
+"""From files to snapshots: each file is one snapshot, published at once or not at all.
 
-N-Triples and N-Quads are taken in pieces of some megabytes, so that a large file needs memory for its terms and
-numbers only; Turtle and TriG are parsed whole. A file that the store has loaded already is not loaded again."""
+Where the store is free, the files are written to it here. Where a server holds it, they are streamed to that server,
+which does the same: so it does not matter to who loads. A file that the store has loaded already is not loaded again,
+wherever it lies by now."""
 
 from __future__ import annotations
 
-import gzip
-import io
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import IO, TextIO, cast
+from typing import Protocol, TextIO
 
-import msgspec
+import httpx
 
 import hbase_store
+from endpoint.client import Client, Refused
+from endpoint.reading import Source, digest_of, named, pieces_of, place_of
 from hbase_store import Loading, Store
 from hbase_store.errors import WriterElsewhere
-from hbase_store.terms import iri
 from stream_ext.errors import BadData, RilletError
-from stream_ext.rdf import careful_rows, parse_rdf
+from stream_ext.loads import BadLine, Lines, Loaded, graph_term, loaded
 
-_PIECE_BYTES = 8 << 20
-_LINES = ("application/n-triples", "application/n-quads")
-_GZIP_MAGIC = b"\x1f\x8b"
-_REDRAW_S = 0.2
-
-_Position = Callable[[], int]
+_RETRY_FOR_S, _RETRY_EVERY_S = 5.0, 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    name: str  # a path, or - for standard input
-    media_type: str
+class Wanted:
+    """How the files are to be read."""
+
+    graph: str | None
+    base: str
+    go_on: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a source; `seconds` is 0 if it was loaded before."""
+
+    source: Source
+    loaded: Loaded
+    seconds: float
+    told: Sequence[BadLine] = ()
+
+
+class Target(Protocol):
+    """Where a load goes."""
+
+    statements: int  # of the source that is being read, as far as is known here
+
+    def loaded(self) -> list[Loaded]: ...
+
+    def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
+        """As one snapshot, which it writes into `what`, with the numbers of statements and of bad lines."""
+        ...
 
 
 def load_all(
-    url: str, sources: Sequence[Source], graph: str | None, base: str, progress: TextIO
-) -> Iterator[tuple[Source, int, int, float]]:
-    """(source, statements, snapshot, seconds) of each source, when it is written; one that is there already is not
-    written again, and comes with 0 seconds."""
-    with closing(hbase_store.open(url)) as store:
+    url: str, sources: Sequence[Source], wanted: Wanted, progress: TextIO, token: str | None = None
+) -> Iterator[Done]:
+    """What became of each source, when it is written."""
+    with _target(url, token, progress) as target:
+        before = target.loaded()
+        for source in sources:
+            started = time.monotonic()
+            what = place_of(source, wanted.graph)
+            with named(source):
+                known = _known(source, what, before)
+                if known is not None:
+                    yield Done(source, known, 0.0)
+                    continue
+                target.statements = 0
+                with pieces_of(source, wanted.base, progress, lambda: target.statements) as pieces:
+                    told = target.load(pieces, source.quads, what, wanted.go_on)
+            before.append(what)
+            yield Done(source, what, time.monotonic() - started, told)
+
+
+def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | None:
+    """The load that had this very file, or a copy of it; fills in the digest of one that is new."""
+    if not what.path:
+        return None
+    if (same := next((known for known in before if what.is_place_of(known)), None)) is not None:
+        return same
+    what.digest = digest_of(source)
+    return next((known for known in before if what.is_copy_of(known)), None)
+
+
+# ---- where it goes
+
+
+@contextmanager
+def _target(url: str, token: str | None, progress: TextIO) -> Iterator[Target]:
+    """The store, or the server that holds it; one that is just starting or ending is asked again for some seconds."""
+    until = time.monotonic() + _RETRY_FOR_S
+    while True:
+        store = hbase_store.open(url)
         try:
             store.take_lease("")
         except WriterElsewhere as error:
-            advice = ". To load, stop it, load, start it again" if error.address else ""
-            raise RilletError(f"{error}{advice}") from None
-        loaded = _loaded(store)
-        for source in sources:
-            started = time.monotonic()
-            known = None if source.name == "-" else loaded.get(_identity(source, graph))
-            if known is not None:
-                yield source, known.statements, known.sn, 0.0
-                continue
-            statements, sn = _load(store, source, graph, base, progress)
-            yield source, statements, sn, time.monotonic() - started
+            store.close()
+            if error.address and _answers(error.address):
+                progress.write(f"a server holds {url}: loading by way of {error.address}\n")
+                with Client(error.address, token=token, timeout_s=None) as client:
+                    yield Remote(client, error.address)
+                return
+            if not error.address or time.monotonic() >= until:
+                raise
+            time.sleep(_RETRY_EVERY_S)
+            continue
+        except BaseException:
+            store.close()
+            raise
+        try:
+            yield Local(store)
+        finally:
+            store.close()
+        return
 
 
-class _Loaded(msgspec.Struct):
-    """What the store keeps of a file that was loaded: enough to know it again."""
-
-    path: str
-    size: int
-    modified_ns: int
-    graph: str | None
-    statements: int
-    sn: int = 0  # the snapshot says it
-
-
-_Identity = tuple[str, int, int, str | None]
-
-
-def _identity(source: Source, graph: str | None) -> _Identity:
-    path = Path(source.name).resolve()
-    status = path.stat()
-    return str(path), status.st_size, status.st_mtime_ns, graph
-
-
-def _loaded(store: Store) -> dict[_Identity, _Loaded]:
-    found: dict[_Identity, _Loaded] = {}
-    for (kind, sn), body in store.catalog(store.head()).items():
-        if kind == "load":
-            known = msgspec.msgpack.decode(body, type=_Loaded)
-            known.sn = sn
-            found[known.path, known.size, known.modified_ns, known.graph] = known
-    return found
-
-
-def _load(store: Store, source: Source, graph: str | None, base: str, progress: TextIO) -> tuple[int, int]:
-    quads = source.media_type == _LINES[1]
-    loading = Loading(partial(careful_rows, quads=quads), quads)
-    with _reading(source) as (stream, position, size), _named(source):
-        identity = None if source.name == "-" else _identity(source, graph)
-        shown = _Progress(source.name, size, progress)
-        if source.media_type in _LINES:
-            while piece := stream.read(_PIECE_BYTES):
-                loading.read(piece)
-                shown.show(position(), loading.statements)
-            loading.end()
-        else:
-            parsed = parse_rdf(stream.read(), source.media_type, base)
-            loading.add(parsed.terms, (parsed.s, parsed.p, parsed.o, parsed.g))
-        shown.end()
-    name = b"" if identity is None else msgspec.msgpack.encode(_Loaded(*identity, loading.statements))
-    sn = store.load(loading, graph=None if graph is None else iri(graph), name=name)
-    return loading.statements, int(sn)
-
-
-# ---- reading
-
-
-@contextmanager
-def _reading(source: Source) -> Iterator[tuple[IO[bytes], _Position, int]]:
-    """The bytes, unpacked if they are packed; how far the file is read; how long it is (0: not known)."""
-    if source.name == "-":
-        raw: IO[bytes] = sys.stdin.buffer
-        size = 0
-    else:
-        raw = Path(source.name).open("rb")  # noqa: SIM115 -- closed below, standard input is not
-        size = Path(source.name).stat().st_size
-    counted = _Counted(raw)
-    buffered = io.BufferedReader(counted, _PIECE_BYTES)  # type: ignore[type-var]  # typeshed wants an exact raw type
+def _answers(address: str) -> bool:
     try:
-        packed = buffered.peek(2)[:2] == _GZIP_MAGIC
-        stream = cast(IO[bytes], gzip.GzipFile(fileobj=buffered) if packed else buffered)
-        yield stream, lambda: counted.position, size
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise BadData(f"{source.name}: {error}") from None
-    finally:
-        if raw is not sys.stdin.buffer:
-            raw.close()
+        return httpx.get(address.rstrip("/") + "/$/ping", timeout=_RETRY_FOR_S).is_success
+    except httpx.HTTPError:
+        return False
 
 
-@contextmanager
-def _named(source: Source) -> Iterator[None]:
-    """An error names the file."""
-    try:
-        yield
-    except BadData as error:
-        where = f":{error.line}:{error.column}" if error.line else ""
-        raise BadData(f"{source.name}{where}: {error.message}") from None
+class Local:
+    """The store itself."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.statements = store, 0
+
+    def loaded(self) -> list[Loaded]:
+        return loaded(self._store)
+
+    def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
+        lines = Lines(quads, go_on)
+        loading = Loading(lines, quads)
+        for piece in pieces:
+            loading.read(piece)
+            self.statements = loading.statements
+        loading.end()
+        what.statements, what.bad = loading.statements, lines.bad
+        name = what.packed() if what.path else b""
+        what.sn = int(self._store.load(loading, graph=graph_term(what.graph), name=name))
+        return lines.told
 
 
-class _Counted(io.RawIOBase):
-    """Counts what is read, which for a packed file is not what is parsed."""
+class Remote:
+    """The server that holds the store."""
 
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw, self.position = raw, 0
+    def __init__(self, client: Client, address: str) -> None:
+        self._client, self._address, self.statements = client, address, 0
 
-    def readable(self) -> bool:
-        return True
+    def loaded(self) -> list[Loaded]:
+        found = self._client.loads()
+        names = ("path", "size", "modified", "graph", "statements", "digest", "bad", "snapshot")
+        return [Loaded(*(each[name] for name in names)) for each in found]
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # a buffer is all that it gets
-        piece = self._raw.read(len(buffer))
-        buffer[: len(piece)] = piece
-        self.position += len(piece)
-        return len(piece)
-
-
-class _Progress:
-    """A line that is drawn again and again; nothing where no one looks."""
-
-    def __init__(self, name: str, size: int, out: TextIO) -> None:
-        self._name, self._size, self._out = name, size, out
-        self._started = self._drawn = time.monotonic()
-        self._live = out.isatty()
-
-    def show(self, position: int, triples: int) -> None:
-        now = time.monotonic()
-        if not self._live or now - self._drawn < _REDRAW_S:
-            return
-        self._drawn = now
-        took_s = now - self._started
-        line = f"{self._name}: {triples:,} triples, {triples / took_s:,.0f}/s"
-        if self._size and position:
-            left_s = took_s * (self._size - position) / position
-            line += f", {100 * position // self._size} %, {left_s:.0f} s left"
-        self._out.write(f"\r\x1b[K{line}")
-        self._out.flush()
-
-    def end(self) -> None:
-        if self._live:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
+    def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
+        try:
+            answer = self._client.load(
+                pieces,
+                quads=quads,
+                graph=what.graph,
+                path=what.path or None,
+                size=what.size,
+                modified=what.modified_ns,
+                digest=what.digest or None,
+                go_on=go_on,
+            )
+        except Refused as refused:
+            if refused.line:
+                raise BadData(str(refused), refused.line, refused.column) from None
+            raise RilletError(f"{self._address}: {refused}") from None
+        except httpx.HTTPError as error:
+            raise RilletError(f"the connection to {self._address} was lost ({error}); give the command again") from None
+        what.statements, what.bad, what.sn = answer["statements"], answer["bad"], answer["snapshot"]
+        return [BadLine(bad["line"], bad["column"], bad["message"]) for bad in answer["first_bad"]]

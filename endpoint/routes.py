@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from endpoint import emissions, graphs, operations, protocol, queries, streams
+from endpoint import emissions, graphs, loads, operations, protocol, queries, streams
 from endpoint.body import as_text
 from endpoint.errors import MethodNotAllowed
 from endpoint.exchange import Exchange, path_name
@@ -45,6 +45,7 @@ ROUTES = (
     Route("/$/queries", {"GET": operations.running}),
     Route("/$/queries/{query}", {"DELETE": operations.cancel}),
     Route("/$/stats", {"GET": operations.stats}),
+    Route("/$/loads", {"GET": loads.list_loads, "POST": loads.load}),
 )
 
 #: Designed, and refused by name until it is there.

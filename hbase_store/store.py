@@ -35,7 +35,7 @@ from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_l
 from hbase_store.slab import Slab, pack_slab, pack_slice
 from hbase_store.snapshot import Rows, Snapshot
 from hbase_store.streams import RecentStreams, StreamColumns, merge
-from hbase_store.upkeep import Host, Upkeep
+from hbase_store.upkeep import Host, Turn, Upkeep
 
 RECENT_STREAM_BYTES = 64 << 20
 
@@ -307,16 +307,25 @@ class Store:
 
     # ---- loading, folding, collecting
 
-    def load(self, loading: Loading, *, graph: bytes | None = None, name: bytes = b"") -> Sn:
+    def load(
+        self, loading: Loading, *, graph: bytes | None = None, name: bytes = b"", turn: Turn = lambda publish: publish()
+    ) -> Sn:
         """Publishes what was loaded as one snapshot; `graph` is for statements that name none.
 
-        `name` says what it was: the catalog keeps it under ("load", SN). Before that, nothing of it is to be seen."""
+        `name` says what it was: the catalog keeps it under ("load", SN). Before that, nothing of it is to be seen.
+        What is long is done in this thread; `turn` runs the last step in that of whoever publishes beside it."""
 
         def publish(entry: RunEntry, runs: RunList) -> Sn:
             self._undecided = self._load_publication(entry, runs, name)
             return self._publish(self._undecided)
 
-        return self._upkeep.load(loading, graph, publish)
+        return self._upkeep.load(loading, graph, publish, turn)
+
+    def settle(self) -> Sn:
+        """Decides what was published with an unknown outcome; the head."""
+        with self._writing:
+            self._settle()
+            return self._sn
 
     def fold(self) -> bool:
         """Folds all that is not in runs yet, and merges runs that have become many; whether there was anything.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import msgspec
@@ -32,6 +33,9 @@ from hbase_store.load_writer import LoadWriter
 from hbase_store.loading import Loading
 from hbase_store.rows import Sn
 from hbase_store.run_list import RunEntry, RunList, list_put
+
+#: Runs the step of a load that publishes: at once, or where all else is published.
+Turn = Callable[[Callable[[], Sn | None]], Sn | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,24 +158,29 @@ class Upkeep:
 
     # ---- loading
 
-    def load(self, loading: Loading, graph: bytes | None, publish: Callable[[RunEntry, RunList], Sn]) -> Sn:
+    def load(self, loading: Loading, graph: bytes | None, publish: Callable[[RunEntry, RunList], Sn], turn: Turn) -> Sn:
         """`publish` makes the snapshot of a run, with a list that it is still to be entered in."""
         columns = loading.columns(graph)
         self._host.hold_lease()
         with self._one:
             self._fold_slabs()
             load = LoadWriter(self._kv, self._dictionary, loading.terms, self._give_way)
-            while True:
+            sn: Sn | None = None
+            while sn is None:
                 entry = load.write(columns, self._host.head() + 1)
-                with self.gate.first(), self._host.writing:
-                    self._host.settle()
-                    if load.agrees_with(self._dictionary.recent_ids()):
-                        self._fold_slabs(paced=False)
-                        sn = publish(entry, self._edges.list)
-                        break
+                sn = turn(partial(self._publish_load, load, entry, publish))
         if self.folder is not None and runs_to_merge(self._edges.list.cover(sn)):
             self.folder.wake()
         return sn
+
+    def _publish_load(self, load: LoadWriter, entry: RunEntry, publish: Callable[[RunEntry, RunList], Sn]) -> Sn | None:
+        """None if one of its terms was published meanwhile: then its run is to be written again."""
+        with self.gate.first(), self._host.writing:
+            self._host.settle()
+            if not load.agrees_with(self._dictionary.recent_ids()):
+                return None
+            self._fold_slabs(paced=False)
+            return publish(entry, self._edges.list)
 
     # ---- collecting
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hbase_store import Batch, Store, StreamPosition
-from hbase_store.errors import Unwritable
+from hbase_store.errors import Fenced, StoreUnavailable, Unwritable
 from stream_ext.batching import REPEATED, Gathering, Heartbeat, Idle, Push, Request, Taken
 from stream_ext.catalog import Catalog, CatalogStep
 from stream_ext.clock import Clock
@@ -63,6 +63,7 @@ class Intent:
     steps: Sequence[CatalogStep] = ()
     write: Callable[[Batch], None] | None = None
     skips_empty: bool = False  # what leaves the batch empty makes no snapshot; only `write` can tell
+    publish: Callable[[], object] | None = None  # the last step of a load: it publishes one snapshot by itself, or none
 
 
 class Change(Protocol):
@@ -346,7 +347,24 @@ class Injector:
             except Unwritable as error:
                 _refuse([waiting], error)
                 return
+        if intent.publish is not None:
+            try:
+                self._publish_load(intent.publish)
+            except Fenced:
+                raise
+            except Exception as error:  # noqa: BLE001 -- nothing was published: it concerns this request alone
+                waiting.future.set_exception(error)
+                return
         waiting.future.set_result(intent.result(self.head))
+
+    def _publish_load(self, publish: Callable[[], object]) -> None:
+        try:
+            publish()
+        except StoreUnavailable:
+            if insist(self._store.settle, self._clock) == self.head:
+                raise
+        if (sn := int(self._store.head())) > self.head:
+            self._published(sn, [], [])
 
     def _fill(
         self, write: Callable[[Batch], None] | None, steps: Sequence[CatalogStep], group: Sequence[_Waiting]
@@ -365,7 +383,9 @@ class Injector:
         return batch
 
     def _publish(self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken]) -> None:
-        sn = int(insist(lambda: self._store.commit(batch), self._clock))
+        self._published(int(insist(lambda: self._store.commit(batch), self._clock)), steps, taken)
+
+    def _published(self, sn: int, steps: Sequence[CatalogStep], taken: Sequence[Taken]) -> None:
         assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
         before = self.catalog
         for step in steps:

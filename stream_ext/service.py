@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
-from hbase_store import Store
+from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
 from stream_ext import graph_store
 from stream_ext.adaptor import Ids, read_push
@@ -30,8 +30,9 @@ from stream_ext.errors import BadArgument, Gone, Overload, TooLarge
 from stream_ext.evaluate import Answer
 from stream_ext.explanation import explain
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
-from stream_ext.injector import Change, Injector, Pace, Receipt
+from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View
 from stream_ext.late import told
+from stream_ext.loads import Loaded, graph_term, loaded
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Update
 from stream_ext.registration import Registered, read_registration
@@ -218,6 +219,24 @@ class Service:
         published = self._injector.change(change_of(unit, text, self.outside, control)).result()
         self._await(published.sn, wait)
         return updated(published, self.store)
+
+    def loads(self) -> list[Loaded]:
+        """The files that the store knows to have been loaded."""
+        return loaded(self.store)
+
+    def load(self, loading: Loading, graph: str | None, what: Loaded | None) -> int:
+        """Publishes what was loaded as one snapshot, between those of others; `what` it was is recorded."""
+        name = b"" if what is None else what.packed()
+        return int(self.store.load(loading, graph=graph_term(graph), name=name, turn=self._load_turn))
+
+    def _load_turn(self, publish: Callable[[], Sn | None]) -> Sn | None:
+        found: list[Sn | None] = []
+
+        def change(view: View) -> Intent:
+            # Nothing is found where its outcome was not known at once: then it is the head.
+            return Intent(result=lambda sn: found[0] if found else Sn(sn), publish=lambda: found.append(publish()))
+
+        return cast("Sn | None", self._injector.change(change).result())
 
     def change(self, change: Change, wait: Wait = "published") -> Any:
         """A change made of encoded terms, as a snapshot of its own; what its intent's `result` says."""

@@ -62,10 +62,12 @@ class Rillet(Contestant):
         import sys
 
         import hbase_store
-        from endpoint.load import Source, load_all
+        from endpoint.load import Wanted, load_all
+        from endpoint.reading import Source
 
         url = f"lmdb:{folder}"
-        for _ in load_all(url, [Source(str(file), "application/n-triples")], None, "http://example.org/", sys.stderr):
+        wanted = Wanted(None, "http://example.org/")
+        for _ in load_all(url, [Source(str(file), "application/n-triples")], wanted, sys.stderr):
             continue
         self.store = hbase_store.open(url, read_only=True)
         self.sn = int(self.store.refresh())

@@ -1,4 +1,4 @@
-"""`rillet load`: files into a store, without a server. One file is one snapshot: all of it, or none."""
+"""`rillet load`: files into a store, or to the server that holds it. One file is one snapshot: all of it, or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from endpoint.commands.flags import (
 )
 
 if TYPE_CHECKING:
-    from endpoint.load import Source
+    from endpoint.reading import Source
 
 _EXAMPLES = """\
   rillet load people.ttl cities.nt.gz
@@ -30,35 +30,58 @@ MEDIA_TYPES = {
     "nq": "application/n-quads",
     "ttl": "text/turtle",
     "trig": "application/trig",
+    "n3": "text/n3",
+    "rdf": "application/rdf+xml",
+    "jsonld": "application/ld+json",
 }
+_SUFFIXES = {"xml": "rdf", "owl": "rdf", "json": "jsonld"}
+_PACKED = (".gz", ".bz2", ".zst", ".xz")
+
+
+_FILES = f".{' .'.join(MEDIA_TYPES)}, also packed ({' '.join(_PACKED)})"
 
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "load", load, "fill a store from files; each file becomes one snapshot", _EXAMPLES)
-    parser.add_argument("files", nargs="+", metavar="FILE", help=".nt .nq .ttl .trig, also .gz; - is standard input")
+    parser.add_argument("files", nargs="+", metavar="FILE", help=f"{_FILES}; - is standard input")
     add_store(parser)
     parser.add_argument("--format", choices=MEDIA_TYPES, help="what the files are, whatever their names say")
     parser.add_argument("--graph", type=iri, metavar="IRI", help="the named graph for what is in no graph of its own")
+    parser.add_argument(
+        "--go-on", action="store_true", help="leave out bad lines (of .nt and .nq), count them, and show the first ones"
+    )
+    add_setting(parser, "--token", "what a server that holds the store wants from those who write", metavar="TOKEN")
     what = "what relative IRIs resolve against"
     add_setting(parser, "--base", what, DEFAULT_SERVER + "/", type=base_iri, metavar="IRI")
 
 
 def load(arguments: argparse.Namespace) -> None:
     sources = [source_of(name, arguments.format) for name in arguments.files]
-    from endpoint.load import load_all
+    if arguments.go_on and (other := next((source.name for source in sources if not source.is_lines), None)):
+        raise UsageError(f"{other}: --go-on leaves out lines, and this form has none; it is for .nt and .nq")
+    from endpoint.load import Wanted, load_all
 
-    for source, triples, sn, took_s in load_all(arguments.store, sources, arguments.graph, arguments.base, sys.stderr):
-        took = f"in {took_s:.2f} s ({triples / took_s:,.0f} a second)" if took_s else "were loaded before"
-        print(f"{source.name}: {triples:,} triples {took}, snapshot {sn}", flush=True)
+    wanted = Wanted(arguments.graph, arguments.base, arguments.go_on)
+    for done in load_all(arguments.store, sources, wanted, sys.stderr, arguments.token or None):
+        what, took_s = done.loaded, done.seconds
+        took = f"in {took_s:.2f} s ({what.statements / took_s:,.0f} a second)" if took_s else "were loaded before"
+        print(f"{done.source.name}: {what.statements:,} triples {took}, snapshot {what.sn}", flush=True)
+        if took_s and what.bad:
+            print(f"{done.source.name}: {what.bad:,} bad lines were left out; the first:", file=sys.stderr)
+            for bad in done.told:
+                print(f"{done.source.name}:{bad.line}:{bad.column}: {bad.message}", file=sys.stderr)
 
 
 def source_of(name: str, format: str | None) -> Source:
     from pathlib import Path
 
-    from endpoint.load import Source
+    from endpoint.reading import Source
 
-    stem = name.lower().removesuffix(".gz")
-    suffix = format or stem.rpartition(".")[2] if "." in stem or format else ""
+    stem = name.lower()
+    for packed in _PACKED:
+        stem = stem.removesuffix(packed)
+    suffix = format or (stem.rpartition(".")[2] if "." in stem else "")
+    suffix = _SUFFIXES.get(suffix, suffix)
     if suffix not in MEDIA_TYPES:
         what = "standard input" if name == "-" else name
         raise UsageError(f"{what}: which format is it? Say --format {'|'.join(MEDIA_TYPES)}")

@@ -6,7 +6,9 @@ all forms go through one door and one spelling."""
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterator
+from itertools import islice
+from typing import IO, Any
 
 from stream_ext.errors import BadData, UnsupportedMedia
 from stream_ext.rdf.canonical import BadEscape
@@ -19,7 +21,11 @@ RDF_XML, JSON_LD = "application/rdf+xml", "application/ld+json"
 NDJSON = "application/x-ndjson"
 
 DOCUMENT_TYPES = (N_TRIPLES, N_QUADS, TURTLE, TRIG, RDF_XML, JSON_LD)
+#: Read from files only: it is more than RDF, and what is more is refused.
+N3 = "text/n3"
 _OTHERS = {TURTLE: "TURTLE", TRIG: "TRIG", RDF_XML: "RDF_XML", JSON_LD: "JSON_LD"}
+_READ_AS_LINES = {**_OTHERS, N3: "N3"}
+_STATEMENTS_AT_ONCE = 1 << 15
 _PREAMBLE = re.compile(r"^Parser error(?: at line \d+(?: between columns? \d+ and(?: columns?)? \d+| column \d+)?)?: ")
 _POSTAMBLE = re.compile(r" \(line \d+\)$")
 
@@ -54,6 +60,24 @@ def numbered(data: bytes, media_type: str, rows: list[Row]) -> Parsed:
         # Only N-Triples and N-Quads are not checked before; the search for the place raises.
         check_lines(data, quads=media_type == N_QUADS)
         raise
+
+
+def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
+    """A document in a form that is no lines, as lines of N-Quads, some thousand statements at a time."""
+    import pyoxigraph
+
+    rdf_format = getattr(pyoxigraph.RdfFormat, _READ_AS_LINES[media_type])
+    try:
+        quads = iter(pyoxigraph.parse(stream, rdf_format, base_iri=base or None))
+        while some := list(islice(quads, _STATEMENTS_AT_ONCE)):
+            if media_type == N3 and any(quad.graph_name != pyoxigraph.DefaultGraph() for quad in some):
+                raise BadData("this document has formulas ({ ... }), which are no RDF: take them out")
+            written: Any = pyoxigraph.serialize(some, format=pyoxigraph.RdfFormat.N_QUADS)
+            yield bytes(written)
+    except SyntaxError as error:
+        raise BadData(_reason(error), error.lineno or 0, error.offset or 0) from None
+    except ValueError as error:
+        raise BadData(str(error)) from None
 
 
 def _as_n_quads(data: bytes, format_name: str, base: str) -> bytes:

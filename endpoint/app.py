@@ -6,16 +6,18 @@ the event loop, so a front on plain ASGI takes every path of ours before FastAPI
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from a2wsgi import WSGIMiddleware
 from fastapi import FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
 from rdflib import Dataset
 from rdflib_endpoint import SparqlEndpoint, SparqlRouter
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from endpoint import routes
+from endpoint import assets, routes
 from endpoint.access import Access
 from endpoint.body import Disconnected, Receive
 from endpoint.console import create_console
@@ -24,7 +26,8 @@ from endpoint.errors import describe as describe_error
 from endpoint.errors import render
 from endpoint.exchange import Exchange, Message, Send, raw_path
 from endpoint.limits import HttpLimits
-from endpoint.pages import Pages, correct, describe
+from endpoint.openapi import document
+from endpoint.pages import ICON, ICON_PATH, Pages, correct, describe
 from endpoint.remembered import Remembered
 from endpoint.workers import Workers
 from hbase_store.version import __version__
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 _TITLE = "Rillet"
 _DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
+#: Not sent, only counted: nobody is there to read it.
+_CLIENT_GONE = 499
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
     (b"access-control-allow-headers", b"Accept, Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
@@ -58,28 +63,54 @@ class Front:
         self.desk = desk
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send, self.desk)
+        exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
         try:
             if exchange.method == "OPTIONS":
                 await exchange.answer(204, headers=_PREFLIGHT)
             else:
                 await routes.dispatch(exchange)
         except Disconnected:
-            return
+            exchange.status = exchange.status or _CLIENT_GONE
         except Exception as error:  # noqa: BLE001 -- every error is told to the client, and ours to the log
             await exchange.answer_error(error)
+        finally:
+            took_s = time.perf_counter() - began
+            self.desk.requests.count(exchange.route, scope["method"], exchange.status, took_s)
 
 
 async def _to_query_page(_: Request) -> Response:
     return RedirectResponse("/sparql", status_code=307)
 
 
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(document(_TITLE, _DESCRIPTION, __version__, _root(request)))
+
+
+async def _docs(request: Request) -> Response:
+    at = _root(request) + "/" + assets.PATH
+    return get_swagger_ui_html(
+        openapi_url=_root(request) + "/openapi.json",
+        title=_TITLE,
+        swagger_js_url=at + "swagger-ui-bundle.js",
+        swagger_css_url=at + "swagger-ui.css",
+        swagger_favicon_url=_root(request) + ICON_PATH,
+        swagger_ui_parameters={"validatorUrl": None},
+    )
+
+
+def _root(request: Request) -> str:
+    """Where this application is mounted."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
 class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
     def __init__(self, front: Front, router: RilletRouter) -> None:
         # Not SparqlEndpoint's own: it would make a stock router, which reads the whole store to describe it.
-        FastAPI.__init__(self, title=_TITLE, description=_DESCRIPTION, version=__version__)
+        # And no pages of FastAPI's: it knows none of our routes, and its pages load from the network.
+        FastAPI.__init__(self, title=_TITLE, description=_DESCRIPTION, version=__version__, openapi_url=None)
         self.include_router(router)
-        self.add_route("/", _to_query_page, include_in_schema=False)
+        for path, page in (("/", _to_query_page), ("/openapi.json", _openapi), ("/docs", _docs)):
+            self.add_route(path, page, include_in_schema=False)
         self.add_exception_handler(404, self._nothing_there)
         self.front = front
 
@@ -113,9 +144,12 @@ def create_app(service: Service, *, token: str | None = None, limits: HttpLimits
         service_description=describe(url),
         enable_update=True,
         public_url=url,
+        favicon=ICON,
     )
     access, remembered = Access(token, service.base), Remembered(limits.remembered_bytes)
-    desk = Desk(service, service.base, access, limits, Workers(limits), Pages(router), remembered)
+    desk = Desk(
+        service, service.base, access, limits, Workers(limits), Pages(router, service.base, service.streams), remembered
+    )
     app = RilletEndpoint(Front(desk), router)
     console = create_console(service, access, limits)
     app.mount("/console", WSGIMiddleware(console))  # type: ignore[arg-type]  # its environ is a TypedDict

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from endpoint.access import Access
 from endpoint.limits import HttpLimits
+from endpoint.metrics import Requests
 from endpoint.pages import Pages
 from endpoint.remembered import Remembered
 from endpoint.underway import Underway
@@ -26,6 +27,7 @@ class Desk:
     workers: Workers
     pages: Pages
     remembered: Remembered
+    requests: Requests = field(default_factory=Requests)
     underway: Underway = field(default_factory=Underway)
     stopping: bool = False
     _listeners: set[asyncio.Event] = field(default_factory=set)

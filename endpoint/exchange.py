@@ -41,8 +41,10 @@ class Exchange:
         self.headers = _headers(scope)
         self.accept = self.headers.get("accept", "")
         self.started = False
+        self.status = 0  # of the answer, once it has begun
+        self.route = "none"  # as the table of routes has it, once it is found
         self._scheme: str = scope.get("scheme", "http")
-        self._root: str = scope.get("root_path", "")
+        self.root: str = scope.get("root_path", "")
 
     # ---- what is asked ----
 
@@ -83,7 +85,7 @@ class Exchange:
         """The address of something here, as this client reaches it."""
         path = "/".join(quote(segment, safe="") for segment in segments)
         host = self.headers.get("host")
-        return f"{self._scheme}://{host}{self._root}/{path}" if host else self.desk.base + path
+        return f"{self._scheme}://{host}{self.root}/{path}" if host else self.desk.base + path
 
     def check_may_write(self) -> None:
         self.desk.access.check(self.headers.get("authorization"), self.headers.get("origin"))
@@ -116,7 +118,7 @@ class Exchange:
 
     async def start(self, status: int, media_type: bytes | None, headers: Headers, snapshot: int | None = None) -> None:
         """The head of an answer; `piece` and `end` follow."""
-        self.started = True
+        self.started, self.status = True, status
         shown = self.desk.head() if snapshot is None else snapshot
         all_headers = [(b"rillet-snapshot", str(shown).encode()), *_ANY_ORIGIN, *headers]
         if media_type is not None:

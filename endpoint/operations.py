@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from endpoint.exchange import Exchange
+from endpoint.metrics import MEDIA_TYPE as METRICS_TYPE
+from endpoint.metrics import text as text_of_metrics
 
 _TEXT = b"text/plain; charset=utf-8"
 
@@ -42,3 +44,9 @@ async def cancel(exchange: Exchange, id: str) -> None:
     exchange.check_may_write()
     exchange.desk.underway.cancel(id)
     await exchange.answer(204)
+
+
+async def metrics(exchange: Exchange) -> None:
+    exchange.parameters().done("none")
+    body = await exchange.desk.workers.readers.run(text_of_metrics, exchange.desk)
+    await exchange.answer(200, body, METRICS_TYPE)

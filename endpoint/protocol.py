@@ -140,10 +140,10 @@ async def about(exchange: Exchange, parameters: Parameters) -> None:
     parameters.ignore(SPARQLWRAPPER)
     parameters.done("query, update (without a text no other parameter means anything)")
     if negotiation.prefers_html(exchange.accept):
-        await exchange.answer(200, exchange.desk.pages.html, b"text/html; charset=utf-8")
+        await exchange.answer(200, exchange.desk.pages.html(exchange.root), b"text/html; charset=utf-8")
         return
     offer = negotiation.choose(exchange.accept, OFFERS)
-    body = await exchange.desk.workers.readers.run(exchange.desk.pages.description, offer.format)
+    body = await exchange.desk.workers.readers.run(exchange.desk.pages.description, offer.format, exchange.desk.head())
     await exchange.answer(200, body, offer.media_type.encode())
 
 

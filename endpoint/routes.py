@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from endpoint import emissions, graphs, loads, operations, protocol, queries, streams
+from endpoint import assets, emissions, graphs, loads, operations, protocol, queries, streams
 from endpoint.body import as_text
 from endpoint.errors import MethodNotAllowed
 from endpoint.exchange import Exchange, path_name
@@ -44,14 +44,11 @@ ROUTES = (
     Route("/$/ready", {"GET": operations.ready}),
     Route("/$/queries", {"GET": operations.running}),
     Route("/$/queries/{query}", {"DELETE": operations.cancel}),
+    Route("/$/metrics", {"GET": operations.metrics}),
+    Route("/$/assets/{asset}", {"GET": assets.give}),
     Route("/$/stats", {"GET": operations.stats}),
     Route("/$/loads", {"GET": loads.list_loads, "POST": loads.load}),
 )
-
-#: Designed, and refused by name until it is there.
-NOT_BUILT = {
-    "/$/metrics": "metrics for Prometheus (GET /$/stats has the counters as JSON)",
-}
 
 _Tree = dict[bytes, Any]
 _LEAF = b""
@@ -70,7 +67,7 @@ def _grow(paths: dict[str, Any]) -> _Tree:
     return tree
 
 
-_TREE = _grow({route.path: route.methods for route in ROUTES} | NOT_BUILT)
+_TREE = _grow({route.path: route.methods for route in ROUTES})
 
 
 def knows(path: bytes) -> bool:
@@ -80,8 +77,7 @@ def knows(path: bytes) -> bool:
 
 async def dispatch(exchange: Exchange) -> None:
     path, methods, names = _find(exchange.path)
-    if isinstance(methods, str):
-        raise NotFound(f"{path}: {methods} is not built yet in this version")
+    exchange.route = path
     handler = methods.get(exchange.method)
     if handler is None:
         raise MethodNotAllowed(exchange.method, path, tuple(methods))
@@ -107,7 +103,7 @@ def _find(path: bytes) -> tuple[str, Any, list[str]]:
     if _LEAF not in node:
         raise nothing_at(path)
     route, methods = node[_LEAF]
-    kind = "stream" if "{stream}" in route else "query"
+    kind = "stream" if "{stream}" in route else "query" if "{query}" in route else "asset"
     return route, methods, [path_name(name, kind) for name in found]
 
 

@@ -16,7 +16,7 @@ from endpoint.errors import status_of
 from endpoint.graph_results import QUADS, TRIPLES
 from endpoint.limits import HttpLimits
 from endpoint.results import OFFERS
-from endpoint.routes import NOT_BUILT, ROUTES
+from endpoint.routes import ROUTES
 from hbase_store import errors as of_store
 from stream_ext import errors as of_engine
 from stream_ext.clock import SystemClock
@@ -35,10 +35,6 @@ def test_every_route_has_a_heading_for_each_of_its_methods_and_no_heading_is_of_
     routes = {f"{method} {route.path}" for route in ROUTES for method in route.methods}
     headings = {heading for heading in HTTP.headings() if re.match(r"[A-Z]+ /", heading)}
     assert headings == routes
-
-
-def test_every_path_that_is_refused_by_name_is_named() -> None:
-    assert set(NOT_BUILT) <= set(codes(HTTP.section("Not built yet")))
 
 
 def test_every_media_type_that_is_read_or_written_is_named() -> None:

@@ -134,7 +134,7 @@ def test_a_compressed_push_is_unpacked_within_bounds(server: Live, pack: Callabl
         (400, "JSON object", "PUT", "/streams/other", {"json": ["5s"]}),
         (404, "no stream", "GET", "/streams/nowhere/late", {}),
         (400, "since=", "GET", "/streams/bad/late?since=x", {}),
-        (404, "not built yet", "GET", "/$/metrics", {}),
+        (404, "no asset", "GET", "/$/assets/other.js", {}),
         (404, "nothing at", "GET", "/streams/bad/other", {}),
         (404, "there is nothing at /nope\n", "GET", "/nope", {}),
         (404, "there is nothing at /$/nope\n", "GET", "/$/nope", {}),

@@ -1,7 +1,8 @@
 """Streams beside a store: the language, the networks that answer it, and the runners that step them.
 
 The public face: `parse` (text to algebra), `to_sparql`, `to_canonical` and `to_rdflib` (algebra to text and to rdflib),
-`Service` (what endpoint, plugin and command line talk to), `RilletError`.
+`Service` (what endpoint, plugin and command line talk to), `register_function` and `FunctionError` (functions of one's
+own for expressions), `RilletError`.
 Names are looked up on first use, so that importing this package costs a command-line call nothing."""
 
 from __future__ import annotations
@@ -11,16 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stream_ext.errors import RilletError
+    from stream_ext.plan.functions import FunctionError, register_function
     from stream_ext.printing import to_canonical, to_rdflib, to_sparql
     from stream_ext.service import Service
     from stream_ext.syntax import parse
 
-__all__ = ["RilletError", "Service", "parse", "to_canonical", "to_rdflib", "to_sparql"]
+__all__ = [
+    "FunctionError",
+    "RilletError",
+    "Service",
+    "parse",
+    "register_function",
+    "to_canonical",
+    "to_rdflib",
+    "to_sparql",
+]
 
 _HOME = {
+    "FunctionError": "stream_ext.plan.functions",
     "RilletError": "stream_ext.errors",
     "Service": "stream_ext.service",
     "parse": "stream_ext.syntax",
+    "register_function": "stream_ext.plan.functions",
     "to_canonical": "stream_ext.printing",
     "to_rdflib": "stream_ext.printing",
     "to_sparql": "stream_ext.printing",

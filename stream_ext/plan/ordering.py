@@ -66,6 +66,8 @@ def _ranks_of(values: list[Value | None]) -> Ranks:
 
 
 def _key(value: Value | None) -> tuple[int, Any]:
+    if type(value) is str:  # mostly
+        return _STRING, value
     match value:
         case None:
             return (_UNBOUND, 0)

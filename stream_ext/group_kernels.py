@@ -25,14 +25,14 @@ _ZERO_ID = np.uint64((1 << 60) + (1 << 59))
 _DATA_MASK = np.uint64((1 << 60) - 1)
 _ZERO = 1 << 59
 #: Rows that are looked up together.
-_BLOCK = 512
+_BLOCK = 256
 #: Sums of integers are kept in two parts, so that 2**33 rows of 60-bit integers sum exactly.
 LOW_BITS = 30
 _LOW_MASK = (1 << LOW_BITS) - 1
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _bucket(rows, i, mask):
+def bucket_of(rows, i, mask):
     h = np.uint64(rows[0, i]) * _FACTOR
     for c in range(1, rows.shape[0]):
         h = ((h ^ (h >> _SHIFT)) ^ np.uint64(rows[c, i])) * _FACTOR
@@ -46,7 +46,7 @@ def chain_keys(rows, heads, nexts):
     `heads` has a power of two buckets."""
     mask = np.uint64(len(heads) - 1)
     for slot in range(rows.shape[1]):
-        bucket = _bucket(rows, slot, mask)
+        bucket = bucket_of(rows, slot, mask)
         nexts[slot] = heads[bucket]
         heads[bucket] = slot
 
@@ -87,7 +87,7 @@ def _guess(rows, low, high, cells, used, heads, slots, others):
             count += key[slot] != first[i]
         return count
     for i in range(low, high):
-        slot = np.uint64(max(heads[_bucket(rows, i, mask)], 0))
+        slot = np.uint64(max(heads[bucket_of(rows, i, mask)], 0))
         same = True
         for c in range(rows.shape[0]):
             same &= cells[slot, c] == rows[c, i]
@@ -103,7 +103,7 @@ def _chase(rows, places, cells, used, heads, nexts, slots):
     width = rows.shape[0]
     for j in range(len(places)):
         i = places[j]
-        bucket = _bucket(rows, i, mask)
+        bucket = bucket_of(rows, i, mask)
         slot = heads[bucket]
         while slot >= 0:
             same = cells[slot, 0] == rows[0, i]
@@ -193,7 +193,8 @@ def show_groups(touched, cells, width, always, results, out, signs):
     simple loops without branches go over them one after the other."""
     n = 0
     rows, mark, is_shown = cells[:, width], cells[:, width + 1], cells[:, width + 2]
-    slots, old, new = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)
+    slots, places = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)
+    old, new = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)  # slots of the rows that go and that come
     differs = np.empty(_BLOCK, np.int64)
     there, was = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
     for low in range(0, len(touched), _BLOCK):
@@ -212,9 +213,10 @@ def show_groups(touched, cells, width, always, results, out, signs):
                 differs[j] |= shown[slots[j]] != said[j]
         gone, come = 0, 0
         for j in range(len(block)):
-            old[gone] = j
+            old[gone] = slots[j]
             gone += was[j] & differs[j]
-            new[come] = j
+            new[come] = slots[j]
+            places[come] = j
             come += there[j] & differs[j]
         signs[n : n + gone] = -1
         signs[n + gone : n + gone + come] = 1
@@ -222,16 +224,16 @@ def show_groups(touched, cells, width, always, results, out, signs):
         for c in range(width):
             key = cells[:, c]
             for j in range(gone):
-                left[c, j] = key[slots[old[j]]]
+                left[c, j] = key[old[j]]
             for j in range(come):
-                came[c, j] = key[slots[new[j]]]
+                came[c, j] = key[new[j]]
         for a in range(len(results)):
             shown, said = cells[:, width + 3 + a], results[a, low : low + len(block)]
             for j in range(gone):
-                left[width + a, j] = shown[slots[old[j]]]
+                left[width + a, j] = shown[old[j]]
             for j in range(come):
-                came[width + a, j] = said[new[j]]
-                shown[slots[new[j]]] = said[new[j]]
+                came[width + a, j] = said[places[j]]
+                shown[new[j]] = said[places[j]]
         n += gone + come
     return n
 

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 import hbase_store.kernels
-from stream_ext import group_kernels
+from stream_ext import group_kernels, path_kernels
 
 NEVER = np.iinfo(np.int64).min  # validity of what is not shown at all
 FOREVER = np.iinfo(np.int64).max
@@ -229,6 +229,7 @@ def warm() -> None:
     """Compiles every kernel, the store's too (or loads it from the cache), for the types that are in use."""
     hbase_store.kernels.warm()
     group_kernels.warm()
+    path_kernels.warm()
     keys, shift = np.ones(8, np.uint64), np.uint64(61)
     heads, nexts = np.full(8, END, np.int32), np.full(8, END, np.int32)
     untils, weights, out = np.ones(8, np.int64), np.ones(8, np.int64), np.zeros(8, np.int64)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from hbase_store.arrays import Ids, Mask, frozen
 from stream_ext import group_kernels as kernels
+from stream_ext import path_kernels
 
 Slots = npt.NDArray[np.int32]
 Signed = npt.NDArray[np.int64]
@@ -50,6 +51,15 @@ class KeyTable:
             if done == len(slots):
                 return slots
             self._adopt(self.cells[: self.used], 2 * self.capacity)
+
+    def reach(self, sources: Ids, targets: Ids, at: int, edges_max: int) -> int:
+        """Keys are (start, node): adds what the nodes from `at` on lead to; the first that is not expanded yet."""
+        at, self.used = path_kernels.reach(
+            sources, targets, at, self.cells, self.used, self._heads, self._nexts, edges_max
+        )
+        if self.used == self.capacity:
+            self._adopt(self.cells[: self.used], 2 * self.capacity)
+        return at
 
     def taken(self, slots: Slots, place: int) -> Signed:
         """One of the cells of each of these keys."""

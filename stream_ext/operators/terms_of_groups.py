@@ -5,13 +5,14 @@ Inline integers are told from their ids; other terms are decoded, each once for 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
 
 from hbase_store.arrays import Ids
 from hbase_store.terms import INTEGER, literal, parse_term, tag_of
+from stream_ext.plan.expressions.rows import Scope
+from stream_ext.plan.ordering import order_ranks
 from stream_ext.plan.values import Value, text_of, value_of
 from stream_ext.vocabulary import Vocabulary
 
@@ -40,10 +41,11 @@ class TermsOfGroups:
         if bool((tag_of(ids) == INTEGER).all()):
             return ids.view(np.int64)  # their ids sort as they do
         distinct, places = np.unique(ids, return_inverse=True)
-        texts = self._vocabulary.decode(distinct)
-        order = sorted(range(len(texts)), key=lambda i: (_key(texts[i]), texts[i]))
-        ranks = np.empty(len(texts), np.int64)
-        ranks[order] = np.arange(len(texts))
+        ranks = order_ranks(distinct, Scope(self._vocabulary))
+        if len(np.unique(ranks)) < len(ranks):
+            texts = self._vocabulary.decode(distinct)
+            order = sorted(range(len(texts)), key=lambda i: (ranks[i], texts[i]))
+            ranks[order] = np.arange(len(texts))
         return ranks[places]
 
     def ids_of_numbers(self, values: Sequence[Value | None]) -> Ids:
@@ -60,12 +62,3 @@ class TermsOfGroups:
         ids = np.zeros(len(texts), np.uint64)
         ids[[i for i, text in enumerate(texts) if text is not None]] = self._vocabulary.encode(told)
         return ids
-
-
-def _key(text: bytes) -> tuple[int, float, bytes]:
-    value = value_of(text)
-    if isinstance(value, (int, Decimal, float)) and not isinstance(value, bool):
-        return 2, float(value), b""
-    if isinstance(value, np.float32):
-        return 2, float(value), b""
-    return 0 if text.startswith(b"_:") else 1 if text.startswith(b"<") else 3, 0.0, text

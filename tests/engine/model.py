@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
+from typing import Any
 
 Row = tuple[int, ...]
 Entry = tuple[Row, int, int]
@@ -107,3 +108,43 @@ def _sum(terms: list[Meaning], average: bool) -> Said:
     if not average or not terms:
         return _WIDTHS[kind], total
     return _WIDTHS[max(kind, 1)], total / len(terms)
+
+
+# ---- paths -----------------------------------------------------------------------------------------------------
+
+#: A link (a predicate), or ("inverse", path), ("sequence", a, b), ("choice", a, b), ("*" or "+" or "?", path), or
+#: ("not", predicates forward or None, predicates backward or None).
+Path = int | tuple[Any, ...]
+Pair = tuple[int, int]
+
+
+def path(way: Path, edges: set[tuple[int, int, int]], nodes: set[int]) -> Counter[Pair]:
+    """How often a path leads from a to b, over edges (s, p, o); `nodes` are those that a path of length zero is at."""
+    if isinstance(way, int):
+        return Counter((s, o) for s, p, o in edges if p == way)
+    kind = way[0]
+    if kind == "inverse":
+        return Counter({(b, a): n for (a, b), n in path(way[1], edges, nodes).items()})
+    if kind == "not":
+        forward = [(s, o) for s, p, o in edges if way[1] is not None and p not in way[1]]
+        return Counter(forward + [(o, s) for s, p, o in edges if way[2] is not None and p not in way[2]])
+    inner = path(way[1], edges, nodes)
+    if kind == "choice":
+        return inner + path(way[2], edges, nodes)
+    if kind == "sequence":
+        out: Counter[Pair] = Counter()
+        for (a, b), n in inner.items():
+            for (c, d), m in path(way[2], edges, nodes).items():
+                if b == c:
+                    out[a, d] += n * m
+        return out
+    return _repeated(kind, set(inner), nodes)
+
+
+def _repeated(kind: str, steps: set[Pair], nodes: set[int]) -> Counter[Pair]:
+    """By trying from each node where a step leads, and from there, until nothing is new."""
+    found = {(node, node) for node in nodes} if kind in "*?" else set()
+    reached = set(steps)
+    while kind in "*+" and not {(a, d) for a, b in reached for c, d in steps if b == c} <= reached:
+        reached |= {(a, d) for a, b in reached for c, d in steps if b == c}
+    return Counter(found | reached)

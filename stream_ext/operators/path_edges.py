@@ -1,0 +1,86 @@
+"""Edges for paths that are no edges of the store: those of a window, as sorted arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hbase_store.arrays import NO_IDS, Ids, distinct_values, gather_ranges
+from stream_ext.operators.moment import Moment
+from stream_ext.operators.path_pairs import EdgeChange
+from stream_ext.paths import Edges, Places
+from stream_ext.zset import ZSet, concat, consolidate, empty
+
+
+class SortedEdges:
+    """A set of triples, sorted in both directions once somebody asks."""
+
+    def __init__(self, s: Ids, p: Ids, o: Ids) -> None:
+        self.triples = (s, p, o)
+        self._sorted: dict[bool, tuple[Ids, Ids, Ids]] = {}
+
+    def _by(self, inverse: bool) -> tuple[Ids, Ids, Ids]:
+        """(predicates, keys, neighbours), in this order."""
+        if inverse not in self._sorted:
+            s, p, o = self.triples
+            keys, values = (o, s) if inverse else (s, o)
+            order = np.lexsort((values, keys, p))
+            self._sorted[inverse] = p[order], keys[order], values[order]
+        return self._sorted[inverse]
+
+    def _under(self, predicate: int, inverse: bool) -> tuple[Ids, Ids]:
+        predicates, keys, values = self._by(inverse)
+        low, high = (int(predicates.searchsorted(np.uint64(predicate), side)) for side in ("left", "right"))
+        return keys[low:high], values[low:high]
+
+    def neighbours(self, predicate: int, keys: Ids, inverse: bool) -> tuple[Places | None, Ids, None]:
+        known, values = self._under(predicate, inverse)
+        offsets, places = gather_ranges(known.searchsorted(keys), known.searchsorted(keys, "right"))
+        return np.repeat(np.arange(len(keys)), np.diff(offsets)), values[places], None
+
+    def predicates_of(self, keys: Ids, inverse: bool) -> tuple[Places, Ids]:
+        found = [(self.neighbours(p, keys, inverse)[0], p) for p in self.predicates().tolist()]
+        places = [np.unique(at) for at, _ in found if at is not None]
+        ids = [np.full(len(at), p, np.uint64) for at, (_, p) in zip(places, found, strict=True)]
+        return np.concatenate([np.empty(0, np.int64), *places]), np.concatenate([NO_IDS, *ids])
+
+    def pairs(self, predicate: int) -> tuple[Ids, Ids, None]:
+        return *self._under(predicate, False), None
+
+    def predicates(self) -> Ids:
+        return distinct_values(self.triples[1])
+
+
+class WindowEdges:
+    """What is in a window, from evaluation to evaluation: a triple is an edge while one of its copies is there."""
+
+    def __init__(self) -> None:
+        self._held = empty(3)
+        self.edges = SortedEdges(NO_IDS, NO_IDS, NO_IDS)
+
+    def step(self, moment: Moment, change: ZSet) -> EdgeChange:
+        """Takes the window's change in, and says how its edges differ from those of the last evaluation."""
+        held = concat([self._held, change], 3)
+        if held.untils is not None:
+            counts = held.untils >= moment.time
+            if not change.count and counts.all():
+                return _change(empty(3))
+            held = held.take(counts)
+        elif not change.count:
+            return _change(empty(3))
+        self._held = consolidate(held)
+        there = consolidate(ZSet(self._held.columns, self._held.count, self._held.weights))
+        now = ZSet(there.columns, there.count)
+        before = ZSet(self.edges.triples, len(self.edges.triples[0]))
+        self.edges = SortedEdges(*now.columns)
+        return _change(consolidate(concat([now, before.negated()], 3)))
+
+
+def _change(difference: ZSet) -> EdgeChange:
+    s, p, o = difference.columns
+    return EdgeChange(s, p, o, difference.weight_array())
+
+
+def all_nodes(edges: Edges) -> Ids:
+    """Whatever is a subject or an object."""
+    ends = [ids for predicate in edges.predicates().tolist() for ids in edges.pairs(predicate)[:2]]
+    return distinct_values(np.concatenate([distinct_values(ids) for ids in ends])) if ends else NO_IDS

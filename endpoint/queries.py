@@ -73,6 +73,15 @@ async def act(exchange: Exchange, name: str) -> None:
     """POST /queries/{q}?action=..."""
     parameters: Parameters = exchange.parameters()
     action = parameters.text("action")
-    if action in ("pause", "resume", "move"):
-        raise BadArgument(f"action={action} is not built yet; a query of this version runs until it is deleted")
-    raise BadArgument(f"POST /queries/{name} takes action=; PUT registers a query under this name")
+    parameters.done("action")
+    if action == "move":
+        raise BadArgument(
+            "action=move is not built yet: all queries run where the server runs them, and move together by themselves"
+        )
+    if action not in ("pause", "resume"):
+        raise BadArgument(f"POST /queries/{name} takes action=pause or resume; PUT registers a query under this name")
+    exchange.check_may_write()
+    service = exchange.desk.service
+    act = service.pause_query if action == "pause" else service.resume_query
+    await exchange.desk.workers.writers.run(act, name)
+    await exchange.answer_json(200, await exchange.desk.workers.readers.run(service.query_status, name))

@@ -33,7 +33,10 @@ class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
-    """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows."""
+    """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows.
+
+    `since` is the snapshot from which it runs, with `state`: that of its registration, or of the last time that it was
+    resumed. A query that is `paused` is evaluated nowhere."""
 
     number: int
     name: str
@@ -45,6 +48,12 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     streams: list[int]
     registered_sn: int
     state: QueryState
+    since: int = 0
+    paused: bool = False
+
+    def standing(self, stored: QueryState | None) -> QueryState:
+        """Where it goes on: from what a runner said of it, if it was said since it runs."""
+        return stored if stored is not None and stored.sn >= max(self.since, 1) else self.state
 
 
 Definition = TypeVar("Definition", StreamDefinition, QueryDefinition)

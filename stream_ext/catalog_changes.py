@@ -1,4 +1,4 @@
-"""Changes of the catalog: creating and dropping a stream, dropping a query."""
+"""Changes of the catalog: creating and dropping a stream; pausing, resuming and dropping a query."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from stream_ext.catalog import CatalogStep, StreamDefinition, names_of
 from stream_ext.errors import NameInUse
 from stream_ext.injector import Change, Intent, View
 from stream_ext.options import StreamOptions, parse_options
+from stream_ext.schedule import initial_state
+from stream_ext.shard import query_of
+from stream_ext.timing import timing_of
 
 
 def create_stream(key: str, options: Mapping[str, object], base: str) -> Change:
@@ -71,5 +74,33 @@ def drop_query(key: str) -> Change:
     def change(view: View) -> Intent:
         query = view.catalog.query(key)
         return Intent(result=lambda _: None, steps=[CatalogStep("query", query.number, None)])
+
+    return change
+
+
+def pause_query(key: str) -> Change:
+    """From the next snapshot on it is evaluated no more. Its result: the snapshot."""
+
+    def change(view: View) -> Intent:
+        query = view.catalog.query(key)
+        if query.paused:
+            return Intent(result=int)
+        step = CatalogStep("query", query.number, msgspec.structs.replace(query, paused=True))
+        return Intent(result=int, steps=[step])
+
+    return change
+
+
+def resume_query(key: str, t0: int | None) -> Change:
+    """It goes on as if registered now; but T0, once it was decided (`t0`), stays. Its result: the snapshot."""
+
+    def change(view: View) -> Intent:
+        query = view.catalog.query(key)
+        if not query.paused:
+            return Intent(result=int)
+        timing = timing_of(query_of(query.text, query.base), view.catalog, t0)
+        state = msgspec.structs.replace(initial_state(timing, view.positions), t0=t0, gap=True)
+        resumed = msgspec.structs.replace(query, paused=False, since=view.head + 1, state=state)
+        return Intent(result=int, steps=[CatalogStep("query", query.number, resumed)])
 
     return change

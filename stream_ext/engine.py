@@ -61,7 +61,8 @@ class Engine:
         """The queries go on where their emissions stopped."""
         states, catalog = self.merge.states(), self._injector.catalog
         for query in catalog.queries.values():
-            self.lateness.follow(query, states[query.number], catalog)
+            if not query.paused:
+                self.lateness.follow(query, query.standing(states.get(query.number)), catalog)
         for stream in catalog.streams:
             self._set_close_alarm(stream)
             self._set_idle_alarm(stream)
@@ -111,7 +112,10 @@ class Engine:
             self.spark.head_moved(sn)
 
     def _follow(self, step: CatalogStep, news: Published) -> None:
-        if isinstance(step.definition, QueryDefinition):
+        if isinstance(step.definition, QueryDefinition) and step.definition.paused:
+            self.lateness.forget(step.number)
+            self.retention.forget(step.number)
+        elif isinstance(step.definition, QueryDefinition):
             self.lateness.follow(step.definition, step.definition.state, news.catalog)
             self.retention.follow(step.definition, news.catalog)
         elif step.kind == "query":

@@ -22,7 +22,7 @@ from stream_ext.plan.algebra import (
     Unit,
     Update,
 )
-from stream_ext.plan.policy import Origin, Policy, WindowPolicy, policy_of
+from stream_ext.plan.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.plan.refuse import first_refusal
 from stream_ext.syntax import parse
 from stream_ext.timing import key_of
@@ -108,15 +108,18 @@ def _window(policy: WindowPolicy, base: str) -> dict[str, Any]:
         "stream": stream,
         "range_ms": window.range_ms,
         "step_ms": window.step_ms,
+        "until_ms": window.until_ms,
         "count": window.count or None,
         "bounds": policy.bounds.value.value,
-        "t0": policy.t0.value,
+        "t0": None if isinstance(policy.t0.value, FirstClose) else policy.t0.value,
+        "lateness_ms": policy.lateness_ms.value,
         "report": [report.trigger.value for report in policy.reports.value],
         "origins": {
             "range_ms": "written",
             "step_ms": policy.step_ms.origin.value,
             "bounds": policy.bounds.origin.value,
             "t0": policy.t0.origin.value,
+            "lateness_ms": policy.lateness_ms.origin.value,
             "report": policy.reports.origin.value,
         },
     }

@@ -182,7 +182,7 @@ class QueryRun:
     def state_at(self, sn: int, push: int, k: int, time: int) -> QueryState:
         ranking = self._network.answer.ranking
         ranked = ranking.save() if ranking is not None else None
-        return self._schedule.state(Evaluated(sn, push, k, time), ranked)
+        return self._schedule.state(Evaluated(sn, push, k, time), ranked, sn)
 
     def said(self, emitted: tuple[Columns, Weights]) -> tuple[list[Ids], bool | None, bool]:
         """Columns, boolean, and whether it is an emission at all."""

@@ -23,6 +23,7 @@ from stream_ext.errors import BadArgument, NameInUse, TooLarge, Unsupported
 from stream_ext.injector import Intent, View
 from stream_ext.options import StreamOptions
 from stream_ext.plan.algebra import R2S, Query, Register, WindowClause
+from stream_ext.plan.policy import policy_of
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.schedule import initial_state
 from stream_ext.shard import constants_of
@@ -68,10 +69,12 @@ class Registration:
             variables=list(self.query.variables),
             streams=found.streams,
             registered_sn=view.head + 1,
+            since=view.head + 1,
             state=initial_state(timing_of(self.query, found.catalog), view.positions),
         )
+        warnings = [*policy_of(self.query).warnings, *found.warnings]
         return Intent(
-            result=lambda _: Registered(definition, True, found.warnings),
+            result=lambda _: Registered(definition, True, warnings),
             steps=[*found.steps, CatalogStep("query", number, definition)],
             write=self._write,
         )

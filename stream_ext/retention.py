@@ -78,7 +78,8 @@ class Retention:
 
     def start(self, catalog: Catalog) -> None:
         for query in catalog.queries.values():
-            self.follow(query, catalog)
+            if not query.paused:
+                self.follow(query, catalog)
         for stream in catalog.streams:
             self._kept[stream] = Kept.read(self._store, stream)
         self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
@@ -133,8 +134,8 @@ class Retention:
         by_time = self._newest_before(self._clock.now_ms() - self._retain.snapshots_ms, view.head)
         held = {"the queries' position": position}
         for number, needs in self._queries.items():
-            state = states.get(number)
-            if needs.reads_store and state is not None and state.evaluated is not None:
+            state = view.catalog.queries[number].standing(states.get(number))
+            if needs.reads_store and state.evaluated is not None:
                 held[view.catalog.queries[number].name] = state.evaluated.sn
         holder = min(held, key=lambda name: held[name])
         self._held_by = holder if held[holder] < by_time else None
@@ -157,7 +158,7 @@ class Retention:
             retention_ms = view.catalog.streams[stream].options.retention_ms
             horizons[stream] = kept.first_published(self._clock.now_ms() - retention_ms)
         for number, needs in self._queries.items():
-            state = states.get(number, view.catalog.queries[number].state)
+            state = view.catalog.queries[number].standing(states.get(number))
             self._lower(windows, reach(needs.windows, _reference(state)))
             self._lower(horizons, reach(needs.windows, self._reference_at(floor, state, needs)))
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}

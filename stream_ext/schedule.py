@@ -89,7 +89,8 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     None if one of them had no time yet. `ranked` keeps the order of first appearance where LIMIT needs it. `t0` is the
     origin of the closes where the first push decides it, once it has. Closes up to `after` are done, be it that nothing
     was evaluated for them; `last` is the greatest time of an evaluation. `begins` are the first closes of each window
-    that were reported, and then the first times of each period."""
+    that were reported, and then the first times of each period. `sn` is the snapshot that it was made in (0: at
+    registration), `gap` says that nothing was said yet since a pause."""
 
     registered: int | None = None
     evaluated: Evaluated | None = None
@@ -98,6 +99,8 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     after: int | None = None
     last: int | None = None
     begins: list[int | None] = []
+    sn: int = 0
+    gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,8 +392,8 @@ class Schedule:
         """Whether every window has been reported, every period come to: an older first element changes nothing then."""
         return None not in self._begins
 
-    def state(self, evaluated: Evaluated | None, ranked: bytes | None = None) -> QueryState:
-        return QueryState(self.registered, evaluated, ranked, self.t0, self.after, self.last, list(self._begins))
+    def state(self, evaluated: Evaluated | None, ranked: bytes | None = None, sn: int = 0) -> QueryState:
+        return QueryState(self.registered, evaluated, ranked, self.t0, self.after, self.last, list(self._begins), sn)
 
     def seen(self, time: int) -> None:
         """An evaluation was made at `time`."""

@@ -20,7 +20,7 @@ from stream_ext.adaptor import Ids, read_push
 from stream_ext.answers import Decoded, answer_at_last_evaluation, answer_of, answer_once, decoded, no_answer, rows_of
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog_changes import create_stream, drop_query, drop_stream
+from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, pause_query, resume_query
 from stream_ext.clock import Clock
 from stream_ext.control import Control
 from stream_ext.dataset import Dataset, read_runnable
@@ -315,6 +315,16 @@ class Service:
 
     def query_definition(self, name: str) -> QueryDefinition:
         return self._injector.catalog.query(name)
+
+    def pause_query(self, name: str) -> None:
+        """It is evaluated up to here, and then no more; what it has said stays."""
+        sn = int(self._injector.change(pause_query(name)).result())
+        self._await(sn, "evaluated")
+
+    def resume_query(self, name: str) -> None:
+        """From here on; the closes in between are left out, and its next emission says so."""
+        state = self._engine.merge.state(self.query_definition(name).number)
+        self._injector.change(resume_query(name, None if state is None else state.t0)).result()
 
     def drop_query(self, name: str) -> None:
         self._injector.change(drop_query(name)).result()

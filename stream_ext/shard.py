@@ -95,12 +95,14 @@ class Shard:
                 self._start(catalog.queries[change.number], None, catalog)
 
     def _start(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> None:
+        if definition.paused:
+            return
         try:
             query = query_of(definition.text, definition.base)
             timing = timing_of(query, catalog)
             streams = [catalog.streams[window.stream] for window in timing.windows]
             run = QueryRun(definition.number, query, timing, [s.name or s.iri for s in streams], self._store)
-            run.resume(state or definition.state, self.sn)
+            run.resume(definition.standing(state), self.sn)
             self._runs[definition.number] = run
         except StoreUnavailable:
             raise

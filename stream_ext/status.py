@@ -19,7 +19,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "iri": query.iri,
         "text": query.text,
         "r2s": query.r2s,
-        "state": "running" if error is None else "failed",
+        "state": "failed" if error is not None else "paused" if query.paused else "running",
         "error": error,
         "runner": merge.owner,
         "why": _why(engine),

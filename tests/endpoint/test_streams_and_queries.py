@@ -204,7 +204,10 @@ def test_put_gives_a_bare_query_its_name_and_must_agree_with_a_written_one(serve
     generated = server.register(bare + " # generated")
     assert server.http.get(generated.headers["location"]).status_code == 200
     assert server.http.post("/queries", content=bare).status_code == 415
-    assert "not built yet" in server.http.post("/queries/bare?action=pause").text
+    assert server.http.post("/queries/bare?action=pause").json()["state"] == "paused"
+    assert server.http.post("/queries/bare?action=resume").json()["state"] == "running"
+    assert "not built yet" in server.http.post("/queries/bare?action=move").text
+    assert "action=pause or resume" in server.http.post("/queries/bare?action=stop").text
     names = [query["query"] for query in server.http.get("/queries").json()["queries"]]
     assert {"bare", generated.json()["query"]} <= set(names)
 

@@ -54,7 +54,7 @@ class RilletStore(Store):
         self._url: str | None = None
         self._bound: dict[str, str] = {}  # prefixes that were bound before there was a store
         self._unnamed: BNode | None = None  # the made-up name of the graph that is the default graph here
-        self._all_named = False  # a Dataset uses this store: none of its graphs goes without a name
+        self._in_dataset = False  # a Dataset uses this store: its graphs have names, the default graph one of its own
         super().__init__(None, identifier)
         if configuration is not None:
             self.open(configuration)
@@ -138,7 +138,7 @@ class RilletStore(Store):
     def add_graph(self, graph: Graph) -> None:
         """A graph that somebody made is there, for this process, before it holds a triple."""
         if graph.identifier == DATASET_DEFAULT_GRAPH_ID:
-            self._all_named = self._unnamed is None
+            self._in_dataset = True
         elif graph.identifier != self._unnamed:
             self._open.graphs[graph.identifier] = None
 
@@ -220,7 +220,7 @@ class RilletStore(Store):
             return None
         name: Node = context.identifier if isinstance(context, Graph) else context
         if name == DATASET_DEFAULT_GRAPH_ID:
-            self._all_named = self._unnamed is None
+            self._in_dataset = True
             return None
         if not isinstance(name, BNode):
             return name
@@ -230,15 +230,17 @@ class RilletStore(Store):
     def _meet(self, graph: Graph | BNode) -> None:
         """Takes the graph for the one without a name, if it can be that."""
         if isinstance(graph, Dataset):
-            self._all_named = self._unnamed is None
+            self._in_dataset = True
             return
         name = graph.identifier if isinstance(graph, Graph) else graph
-        free = self._unnamed is None and not self._all_named
+        free = self._unnamed is None and not self._in_dataset
         if free and isinstance(name, BNode) and _MADE_UP.fullmatch(name) and not self._open.is_graph(name):
             self._unnamed = name
 
     def _context(self, graph: Node | None) -> Graph:
-        identifier = DATASET_DEFAULT_GRAPH_ID if graph is None else graph
+        """The default graph goes by the name under which it is known here."""
+        default = DATASET_DEFAULT_GRAPH_ID if self._in_dataset or self._unnamed is None else self._unnamed
+        identifier = default if graph is None else graph
         return Graph(store=self, identifier=identifier)  # type: ignore[arg-type]  # an IRI or a blank node
 
     # ---- namespaces: of the process, they are no part of the data

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 from functools import cache
 from importlib import resources
+from typing import TYPE_CHECKING
 
-from endpoint.exchange import Exchange
 from stream_ext.errors import NotFound
+
+if TYPE_CHECKING:
+    from endpoint.exchange import Exchange  # the pages behind it want this module first
 
 PATH = "$/assets/"
 _TYPES = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}

@@ -19,7 +19,8 @@ from stream_ext.injector import Intent, View
 from stream_ext.service import Service
 
 Quad = tuple[Node, Node, Node, Node | None]
-_ABSENT = -1
+#: The id of what the store has never seen.
+ABSENT = -1
 
 
 class Attachment:
@@ -80,16 +81,16 @@ class Attachment:
         """What fits, in `graph` (None: the default graph) or in all graphs."""
         s, p, o = (None if node is None else self.id_of(node) for node in triple)
         g = None if everywhere else DEFAULT_GRAPH if graph is None else self.id_of(graph)
-        if _ABSENT in (s, p, o, g):
+        if ABSENT in (s, p, o, g):
             return []
         return list(match(snapshot, Pattern(s, p, o, g)))
 
     def id_of(self, node: Node) -> int:
-        """Its id in the store, or _ABSENT."""
+        """Its id in the store, or ABSENT."""
         if isinstance(node, BNode):
             number = self.labels.number(str(node), self._is_in_store)
-            return _ABSENT if number is None else blank_id(number)
-        return int(self.service.store.ids([to_bytes(node)])[0]) or _ABSENT
+            return ABSENT if number is None else blank_id(number)
+        return int(self.service.store.ids([to_bytes(node)])[0]) or ABSENT
 
     def is_graph(self, name: BNode) -> bool:
         """Whether a blank node is known as the name of a graph."""
@@ -136,7 +137,7 @@ class _Change:
         """As ids, without those that name a term that the store has never seen."""
         id_of = self._attachment.id_of
         rows = [[DEFAULT_GRAPH if node is None else id_of(node) for node in quad] for quad in self._deleted]
-        return [row for row in rows if _ABSENT not in row]
+        return [row for row in rows if ABSENT not in row]
 
     def _encoded(self, batch: Batch) -> np.ndarray:
         nodes = list(dict.fromkeys(node for quad in self._inserted for node in quad if node is not None))
@@ -147,7 +148,7 @@ class _Change:
 
     def _blank_ids(self, batch: Batch, blanks: list[BNode]) -> dict[Node, int]:
         known: dict[Node, int] = {node: self._attachment.id_of(node) for node in blanks}
-        fresh = [node for node, id in known.items() if id == _ABSENT]
+        fresh = [node for node, id in known.items() if id == ABSENT]
         if fresh:
             for node, id in zip(fresh, batch.blanks(len(fresh)).tolist(), strict=True):
                 known[node] = id

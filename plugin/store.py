@@ -24,8 +24,8 @@ from rdflib.store import VALID_STORE, Store
 from rdflib.term import Identifier, Node
 
 from plugin.addresses import destroy, store_url
-from plugin.attachment import Attachment, Quad
-from plugin.match import Quads
+from plugin.attachment import ABSENT, Attachment, Quad
+from plugin.match import DEFAULT_GRAPH, Quads
 from plugin.sharing import shared
 from plugin.terms import check_triple, to_node
 from stream_ext.errors import BadArgument, TextError, Unsupported
@@ -38,6 +38,8 @@ Match = tuple[Triple, Iterator[Graph]]
 
 Choice = Node | None | list[Node]
 Answered = TypeVar("Answered")
+
+ANYTHING: TriplePattern = (None, None, None)
 
 #: What `BNode()` calls itself. Parsers and programs have other labels for the graphs that they name.
 _MADE_UP = re.compile(r"N[0-9a-f]{32}")
@@ -147,7 +149,7 @@ class RilletStore(Store):
         if reader is not None:
             self._meet(reader)
             return
-        self.remove((None, None, None), graph)
+        self.remove(ANYTHING, graph)
         self._open.graphs.pop(graph.identifier, None)
 
     # ---- reading
@@ -188,25 +190,33 @@ class RilletStore(Store):
                 yield nodes[s], nodes[p], nodes[o], nodes.get(g)
 
     def __len__(self, context: Graph | None = None) -> int:
-        snapshot = self._open.snapshot()
+        """Of all graphs together, a triple that several of them have counts once."""
+        attachment = self._open
+        snapshot = attachment.snapshot()
         if context is not None:
             graph = self._graph_of(context)
-            return sum(map(len, self._open.match(snapshot, (None, None, None), graph, everywhere=False)))
-        blocks = self._open.match(snapshot, (None, None, None), None, everywhere=True)
-        return _distinct_triples(blocks)
+            id = DEFAULT_GRAPH if graph is None else attachment.id_of(graph)
+            return 0 if id == ABSENT else snapshot.count_all(id)
+        if not len(snapshot.graphs()):
+            return snapshot.count_all()
+        return _distinct_triples(attachment.match(snapshot, ANYTHING, None, everywhere=True))
 
     def contexts(self, triple: Triple | None = None) -> Generator[Graph, None, None]:
         """The graphs that have the triple; without one all, those too that this process made and left empty."""
-        anything: TriplePattern = (None, None, None)
-        pattern = triple or anything
+        pattern = triple or ANYTHING
         found = self._graph_names(pattern)
-        for name in dict.fromkeys([*found, *(self._open.graphs if pattern == anything else ())]):
+        for name in dict.fromkeys([*found, *(self._open.graphs if pattern == ANYTHING else ())]):
             yield self._context(name)
 
     def _graph_names(self, pattern: TriplePattern) -> list[Node | None]:
-        blocks = self._open.match(self._open.snapshot(), pattern, None, everywhere=True)
-        graphs = sorted({int(g) for block in blocks for g in np.unique(block.g).tolist()})
-        nodes = self._open.nodes_of([np.array(graphs, np.uint64)])
+        attachment = self._open
+        snapshot = attachment.snapshot()
+        if pattern == ANYTHING:
+            graphs = [*([DEFAULT_GRAPH] if snapshot.count_all() else []), *snapshot.graphs().tolist()]
+        else:
+            blocks = attachment.match(snapshot, pattern, None, everywhere=True)
+            graphs = sorted({int(g) for block in blocks for g in np.unique(block.g).tolist()})
+        nodes = attachment.nodes_of([np.array(graphs, np.uint64)])
         return [nodes.get(graph) for graph in graphs]
 
     # ---- whose graph is it

@@ -12,19 +12,18 @@ import numpy as np
 
 from hbase_store import NAMED, Snapshot, Store
 
-_DEFAULT = 0
+#: Of more graphs the pages show this many.
+GRAPHS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     sn: int
-    default: int  # triples of the default graph
-    named: dict[bytes, int]  # of each named graph, the largest first
+    triples: int
+    default: int  # of them, in the default graph
+    graphs: int  # named ones
+    named: dict[bytes, int]  # triples of named graphs, the largest first
     predicates: dict[bytes, int]  # triples of each predicate in any graph, the most used first
-
-    @property
-    def triples(self) -> int:
-        return self.default + sum(self.named.values())
 
 
 class Statistics:
@@ -43,12 +42,19 @@ class Statistics:
 
     def _count(self, snapshot: Snapshot) -> Counts:
         default = {p: snapshot.count(p) for p in snapshot.predicates().tolist()}
-        predicates, graphs = Counter(default), Counter[int]()
-        for p in snapshot.predicates(NAMED).tolist():
-            predicates[p] += snapshot.count(p, NAMED)
-            found, counts = np.unique(snapshot.pairs(p, graph=NAMED)[2], return_counts=True)
-            graphs.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
-        return Counts(int(snapshot.sn), sum(default.values()), self._named(graphs), self._named(predicates))
+        named = {p: snapshot.count(p, NAMED) for p in snapshot.predicates(NAMED).tolist()}
+        graphs = snapshot.graphs()
+        shown = Counter({g: snapshot.count_all(g) for g in graphs[:GRAPHS_MAX].tolist()})
+        predicates = Counter(default) + Counter(named)
+        total = sum(default.values())
+        return Counts(
+            int(snapshot.sn),
+            total + sum(named.values()),
+            total,
+            len(graphs),
+            self._named(shown),
+            self._named(predicates),
+        )
 
     def _named(self, counted: Counter[int]) -> dict[bytes, int]:
         ranked = counted.most_common()

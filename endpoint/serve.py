@@ -118,6 +118,8 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
 
 
 def check_token(settings: ServeSettings) -> None:
+    if not (settings.token or "").isascii():
+        raise BadArgument("a token is written in ASCII: it travels in a header")
     if not is_loopback(settings.host) and not settings.token:
         raise BadArgument(
             f"--host {settings.host} can be reached by others, and they could write: "

@@ -44,11 +44,7 @@ def _list(room: Room, text: str, problem: object = None) -> str:
 def registered(room: Room, name: str) -> ResponseReturnValue:
     if request.method == "POST":
         room.check_may_write()
-        if request.form.get("act") != "drop":
-            raise BadArgument(f"{request.form.get('act')!r} is nothing that is done to a query here")
-        room.service.drop_query(name)
-        flash(f"The query {name} is gone.")
-        return redirect(url_for(".queries"))
+        return _act(room, name, request.form.get("act", ""))
     state = room.service.query_status(name)
     text = str(state["text"])
     answer = room.service.latest(name)
@@ -62,3 +58,19 @@ def registered(room: Room, name: str) -> ResponseReturnValue:
         since=max(0, int(state["emissions"]) - _EARLIER),
         prefixes=prefixes_of(text),
     )
+
+
+def _act(room: Room, name: str, act: str) -> ResponseReturnValue:
+    if act == "drop":
+        room.service.drop_query(name)
+        flash(f"The query {name} is gone.")
+        return redirect(url_for(".queries"))
+    if act == "pause":
+        room.service.pause_query(name)
+        flash(f"{name} is paused: it is not evaluated until it is resumed.")
+    elif act == "resume":
+        room.service.resume_query(name)
+        flash(f"{name} goes on.")
+    else:
+        raise BadArgument(f"{act!r} is nothing that is done to a query")
+    return redirect(url_for(".registered", name=name))

@@ -130,6 +130,17 @@ def test_a_stream_that_cannot_be_made_leaves_the_form_as_it_was(fresh: Live) -> 
     assert name.attributes["value"] == "taxis"
 
 
+def test_a_query_is_paused_and_resumed(fresh: Live) -> None:
+    post(fresh, "/queries", query=NEAR)
+    page = post(fresh, "/queries/near", act="pause")
+    assert "near is paused" in said(page)
+    assert fresh.service.query_status("near")["state"] == "paused"
+    assert "Resume" in [button.shown for button in page.all("button")]
+    post(fresh, "/queries/near", act="resume")
+    assert fresh.service.query_status("near")["state"] == "running"
+    assert "nothing that is done" in said(post(fresh, "/queries/near", 400, act="dance"))
+
+
 def test_a_query_is_registered_and_deleted(fresh: Live) -> None:
     page = post(fresh, "/queries", query=NEAR)
     assert "near is registered" in said(page)

@@ -179,7 +179,7 @@ def test_what_a_query_says_arrives_while_one_watches(browser: Browser, tmp_path:
         fill(server)
         page = browser.new_context(base_url=server.url).new_page()
         page.goto("/console/queries/near")
-        expect(page.get_by_text("listening")).to_be_visible()
+        expect(page.get_by_text("listening", exact=True)).to_be_visible()
         log = page.get_by_role("listitem").filter(has_text="#")
         before = server.service.query_status("near")["emissions"]
         expect(log).to_have_count(before)
@@ -188,9 +188,9 @@ def test_what_a_query_says_arrives_while_one_watches(browser: Browser, tmp_path:
         assert after > before
         expect(log.first).to_contain_text(f"#{after}")
         expect(page.locator(".chart svg")).to_be_visible()
-        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Stop listening").click()
         server.push(10_000).raise_for_status()
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Listen", exact=True).click()
         expect(log.first).to_contain_text(f"#{server.service.query_status('near')['emissions']}")
         assert server.service.status()["subscriptions"] >= 1  # a listener of the HTTP routes: no page holds a thread
         page.context.close()

@@ -75,7 +75,7 @@ function live(section) {
       state(over ? "the query has ended, or the server refuses" : "not connected, trying again", "off");
     };
     source.onmessage = (event) => take(JSON.parse(event.data));
-    find("toggle").textContent = "Pause";
+    find("toggle").textContent = "Stop listening";
   }
 
   function take(emission) {
@@ -111,8 +111,8 @@ function live(section) {
     if (source) {
       source.close();
       source = null;
-      state("paused", "");
-      find("toggle").textContent = "Go on";
+      state("not listening", "");
+      find("toggle").textContent = "Listen";
     } else {
       listen();
     }

@@ -19,7 +19,7 @@ from hbase_store.errors import StoreError
 from hbase_store.rows import CatalogChange, StreamMove
 from hbase_store.slab import Slab, TermsChunk, check_lengths, chunks_of
 from hbase_store.streams import StreamColumns, StreamPart, split
-from hbase_store.terms import NO_TERM, blank_ids, check_encodable
+from hbase_store.terms import NO_TERM, blank_ids, check_encodable, check_numbers
 
 #: Numbers that a writer takes from a counter at once, or a multiple: so two writers never share a page of terms.
 NUMBERS = 4096
@@ -46,6 +46,7 @@ class Numbers:
         if missing:
             size = -(-missing // NUMBERS) * NUMBERS
             first = self._allocate(self._counter, size)
+            check_numbers(self._counter, first + size - 1)
             self._next, self._end = first + missing, first + size
             fresh = range(first, first + missing)
             if runs and runs[-1].stop == first:

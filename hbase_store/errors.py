@@ -7,6 +7,7 @@ StoreError
 ├── StoreUnavailable   the store is not there, not reachable, or open elsewhere in a way that excludes us
 ├── LayoutError        what is there was written by another version, or by something else
 ├── Corrupt            what was written cannot be read back
+├── IdsExhausted       all numbers that terms or blank nodes could have are given away
 ├── SnapshotGone       the snapshot was there, and is not retained any more
 ├── WriterElsewhere    another process is the one writer (`address`, `pid`)
 └── Fenced             we were the writer, and another took over
@@ -40,6 +41,10 @@ class LayoutError(StoreError):
 
 
 class Corrupt(StoreError):
+    pass
+
+
+class IdsExhausted(StoreError):
     pass
 
 

@@ -59,10 +59,12 @@ class Leasing(KeyValue, Protocol):
 
 
 class FileHolder(msgspec.Struct):
-    """What the lock file says."""
+    """What the lock file says while somebody holds it; who gives it back empties it. `boot` is that of the machine, or
+    empty where what was written survives the machine."""
 
     address: str = ""
     pid: int = 0
+    boot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,10 @@ _locks_lock = threading.Lock()
 class FileLease:
     """A POSIX lock on `writer.lock` in the folder of a store. A forked child does not inherit it."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], survives: bool = False) -> None:
+        """`survives`: what is acknowledged is on disk, so that a crash of the machine loses nothing."""
         self._file = Path(os.path.realpath(folder)) / "writer.lock"
+        self._boot = "" if survives else this_boot()
 
     def take(self, address: str) -> None:
         with _locks_lock:
@@ -90,7 +94,15 @@ class FileLease:
                 lock = _locks[self._file] = self._lock()
             if lock.lease is not self:
                 raise WriterElsewhere(_read_holder(lock.descriptor).address, os.getpid(), str(self._file.parent))
-            _write_holder(lock.descriptor, FileHolder(address, os.getpid()))
+            _write_holder(lock.descriptor, FileHolder(address, os.getpid(), self._boot))
+
+    def machine_crashed(self) -> bool:
+        """Whether the machine went down, or was started anew, while somebody was writing."""
+        try:
+            holder = _holder_in(self._file.read_bytes())
+        except FileNotFoundError:
+            return False
+        return holder.boot not in ("", this_boot())
 
     @property
     def held(self) -> bool:
@@ -131,7 +143,10 @@ class FileLease:
 
 
 def _read_holder(descriptor: int) -> FileHolder:
-    content = os.pread(descriptor, 1 << 16, 0)
+    return _holder_in(os.pread(descriptor, 1 << 16, 0))
+
+
+def _holder_in(content: bytes) -> FileHolder:
     try:
         return msgspec.json.decode(content, type=FileHolder)
     except msgspec.DecodeError:
@@ -142,6 +157,7 @@ def _write_holder(descriptor: int, holder: FileHolder) -> None:
     content = msgspec.json.encode(holder)
     os.pwrite(descriptor, content, 0)
     os.ftruncate(descriptor, len(content))
+    os.fsync(descriptor)  # after a crash of the machine it must say that there was one
 
 
 # ---- HBase: a cell that expires
@@ -160,9 +176,12 @@ class CellHolder(msgspec.Struct, frozen=True):
     born: int = 0  # when the process began: a pid may be given to another one later
 
 
+def this_boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
 def this_machine() -> str:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    return f"{this_boot()}/{os.readlink('/proc/self/ns/pid')}"
 
 
 def born(pid: int) -> int | None:

@@ -6,7 +6,9 @@ read is copied out of the map before the transaction ends. A cell is its time (8
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,7 +70,7 @@ class LmdbKeyValue:
         self._calls = threading.Condition()
         self._calls_running = 0
         self._closed = False
-        self._lease = FileLease(self.path)
+        self._lease = FileLease(self.path, survives=durability == "power")
         self._unsynced = False
         self._sync_failure: StoreError | None = None
         self._closing = threading.Event()
@@ -193,6 +195,10 @@ class LmdbKeyValue:
     def lease(self, _clock: Clock) -> FileLease:
         """It needs no clock: the kernel ends it when the process does."""
         return self._lease
+
+    def machine_crashed(self) -> bool:
+        """Whether what is in the file may be less, or other, than what was written: see `verification`."""
+        return self._lease.machine_crashed()
 
     def reader_check(self) -> int:
         """Frees the reader slots of processes that died while reading; how many those were."""
@@ -384,11 +390,16 @@ def _chunks(puts: Iterable[Put]) -> Iterator[list[Put]]:
 
 # ---- errors
 
+# LMDB takes a write that was cut short, as the last one on a full disk is, for an I/O error.
+_NO_ROOM = (errno.EIO, errno.EFBIG, errno.EDQUOT, errno.ENOSPC)
+
 
 @contextmanager
 def _named_errors(path: str) -> Iterator[None]:
     try:
         yield
+    except lmdb.DiskError as error:
+        raise StoreUnavailable(_disk_full(path, error)) from error
     except lmdb.MapFullError as error:
         raise StoreUnavailable(f"{path} has filled its map of addresses; it cannot grow further") from error
     except lmdb.ReadersFullError as error:
@@ -398,4 +409,14 @@ def _named_errors(path: str) -> Iterator[None]:
     except lmdb.VersionMismatchError as error:
         raise LayoutError(f"{path} was written by another version of LMDB: {error}") from error
     except lmdb.Error as error:
+        if any(os.strerror(number) in str(error) for number in _NO_ROOM):
+            raise StoreUnavailable(_disk_full(path, error)) from error
         raise StoreUnavailable(f"{path}: {error}; check the disk and its free space") from error
+
+
+def _disk_full(path: str, error: Exception) -> str:
+    free = shutil.disk_usage(path).free
+    return (
+        f"there is no room left for {path}, or its disk fails ({error}; {free >> 20} MB are free): "
+        "nothing of this write is there; make room, and try again"
+    )

@@ -18,7 +18,7 @@ from hbase_store.keyvalue import KeyValue
 from hbase_store.loading import Numbers32, Terms, edge_columns
 from hbase_store.run_blocks import HASH_COLUMN, ColumnKey
 from hbase_store.run_list import RunEntry
-from hbase_store.terms import BLANK, INTEGER, NO_TERM, TAG_SHIFT
+from hbase_store.terms import BLANK, INTEGER, NO_TERM, TAG_SHIFT, check_numbers
 from hbase_store.view import View, view_of
 
 
@@ -43,12 +43,17 @@ class LoadWriter:
         )
         if blanks:
             # The numbers were given from 0 on; how many there are is only known now.
-            ids[ids >= np.uint64(BLANK << TAG_SHIFT)] += np.uint64(self._kv.allocate("blank", blanks))
+            ids[ids >= np.uint64(BLANK << TAG_SHIFT)] += np.uint64(self._allocate("blank", blanks))
         return ids
 
     def _take_ids(self) -> int:
         """By whole pages, as batches take them."""
-        return self._kv.allocate("term", -(-max(len(self._new), 1) // NUMBERS) * NUMBERS)
+        return self._allocate("term", -(-max(len(self._new), 1) // NUMBERS) * NUMBERS)
+
+    def _allocate(self, counter: str, count: int) -> int:
+        first = self._kv.allocate(counter, count)
+        check_numbers(counter, first + count - 1)
+        return first
 
     def write(self, columns: Sequence[Numbers32], sn: int) -> RunEntry:
         """`sn` is the snapshot that it will be, if nobody publishes before."""

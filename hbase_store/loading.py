@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.arrays import Columns, Ids, Item, Offsets, sort_distinct
+from hbase_store.errors import BadRow
 from hbase_store.run_blocks import NAMED_EDGES, PLAIN, ColumnKey
 from hbase_store.slab import TERM_BYTES_MAX, TermsChunk, check_lengths
 from hbase_store.terms import check_encodable
@@ -23,6 +24,7 @@ Numbers32 = npt.NDArray[np.int32]
 
 _ROWS = 1 << 18
 _TERMS = 1 << 16
+_TERMS_MAX = (1 << 31) - (1 << 26)  # they are numbered by 32 bits, and room is made ahead
 
 
 class Terms:
@@ -43,6 +45,8 @@ class Terms:
         from hbase_store.line_kernels import rehash
 
         count = len(self)
+        if count + terms > _TERMS_MAX:
+            raise BadRow(f"more than {_TERMS_MAX:,} different terms at once: load the file in parts")
         used = int(self.offsets[count])
         if used + size > len(self.arena):
             self.arena = _grown(self.arena, used, 2 * len(self.arena) + size)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from hbase_store.errors import BadStoreUrl
 from hbase_store.lease import Leasing
+from hbase_store.verification import verify
+
+if TYPE_CHECKING:
+    from hbase_store.lmdb_backend import LmdbKeyValue
 
 Durability = Literal["process", "power"]
 
@@ -32,12 +36,22 @@ def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
     if url.startswith("lmdb:") and len(url) > len("lmdb:"):
         from hbase_store.lmdb_backend import LmdbKeyValue
 
-        return LmdbKeyValue(url.removeprefix("lmdb:"), read_only=read_only, durability=durability)
+        backend = LmdbKeyValue(url.removeprefix("lmdb:"), read_only=read_only, durability=durability)
+        return _verified(backend) if backend.machine_crashed() else backend
     if url.startswith("hbase://"):
         from hbase_store.hbase_backend import HBaseKeyValue
 
         return HBaseKeyValue(*_place(url), read_only=read_only)
     raise BadStoreUrl(f"{url!r} is no store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")
+
+
+def _verified(backend: LmdbKeyValue) -> LmdbKeyValue:
+    try:
+        verify(backend)
+    except BaseException:
+        backend.close()
+        raise
+    return backend
 
 
 def _place(url: str) -> tuple[str, int, str]:

@@ -28,11 +28,16 @@ def seal(magic: bytes, payload: bytes) -> Value:
     return content + _CRC.pack(zlib.crc32(content))
 
 
+def is_whole(value: Value) -> bool:
+    """Whether the checksum of a sealed value is right."""
+    return len(value) >= OVERHEAD and _CRC.unpack_from(value, len(value) - 4)[0] == zlib.crc32(value[:-4])
+
+
 def unseal(magic: bytes, value: Value | None, table: str, key: Key) -> memoryview:
     """The payload of what `table` holds under `key`."""
     if value is None:
         raise Corrupt(f"the row {key.hex()} is missing from table {table}; restore the store from a backup")
-    if len(value) < OVERHEAD or _CRC.unpack_from(value, len(value) - 4)[0] != zlib.crc32(value[:-4]):
+    if not is_whole(value):
         raise corrupt(table, key, f"its checksum over {len(value)} bytes is wrong")
     if value[:2] != magic:
         raise corrupt(table, key, f"it is a row of kind {value[:2]!r}, not {magic!r}")

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.arrays import Ids
+from hbase_store.errors import IdsExhausted
 
 TAG_SHIFT = 60
 DATA_MASK = (1 << TAG_SHIFT) - 1
@@ -140,6 +141,15 @@ def inline_text(id: int) -> bytes:
     if tag == BLANK:
         return b"_:b%d" % data
     raise ValueError(f"{id} has tag {tag}, which no version of this store has written")
+
+
+def check_numbers(what: str, last: int) -> None:
+    """`last` is the last of some numbers that were just taken for new terms or blank nodes."""
+    if last > DATA_MASK:
+        raise IdsExhausted(
+            f"this store has given away all {DATA_MASK} numbers that a {what} can have, and they are never used again: "
+            "load its data into a new store (`rillet load`), which numbers only what is there"
+        )
 
 
 def tag_of(ids: Ids) -> npt.NDArray[np.uint8]:

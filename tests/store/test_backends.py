@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import uuid
@@ -179,14 +178,6 @@ def test_a_file_is_no_store(tmp_path: Path) -> None:
             LmdbKeyValue(file, read_only=read_only)
     with pytest.raises(StoreUnavailable, match="for writing; check its permissions"):
         LmdbKeyValue(file / "below")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_write_permission_is_not_opened_for_writing(tmp_path: Path) -> None:
-    folder = tmp_path / "read-only"
-    folder.mkdir(mode=0o555)
-    with pytest.raises(StoreUnavailable, match="for writing; check its permissions"):
-        LmdbKeyValue(folder)
 
 
 def test_another_layout_version_is_refused_by_number(tmp_path: Path) -> None:

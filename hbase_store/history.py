@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -15,6 +15,9 @@ from hbase_store.rows import CatalogChange, Sn, SnRow, StreamPosition, moved
 
 WHOLE_EVERY = 256
 ROWS_KEPT = 1024
+ROWS_FETCHED = 256
+# Of a stream that comes in so many snapshots, or more often, rows are fetched by the hundred.
+_DENSE = 8
 WHOLES_KEPT = 8
 
 Vector = dict[int, StreamPosition]
@@ -51,11 +54,16 @@ class _Sums:
 
 
 class History:
-    """Many threads ask, one at a time takes in. `read_rows` reads the rows of some snapshots, `read_whole` the sums
-    that came with the row of one."""
+    """Many threads ask, one at a time takes in. `read_rows` reads the rows of some snapshots, `read_present` those that
+    are still there, `read_whole` the sums that came with the row of one."""
 
-    def __init__(self, read_rows: Callable[[Sequence[int]], list[SnRow]], read_whole: Callable[[SnRow], Whole]) -> None:
-        self._read_rows, self._read_whole = read_rows, read_whole
+    def __init__(
+        self,
+        read_rows: Callable[[Sequence[int]], list[SnRow]],
+        read_present: Callable[[Sequence[int]], list[SnRow]],
+        read_whole: Callable[[SnRow], Whole],
+    ) -> None:
+        self._read_rows, self._read_present, self._read_whole = read_rows, read_present, read_whole
         self.sn = Sn(0)
         self._sums = _Sums(Whole([], []))
         self.newest: SnRow | None = None
@@ -109,6 +117,32 @@ class History:
             if sn == self.sn:
                 return dict(self._sums.catalog)
         return self._summed(sn).catalog
+
+    def brought(self, position: StreamPosition | None, horizon: int) -> Iterator[tuple[SnRow | None, int, int | None]]:
+        """The snapshots up to a position that brought elements of its stream, newest first: the row, its number, and
+        the stream's time after it. The first one below `horizon` comes last, and without a row."""
+        if position is None:
+            return
+        sn, time, gap = position.last, position.time_last, 1
+        while sn > 0:
+            if sn < horizon:
+                yield None, sn, time
+                return
+            if gap <= _DENSE:
+                self._fetch(range(max(horizon, sn - ROWS_FETCHED + 1, 1), sn + 1))
+            row = self.row(sn)
+            yield row, sn, time
+            move = next(move for move in row.moves if move.stream == position.stream)
+            sn, time, gap = move.before, move.time_before, sn - move.before
+
+    def _fetch(self, sns: Sequence[int]) -> None:
+        """Remembers these rows, if the last of them is not at hand: who walks back asks for those before it next."""
+        with self._lock:
+            missing = [] if sns[-1] in self._rows else [sn for sn in sns if sn not in self._rows]
+        found = self._read_present(missing) if missing else []
+        with self._lock:
+            for row in found:
+                self._remember(row)
 
     def _summed(self, sn: int) -> _Sums:
         start = sn - sn % WHOLE_EVERY

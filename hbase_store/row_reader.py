@@ -11,7 +11,7 @@ import msgspec
 from hbase_store.errors import SnapshotGone
 from hbase_store.head import HeadCell
 from hbase_store.history import Whole
-from hbase_store.keyvalue import KeyValue, Put
+from hbase_store.keyvalue import Key, KeyValue, Put, Value
 from hbase_store.rows import SnRow, StreamPlace, pack_row, sn_key, unpack_row, whole_key
 from hbase_store.sealed import corrupt, cut, seal, unseal
 from hbase_store.slab import STREAM, Slab, unpack_slab
@@ -50,6 +50,13 @@ class RowReader:
                 raise SnapshotGone(f"the row of snapshot {sn} is not retained any more")
         return [unpack_row(value, key) for key, value in found]
 
+    def present(self, sns: Sequence[int]) -> list[SnRow]:
+        """Those of them that are still there."""
+        head = self._cell.head
+        keys = [sn_key(head.epoch_of(sn), sn) for sn in sns]
+        found = zip(keys, self._kv.get_many("sn", keys), strict=True)
+        return [unpack_row(value, key) for key, value in found if value is not None]
+
     def whole(self, row: SnRow) -> Whole:
         """The sums that came with a row."""
         keys = [whole_key(row.epoch, row.sn, piece) for piece in range(row.whole_pieces)]
@@ -80,14 +87,22 @@ class RowReader:
                 yield row, unpack_slab("slab", [(key, next(values)) for key in row.slab_keys()], kinds)
             start = stop
 
-    def stream(self, row: SnRow, place: StreamPlace) -> StreamColumns:
-        parts = []
-        if place.in_slab:
-            keys = row.slab_keys()
-            slab = unpack_slab("slab", zip(keys, self._kv.get_many("slab", keys), strict=True), (STREAM,))
-            parts += slab.streams.get(place.stream, [])
-        if place.slice_pieces:
-            keys = row.slice_keys(place)
-            timing = unpack_slab("slice", zip(keys, self._kv.get_many("slice", keys), strict=True))
-            parts += timing.streams.get(place.stream, [])
-        return merge(parts)
+    def streams(self, places: Sequence[tuple[SnRow, StreamPlace]]) -> list[StreamColumns]:
+        """What each snapshot brought of a stream, in two round trips at most."""
+        slab_keys = {row.sn: row.slab_keys() for row, place in places if place.in_slab}
+        slabs = self._pieces("slab", [key for keys in slab_keys.values() for key in keys])
+        slices = self._pieces("slice", [key for row, place in places for key in row.slice_keys(place)])
+        found = []
+        for row, place in places:
+            parts = []
+            if place.in_slab:
+                slab = unpack_slab("slab", [(key, slabs[key]) for key in slab_keys[row.sn]], (STREAM,))
+                parts += slab.streams.get(place.stream, [])
+            if place.slice_pieces:
+                timing = unpack_slab("slice", [(key, slices[key]) for key in row.slice_keys(place)])
+                parts += timing.streams.get(place.stream, [])
+            found.append(merge(parts))
+        return found
+
+    def _pieces(self, table: str, keys: Sequence[Key]) -> dict[Key, Value | None]:
+        return dict(zip(keys, self._kv.get_many(table, keys) if keys else (), strict=True))

@@ -7,7 +7,7 @@ snapshot from its own memory. Nothing that was committed is ever changed."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -67,7 +67,7 @@ class Store:
         self._dictionary = Dictionary(kv)
         self._reader = RowReader(kv, self._cell, lambda: self._edges.list.floor)
         self._edges = Edges(kv, self._reader.slabs)
-        self._history = History(self._reader.rows, self._reader.whole)
+        self._history = History(self._reader.rows, self._reader.present, self._reader.whole)
         self._recent = RecentStreams(RECENT_STREAM_BYTES)
         self._snapshots: WeakValueDictionary[int, Snapshot] = WeakValueDictionary()
         self._snapshots_lock = threading.Lock()
@@ -161,9 +161,25 @@ class Store:
             return None
         columns = self._recent.get(sn, stream)
         if columns is None:
-            columns = self._reader.stream(row, place)
+            (columns,) = self._reader.streams([(row, place)])
             self._recent.put(sn, columns)
         return columns
+
+    def brought(self, stream: int, sn: int) -> Iterator[tuple[SnRow | None, int, int | None]]:
+        """The snapshots up to `sn` that brought elements of a stream, newest first: the row, its number, and the
+        stream's time after it. The first one that is not retained comes last, and without a row."""
+        position = self.vts(max(sn, self.oldest())).get(stream)
+        for row, number, time in self._history.brought(position, self.horizon(stream)):
+            if row is None or number <= sn:
+                yield row, number, time
+
+    def streams(self, stream: int, rows: Sequence[SnRow]) -> list[StreamColumns]:
+        """What came of one stream in each of these snapshots, which all brought some of it."""
+        found = [self._recent.get(row.sn, stream) for row in rows]
+        places = [(row, next(place for place in row.places if place.stream == stream)) for row in rows]
+        missing = [place for place, columns in zip(places, found, strict=True) if columns is None]
+        read = iter(self._reader.streams(missing))
+        return [next(read) if columns is None else columns for columns in found]
 
     def oldest(self) -> Sn:
         """The oldest snapshot that is retained."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store import PushMark, Store, StreamColumns
+from hbase_store import PushMark, SnRow, Store, StreamColumns, StreamMove
 from hbase_store.errors import SnapshotGone
 
 Ids = npt.NDArray[np.uint64]
@@ -47,6 +47,9 @@ class Arrival:
         )
 
 
+# So many snapshots' columns are read together.
+_AT_ONCE = 64
+
 _NO_IDS = np.empty(0, np.uint64)
 _NO_TIMES = np.empty(0, np.int64)
 
@@ -55,12 +58,13 @@ def arrivals(store: Store, sn: int, streams: Collection[int] | None = None) -> l
     """All pushes of a snapshot in order; of these streams only, if any are named."""
     found = []
     for move in store.row(sn).moves:
-        if streams is not None and move.stream not in streams:
-            continue
-        columns = store.stream(sn, move.stream)
-        for mark in move.pushes:
-            found.append(_arrival(sn, move.stream, mark, columns))
+        if streams is None or move.stream in streams:
+            found += _of_move(sn, move, store.stream(sn, move.stream))
     return sorted(found, key=lambda arrival: arrival.push)
+
+
+def _of_move(sn: int, move: StreamMove, columns: StreamColumns | None) -> list[Arrival]:
+    return [_arrival(sn, move.stream, mark, columns) for mark in move.pushes]
 
 
 def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None) -> Arrival:
@@ -86,28 +90,26 @@ def history(store: Store, stream: int, sn: int, oldest: int | None, whole: bool 
 
     A stream's time never goes back, and no element is ahead of the time that its push left by more than the stream's
     lateness: whoever asks has taken that off."""
-    for n in reversed(list(_batches(store, stream, sn, oldest, whole))):
-        yield from arrivals(store, n, (stream,))
+    rows = list(_rows(store, stream, sn, oldest, whole))[::-1]
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        for row, columns in zip(some, store.streams(stream, some), strict=True):
+            move = next(move for move in row.moves if move.stream == stream)
+            yield from sorted(_of_move(row.sn, move, columns), key=lambda arrival: arrival.push)
 
 
-def _batches(store: Store, stream: int, sn: int, oldest: int | None, whole: bool) -> Iterator[int]:
-    """The snapshots that brought elements, newest first: the row of each knows the one before."""
-    position = store.vts(max(sn, store.oldest())).get(stream)
-    if position is None:
-        return
-    n, time = position.last, position.time_last
-    while n > 0 and (oldest is None or time is None or time >= oldest):
-        if n < store.horizon(stream):
-            if whole:
-                raise SnapshotGone(
-                    f"what this window needs of its stream is not retained any more: elements of snapshot {n} and "
-                    f"before are gone; ask for a later time, or give the stream a longer `retention`"
-                )
+def _rows(store: Store, stream: int, sn: int, oldest: int | None, whole: bool) -> Iterator[SnRow]:
+    """Newest first."""
+    for row, number, time in store.brought(stream, sn):
+        if oldest is not None and time is not None and time < oldest:
             return
-        if n <= sn:
-            yield n
-        move = next(move for move in store.row(n).moves if move.stream == stream)
-        n, time = move.before, move.time_before
+        if row is not None:
+            yield row
+        elif whole:
+            raise SnapshotGone(
+                f"what this window needs of its stream is not retained any more: elements of snapshot {number} and "
+                f"before are gone; ask for a later time, or give the stream a longer `retention`"
+            )
 
 
 def first_push(store: Store, streams: Collection[int], after: int, sn: int) -> Arrival | None:

@@ -25,16 +25,11 @@ class Kept:
     @classmethod
     def read(cls, store: Store, stream: int) -> Kept:
         """As a service finds it that opens a store: the row of each snapshot knows the one before."""
-        position = store.vts(store.head()).get(stream)
         found: list[tuple[int, int, int, int]] = []
-        sn, time = (0, None) if position is None else (position.last, position.time_last)
-        while sn > 0 and sn >= store.horizon(stream):
-            row = store.row(sn)
-            size = sum(place.slice_bytes for place in row.places if place.stream == stream)
-            if time is not None:
+        for row, sn, time in store.brought(stream, store.head()):
+            if row is not None and time is not None:
+                size = sum(place.slice_bytes for place in row.places if place.stream == stream)
                 found.append((sn, time, row.published_ms, size))
-            move = next(move for move in row.moves if move.stream == stream)
-            sn, time = move.before, move.time_before
         kept = cls()
         for entry in reversed(found):
             kept.append(*entry)

@@ -165,6 +165,16 @@ def tally_integers(slots, weights, sign, ids, sums):
 
 
 @njit(cache=True, nogil=True)
+def add_effects(lines, weights, sign, places, effects, sums):
+    """Adds to line lines[i] of the sums what place places[i] says."""
+    for i in range(len(lines)):
+        weight = sign * weights[i] if len(weights) else sign
+        effect, line = effects[np.uint64(places[i])], sums[np.uint64(lines[i])]
+        for c in range(len(effect)):
+            line[c] += weight * effect[c]
+
+
+@njit(cache=True, nogil=True)
 def add_counts(slots, weights, sign, counts):
     for i in range(len(slots)):
         counts[np.uint64(slots[i])] += sign * weights[i] if len(weights) else sign
@@ -319,6 +329,7 @@ def warm() -> None:
     tally_rows(read, one, 1, cells, 1, 2, np.zeros(2, np.int32), 0)
     tally_bound(read, one, 1, ids, longs)
     tally_integers(read, one, 1, ids, np.zeros((2, 3), np.int64))
+    add_effects(read, one, 1, read, rows, cells[:, :1].copy())
     add_counts(read, one, 1, longs)
     take_cells(read, cells, 1, longs)
     count_ids(read, longs, np.zeros(1, np.uint64))

@@ -166,13 +166,17 @@ class Tallies:
 
     def _sum(self, sums: Sums, average: bool, slots: Slots, rows: Counts, ids: Ids) -> None:
         counts, low, high = sums.integers[slots].T
-        if not average and not sums.exact and bool((np.abs(high) < _HIGH_MAX).all() and (np.abs(low) < _LOW_MAX).all()):
+        exact = sums.others.concern(slots)
+        small = bool((np.abs(high) < _HIGH_MAX).all() and (np.abs(low) < _LOW_MAX).all())
+        if small and not average and not exact.any():
             ids[:] = ((high << LOW_BITS) + low).view(np.uint64) + np.uint64(_ZERO_ID)
             return
-        exact = np.array([slot in sums.exact for slot in slots.tolist()], np.bool_)
         plain = np.flatnonzero(~exact)
         ids[plain] = self._plain_sums(counts[plain], low[plain], high[plain], average)
-        ids[exact] = self._exact_sums(sums, slots[exact], average)
+        integers = [
+            (n, (high_part << LOW_BITS) + low_part) for n, low_part, high_part in sums.integers[slots[exact]].tolist()
+        ]
+        ids[exact] = self._terms.ids_of_numbers(sums.others.sums(slots[exact], integers, average))
 
     def _plain_sums(self, counts: Counts, low: Counts, high: Counts, average: bool) -> Ids:
         """Each distinct sum is worked out once: averages of small numbers are often the same."""
@@ -186,14 +190,6 @@ class Tallies:
             assert value is not None  # integers have a sum, and n is not 0
             values.append(value)
         return self._terms.ids_of_numbers(values)[places]
-
-    def _exact_sums(self, sums: Sums, slots: Slots, average: bool) -> Ids:
-        values: list[Value | None] = []
-        for slot, (n, low, high) in zip(slots.tolist(), sums.integers[slots].tolist(), strict=True):
-            exact = sums.exact[slot]
-            value: Value | None = exact.value((high << LOW_BITS) + low)
-            values.append(arithmetic(ArithmeticOp.DIVIDE, value, n + exact.rows()) if average else value)
-        return self._terms.ids_of_numbers(values)
 
     def _concatenation(
         self, members: Members, bound: Bound, distinct: bool, separator: str, slots: Slots, rows: Counts, ids: Ids

@@ -6,9 +6,7 @@ how often each value stands in its group, and feeds what comes and what leaves t
 
 from __future__ import annotations
 
-from decimal import Context, Decimal
-from math import inf, isfinite, isnan, nan
-from typing import Any, ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +14,9 @@ import numpy.typing as npt
 from hbase_store.arrays import Ids, frozen
 from hbase_store.terms import INTEGER, tag_of
 from stream_ext import group_kernels as kernels
+from stream_ext.operators.exact_sums import ExactSums
 from stream_ext.operators.key_table import KeyTable, Slots, fitted
 from stream_ext.operators.terms_of_groups import TermsOfGroups
-from stream_ext.plan.algebra import ArithmeticOp
-from stream_ext.plan.values import Number, Value, arithmetic
 from stream_ext.zset import Weights
 
 Counts = npt.NDArray[np.int64]
@@ -72,96 +69,25 @@ class Rows:
         kernels.add_counts(slots, weights, sign, self.counts)
 
 
-class Exact:
-    """The sum of what is no inline integer, exactly: so it does not matter in which order values came and went."""
-
-    __slots__ = ("counts", "total")
-
-    # Python's decimals hold every decimal and every double; so much room that no sum of them is rounded.
-    _CONTEXT = Context(prec=1_000_000, Emax=999_999, Emin=-999_999)
-    _KINDS: ClassVar[dict[type, int]] = {int: 0, Decimal: 1, np.float32: 2, float: 3}
-    _ERRORS, _NANS, _POSITIVE, _NEGATIVE = range(4, 8)
-
-    def __init__(self) -> None:
-        self.counts = [0] * 8  # of each kind of number, then of errors, NaN, INF and -INF
-        self.total = Decimal(0)  # of the finite ones
-
-    def add(self, value: Value | None, weight: int) -> None:
-        kind = self._KINDS.get(type(value), self._ERRORS)
-        self.counts[kind] += weight
-        if kind == self._ERRORS:
-            return
-        number: Any = value if kind < 2 else float(value)  # type: ignore[arg-type]  # its kind says: a number
-        if kind >= 2 and not isfinite(number):
-            self.counts[self._NANS if isnan(number) else self._POSITIVE if number > 0 else self._NEGATIVE] += weight
-            return
-        self.total = self._CONTEXT.add(self.total, self._CONTEXT.multiply(Decimal(number), Decimal(weight)))
-
-    def is_empty(self) -> bool:
-        return not any(self.counts)
-
-    def rows(self) -> int:
-        return sum(self.counts[: self._ERRORS + 1])
-
-    def value(self, integers: int) -> Number | None:
-        """The sum, with `integers` added to it, in the widest kind that is there; None with an error in it."""
-        if self.counts[self._ERRORS]:
-            return None
-        total = self._CONTEXT.add(self.total, Decimal(integers))
-        if self.counts[3] or self.counts[2]:
-            return self._float(total)
-        if self.counts[1]:
-            return arithmetic(ArithmeticOp.ADD, total, Decimal(0))  # type: ignore[return-value]  # rounds as + does
-        return int(total)
-
-    def _float(self, total: Decimal) -> float | np.float32:
-        if self.counts[self._NANS] or (self.counts[self._POSITIVE] and self.counts[self._NEGATIVE]):
-            number = nan
-        elif self.counts[self._POSITIVE] or self.counts[self._NEGATIVE]:
-            number = inf if self.counts[self._POSITIVE] else -inf
-        else:
-            number = float(total)  # too great a decimal becomes infinite
-        with np.errstate(over="ignore"):
-            return number if self.counts[3] else np.float32(number)
-
-
 class Sums:
     """What the numbers of each group sum to."""
 
     def __init__(self, terms: TermsOfGroups) -> None:
         self.integers = np.zeros((0, 3), np.int64)  # how many inline integers, the low part of their sum, the high part
-        self.exact: dict[int, Exact] = {}  # of the groups that have other things than inline integers
-        self._terms = terms
+        self.others = ExactSums(terms)
 
     def fit(self, capacity: int) -> None:
         self.integers = fitted(self.integers, capacity)
+        self.others.fit(capacity)
 
     def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
         self.integers = fitted(self.integers[kept], capacity)
-        if self.exact:
-            new_slot = dict(zip(kept.tolist(), range(len(kept)), strict=True))
-            self.exact = {new_slot[slot]: sum_ for slot, sum_ in self.exact.items() if slot in new_slot}
+        self.others.keep(kept, capacity)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         if kernels.tally_integers(slots, weights, sign, ids, self.integers):
             others = np.flatnonzero(tag_of(ids) != INTEGER)
-            self._add_others(slots[others], weights[others] if len(weights) else weights, sign, ids[others])
-
-    def _add_others(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
-        """A number is read once for each group that it is in, however often it is there."""
-        pairs = KeyTable(2)
-        places = pairs.number(np.stack([slots.astype(np.uint64), ids]))
-        counts = np.zeros(pairs.used, np.int64)
-        kernels.add_counts(frozen(places), weights, sign, counts)
-        groups = pairs.cells[: pairs.used, 0]
-        values = self._terms.values(pairs.cells[: pairs.used, 1].view(np.uint64))
-        for slot, value, count in zip(groups.tolist(), values, counts.tolist(), strict=True):
-            sum_ = self.exact.get(slot)
-            if sum_ is None:
-                sum_ = self.exact[slot] = Exact()
-            sum_.add(value, count)
-            if sum_.is_empty():
-                del self.exact[slot]
+            self.others.add(slots[others], frozen(weights[others]) if len(weights) else weights, sign, ids[others])
 
 
 class Members:

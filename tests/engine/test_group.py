@@ -215,6 +215,20 @@ def test_sums_of_integers_are_exact_beyond_64_bits() -> None:
     assert [value_of_number(text)[1] for text in sums] == [100 * greatest, -100 * greatest]
 
 
+def test_sums_of_decimals_are_exact_however_great_or_fine() -> None:
+    great, fine = "1" + "0" * 70, "0." + "0" * 24 + "1"
+    terms = Terms([number(great, "decimal"), number(fine, "decimal"), number("-1.5", "decimal")])
+    operator = Group(("a",), (), (Aggregated("sum", "SUM", "a"),), terms.vocabulary, True)
+
+    def after(*weights: int) -> Said:
+        entries = [((id,), n, FOREVER) for id, n in zip(terms.ids, weights, strict=True)]
+        return value_of_number(terms.vocabulary.decode(operator.step(moment(0), zset(entries, 1)).columns[0])[-1])
+
+    assert after(1, 2, 0) == ("decimal", 10**70 + 2 * Fraction(fine))
+    assert after(-1, 0, 1) == ("decimal", 2 * Fraction(fine) - Fraction(3, 2))
+    assert after(0, -1, 0) == ("decimal", Fraction(fine) - Fraction(3, 2))
+
+
 @pytest.mark.parametrize("function, nothing", [
     ("COUNT", "0"), ("SUM", "0"), ("AVG", "0"), ("GROUP_CONCAT", '""'), ("MIN", ""), ("MAX", ""), ("SAMPLE", ""),
 ])  # fmt: skip

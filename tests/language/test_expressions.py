@@ -15,10 +15,12 @@ from stream_ext.control import Control
 from stream_ext.errors import QueryCancelled
 from stream_ext.known_values import KnownValues
 from stream_ext.plan.expressions import Scope, compile_condition, compile_value
+from stream_ext.plan.formulas import ArithmeticOp, CompareOp
+from stream_ext.plan.values import arithmetic, compare, negated, text_of, value_of
 from stream_ext.vocabulary import Vocabulary
 from tests.language.computing import XSD, computed, expression
 from tests.language.dictionary import Dictionary
-from tests.language.test_expression_peers import BINARY, CORPUS, UNARY
+from tests.language.test_expression_peers import BINARY, CORPUS, UNARY, t
 
 NAMES = ("a", "b", "c")
 
@@ -52,6 +54,49 @@ def test_a_condition_is_true_where_its_value_is(text: str, rows: list[tuple[str,
     mask = compile_condition(expression(text), NAMES).mask(columns, Scope(dictionary.vocabulary))
     truths = computed(f"IF({text}, true, false)", NAMES, rows)
     assert mask.tolist() == [truth == f'"true"^^<{XSD}boolean>' for truth in truths]
+
+
+EXTREMES = [
+    *(
+        t(str(n), "integer")
+        for n in (0, 1, -1, 7, 2**53 + 1, 2**58, -(2**59), 2**59 - 1, 2**61, 2**62, -(2**63), 10**30)
+    ),
+    *(t(n, "decimal") for n in ("0.1", "-0.25", "9007199254740993", "4611686018427387903.5", "0.000000000000000001")),
+    *(t(n, "double") for n in ("0", "-0", "0.1", "1e300", "-INF", "NaN", "9007199254740992")),
+    *(t(n, "float") for n in ("0.1", "-0", "16777217", "3e38")),
+]
+PAIRS = st.lists(st.tuples(*[st.sampled_from(EXTREMES)] * 2), min_size=1, max_size=12)
+
+
+@seed(9)
+@settings(max_examples=300, deadline=None, database=None)
+@given(
+    PAIRS, st.sampled_from(list(ArithmeticOp)), st.sampled_from(list(ArithmeticOp)), st.sampled_from(list(CompareOp))
+)
+def test_arrays_of_numbers_give_what_each_pair_gives(
+    rows: list[tuple[str, ...]], one: ArithmeticOp, other: ArithmeticOp, comparison: CompareOp
+) -> None:
+    """Against the values themselves, which know no arrays."""
+    pairs = [(value_of(a.encode()), value_of(b.encode())) for a, b in rows]
+    made = [arithmetic(other, arithmetic(one, a, b), b) for a, b in pairs]
+    expected = [None if value is None else text_of(value).decode() for value in made]
+    assert computed(f"(?a {one} ?b) {other} ?b", NAMES[:2], rows) == expected
+    held = [compare(comparison, value, a) for value, (a, _) in zip(made, pairs, strict=True)]
+    truths = [None if truth is None else text_of(truth).decode() for truth in held]
+    assert computed(f"((?a {one} ?b) {other} ?b) {comparison} ?a", NAMES[:2], rows) == truths
+
+
+def test_numbers_of_all_types_in_one_column_are_negated_and_compared() -> None:
+    rows = [(term,) for term in EXTREMES]
+    negatives = [text_of(negated(value_of(term.encode())) or 0).decode() for term in EXTREMES]
+    assert [text for text in computed("-?a", ("a",), rows) if text] == negatives
+
+
+def test_an_unbound_variable_is_neither_in_a_list_nor_not_in_it() -> None:
+    rows = [("<http://ex/a>",), ("",), ('"a"',)]
+    true, false = (t(truth, "boolean") for truth in ("true", "false"))
+    assert computed("?a IN (:a, :b)", ("a",), rows) == [true, None, false]
+    assert computed("?a NOT IN (:a, :b)", ("a",), rows) == [false, None, true]
 
 
 def test_more_rows_than_are_worked_on_at_once_are_all_answered() -> None:

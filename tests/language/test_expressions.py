@@ -59,13 +59,25 @@ def test_a_condition_is_true_where_its_value_is(text: str, rows: list[tuple[str,
 EXTREMES = [
     *(
         t(str(n), "integer")
-        for n in (0, 1, -1, 7, 2**53 + 1, 2**58, -(2**59), 2**59 - 1, 2**61, 2**62, -(2**63), 10**30)
+        for n in (0, 1, -1, 7, 2**53 + 1, 2**58, -(2**59), 2**59 - 1, 2**61, 2**62 - 1, -(2**63), 10**30)
     ),
-    *(t(n, "decimal") for n in ("0.1", "-0.25", "9007199254740993", "4611686018427387903.5", "0.000000000000000001")),
+    *(
+        t(n, "decimal")
+        for n in (
+            "0.1",
+            "-0.25",
+            "9007199254740993",
+            "400000000000000000.5",
+            "22.41844888877521059",
+            "0.000000000000000001",
+        )
+    ),
     *(t(n, "double") for n in ("0", "-0", "0.1", "1e300", "-INF", "NaN", "9007199254740992")),
     *(t(n, "float") for n in ("0.1", "-0", "16777217", "3e38")),
 ]
 PAIRS = st.lists(st.tuples(*[st.sampled_from(EXTREMES)] * 2), min_size=1, max_size=12)
+
+OPERATORS = st.sampled_from(list(ArithmeticOp))
 
 
 @seed(9)
@@ -88,8 +100,17 @@ def test_arrays_of_numbers_give_what_each_pair_gives(
 
 def test_numbers_of_all_types_in_one_column_are_negated_and_compared() -> None:
     rows = [(term,) for term in EXTREMES]
-    negatives = [text_of(negated(value_of(term.encode())) or 0).decode() for term in EXTREMES]
-    assert [text for text in computed("-?a", ("a",), rows) if text] == negatives
+    negatives = [negated(value_of(term.encode())) for term in EXTREMES]
+    assert computed("-?a", ("a",), rows) == [None if n is None else text_of(n).decode() for n in negatives]
+
+
+@pytest.mark.parametrize("text", ["!(?a = 'x')", "?a != 'x'", "?a NOT IN ('x', :a)", "!(?a IN ('x', 'y'))"])
+def test_what_is_not_known_to_differ_from_a_string_is_not_kept(text: str) -> None:
+    rows = ['"z"', '"x"', '"x"^^<http://ex/t>', t("y", "integer"), '"x"@en', "<http://ex/b>", ""]
+    dictionary = Dictionary()
+    condition = compile_condition(expression(text), ("a",))
+    mask = condition.mask([dictionary.encode(rows)], Scope(dictionary.vocabulary))
+    assert mask.tolist() == [True, False, False, False, True, True, False]
 
 
 def test_an_unbound_variable_is_neither_in_a_list_nor_not_in_it() -> None:
@@ -97,6 +118,16 @@ def test_an_unbound_variable_is_neither_in_a_list_nor_not_in_it() -> None:
     true, false = (t(truth, "boolean") for truth in ("true", "false"))
     assert computed("?a IN (:a, :b)", ("a",), rows) == [true, None, false]
     assert computed("?a NOT IN (:a, :b)", ("a",), rows) == [false, None, true]
+
+
+def test_times_finer_than_what_arrays_hold_are_told_apart() -> None:
+    clocks = ("05Z", "05.0000001Z", "05.000001Z", "05.0000010Z")
+    rows = [
+        (t(f"2024-01-31T10:30:{a}", "dateTime"), t(f"2024-01-31T10:30:{b}", "dateTime")) for a in clocks for b in clocks
+    ]
+    order = [0, 1, 2, 2]
+    expected = [t("true" if order[i] < order[j] else "false", "boolean") for i in range(4) for j in range(4)]
+    assert computed("?a < ?b", NAMES[:2], rows) == expected
 
 
 def test_more_rows_than_are_worked_on_at_once_are_all_answered() -> None:

@@ -63,10 +63,14 @@ def offers_of(form: Form) -> tuple[Offer, ...]:
 
 
 def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]:
-    count, limit = len(answer.columns[0]) if answer.columns else 0, exchange.desk.limits.rows
-    if count > limit:
-        raise QueryTooLarge(f"the answer has {count} rows; the limit is {limit}: ask for parts of it, with LIMIT")
-    batches = exchange.desk.service.decoded(answer.columns)
+    limit = exchange.desk.limits.rows
+    if answer.count > limit:
+        raise QueryTooLarge(
+            f"the answer has {answer.count} rows; the limit is {limit}: ask for parts of it, with LIMIT"
+        )
+    if answer.graph is not None:
+        return graph_results.write(offer.format, exchange.desk.service.decoded(answer.graph, answer))
+    batches = exchange.desk.service.decoded(answer.columns, answer)
     return results.write(offer.format, answer.variables, batches, answer.boolean)
 
 

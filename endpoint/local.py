@@ -28,4 +28,4 @@ def asked(url: str, text: str, snapshot: int | None, at: str | None) -> Iterator
         if sn > head:
             raise Gone(f"there is no snapshot {sn}; the latest is {head}")
         answer = answer_once(store, text, DEFAULT_BASE, sn, None if at is None else parse_time(at))
-        yield answer, decoded(answer.columns, store)
+        yield answer, decoded(answer.columns, answer.vocabulary.decode, answer.count)

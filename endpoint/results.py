@@ -52,7 +52,7 @@ def few(rows: Sequence[Sequence[bytes | None]]) -> Batches:
     """Rows that are texts already, as a batch."""
     width = len(rows[0]) if rows else 0
     places = [list(range(column, len(rows) * width, width)) for column in range(width)]
-    return [Decoded([text for row in rows for text in row], places)] if rows else []
+    return [Decoded([text for row in rows for text in row], places, len(rows))] if rows else []
 
 
 def _cells(batch: Decoded, translate: Callable[[bytes], str], marks: Sequence[str] = ()) -> list[list[str]]:
@@ -65,6 +65,11 @@ def _cells(batch: Decoded, translate: Callable[[bytes], str], marks: Sequence[st
         marked = [mark + text if text else "" for text in texts]
         columns.append([marked[place] for place in column])
     return columns
+
+
+def _rows(columns: Sequence[Sequence[str]], count: int) -> Iterable[tuple[str, ...]]:
+    """A SELECT may have no variable: then each of its rows is empty."""
+    return zip(*columns, strict=True) if columns else [()] * count
 
 
 def _pieces(head: str, blocks: Iterable[str], separator: str, tail: str) -> Iterator[bytes]:
@@ -99,7 +104,7 @@ def write_json(variables: Sequence[str], batches: Batches, boolean: bool | None)
 def _objects(variables: Sequence[str], batch: Decoded) -> Iterator[str]:
     """A row as the object of its bindings."""
     cells = _cells(batch, json_term, [_quoted(name) + ":" for name in variables])
-    rows: Iterable[Iterable[str]] = zip(*cells, strict=True)
+    rows: Iterable[Iterable[str]] = _rows(cells, batch.rows)
     if None in batch.texts:
         rows = map(_bound, rows)
     return map("{%s}".__mod__, map(",".join, rows))
@@ -162,7 +167,7 @@ _XML_ROW = "<result>%s</result>\n".__mod__
 
 
 def _xml_rows(batch: Decoded, marks: Sequence[str]) -> Iterable[tuple[str, ...]]:
-    return zip(*_cells(batch, lambda text: xml_term(text) + "</binding>", marks), strict=True)
+    return _rows(_cells(batch, lambda text: xml_term(text) + "</binding>", marks), batch.rows)
 
 
 # ---- CSV and TSV ----
@@ -203,7 +208,7 @@ def _write_table(
     if boolean is not None:
         yield f"{mark}{_ASK_COLUMN}{end}{'true' if boolean else 'false'}{end}".encode()
         return
-    blocks = (end.join([*map(comma.join, zip(*_cells(batch, translate), strict=True)), ""]) for batch in batches)
+    blocks = (end.join([*map(comma.join, _rows(_cells(batch, translate), batch.rows)), ""]) for batch in batches)
     yield from _pieces(comma.join(mark + name for name in variables) + end, blocks, "", "")
 
 

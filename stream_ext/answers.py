@@ -10,15 +10,15 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog import Catalog, QueryDefinition
-from stream_ext.control import Control
 from stream_ext.dataset import Dataset, read_runnable
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
-from stream_ext.evaluate import Answer, Instant, evaluate
+from stream_ext.evaluate import Answer, Asking, Instant, evaluate
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.schedule import QueryState
 from stream_ext.shard import query_of, windows_of
+from stream_ext.vocabulary import Decode, Vocabulary
 
 
 def answer_once(
@@ -28,7 +28,7 @@ def answer_once(
     sn: int,
     at: int | None,
     dataset: Dataset | None = None,
-    control: Control = Control.FREE,
+    asking: Asking | None = None,
 ) -> Answer:
     unit = read_runnable(text, base, dataset)
     if isinstance(unit, Register):
@@ -43,10 +43,10 @@ def answer_once(
             "evaluated at every close of its windows, or give the time (--at T, at=T) to have it evaluated once"
         )
     if at is None or not unit.windows:
-        return evaluate(store, unit, sn, control=control)  # without windows every time has the same answer
+        return evaluate(store, unit, sn, asking=asking)  # without windows every time has the same answer
     # The streams that had these names then: a name may be another stream's by now.
     windows = windows_of(unit, _catalog_then(store, unit, sn))
-    return evaluate(store, unit, sn, windows, Instant(at), control=control)
+    return evaluate(store, unit, sn, windows, Instant(at), asking=asking)
 
 
 def _catalog_then(store: Store, query: Query, sn: int) -> Catalog:
@@ -74,7 +74,10 @@ def answer_of(body: EmissionBody, store: Store) -> Answer:
     # The place -1 (unbound) finds the last entry: the id that is no term.
     ids = np.append(store.ids(body.terms), np.uint64(0))
     columns = [ids[places] for places in columns_of(body)]
-    return Answer(tuple(body.variables), columns, body.boolean, body.sn)
+    vocabulary = Vocabulary(store.ids, store.terms)
+    return Answer(
+        tuple(body.variables), columns, body.boolean, body.sn, None, len(columns[0]) if columns else 0, vocabulary
+    )
 
 
 def no_answer(definition: QueryDefinition, sn: int) -> Answer:
@@ -89,32 +92,40 @@ class Decoded(NamedTuple):
 
     texts: list[bytes | None]  # None: unbound
     columns: list[list[int]]
+    rows: int  # how many: there may be no column
 
 
 #: The first piece is small, so that it leaves soon.
 _FIRST_ROWS, _ROWS = 512, 8_192
 
 
-def decoded(columns: Sequence[Ids], store: Store) -> Iterator[Decoded]:
-    """The rows as texts, some thousand at a time: what is decoded is never more than that."""
+def decoded(columns: Sequence[Ids], decode: Decode, count: int | None = None) -> Iterator[Decoded]:
+    """The rows as texts, some thousand at a time: what is decoded is never more than that.
+
+    `count` says how many there are where there is no column."""
+    if not columns and count:
+        yield Decoded([], [], count)
     count = len(columns[0]) if columns else 0
     start, end = 0, min(count, _FIRST_ROWS)
     while start < count:
-        yield _decoded([column[start:end] for column in columns], store)
+        yield _decoded([column[start:end] for column in columns], decode)
         start, end = end, min(count, end + _ROWS)
 
 
-def _decoded(columns: Sequence[Ids], store: Store) -> Decoded:
+def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded:
     ids, places = np.unique(np.concatenate(columns), return_inverse=True)
     unbound = int(ids[0] == 0)
-    texts: list[bytes | None] = [*([None] * unbound), *store.terms(ids[unbound:])]
-    return Decoded(texts, [part.tolist() for part in np.split(places.reshape(-1), len(columns))])
+    texts: list[bytes | None] = [*([None] * unbound), *decode(ids[unbound:])]
+    parts = np.split(places.reshape(-1), len(columns))
+    return Decoded(texts, [part.tolist() for part in parts], len(parts[0]))
 
 
-def rows_of(answer: Answer, store: Store) -> list[tuple[bytes | None, ...]]:
+def rows_of(answer: Answer) -> list[tuple[bytes | None, ...]]:
     """The rows as texts; None where a variable is unbound."""
+    if not answer.columns:
+        return [()] * answer.count
     return [
         row
-        for texts, columns in decoded(answer.columns, store)
+        for texts, columns, _ in decoded(answer.columns, answer.vocabulary.decode)
         for row in zip(*([texts[place] for place in column] for column in columns), strict=True)
     ]

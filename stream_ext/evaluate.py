@@ -5,28 +5,43 @@ The same network that runs for ever is stepped once, with the whole store (and w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
-from hbase_store import Store
+import numpy as np
+
+from hbase_store import Snapshot, Store
 from stream_ext.arrivals import history
 from stream_ext.control import Control
-from stream_ext.network import Network
+from stream_ext.describe import describe
+from stream_ext.known_values import KnownValues
+from stream_ext.network import Network, Traced, logic_of
+from stream_ext.operators.construct import Construct
 from stream_ext.operators.moment import Moment
+from stream_ext.operators.pattern import id_graph
 from stream_ext.part import Ids
-from stream_ext.plan.algebra import R2S, Form, Query
+from stream_ext.plan.algebra import Form, Pattern, Query
+from stream_ext.plan.lift import lift_select
+from stream_ext.plan.logic import Select
+from stream_ext.plan.normalise import Dataset, dataset, normalise_pattern, template_of
+from stream_ext.plan.terms import Constant
+from stream_ext.plans import Plans
 from stream_ext.query_run import reach
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import repeated
+from stream_ext.vocabulary import Vocabulary
+from stream_ext.zset import ZSet
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The whole answer at a snapshot: columns of ids for SELECT, a boolean for ASK."""
+    """The whole answer at a snapshot: columns of ids for SELECT, a boolean for ASK, triples for what makes a graph."""
 
     variables: tuple[str, ...]
     columns: list[Ids]
     boolean: bool | None
     sn: int
+    graph: tuple[Ids, Ids, Ids] | None = None
+    count: int = 0  # of solutions: a SELECT may have no columns
+    vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,18 @@ class Instant:
     push: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The circumstances of a question, beyond its text and its snapshot."""
+
+    base: str = ""
+    now_ms: int = 0
+    seed: bytes = b""
+    control: Control = Control.FREE
+    plans: Plans | None = None
+    known: KnownValues | None = None
+
+
 def evaluate(
     store: Store,
     query: Query,
@@ -46,24 +73,86 @@ def evaluate(
     windows: Sequence[ScheduledWindow] = (),
     at: Instant | None = None,
     ranked: bytes | None = None,
-    control: Control = Control.FREE,
+    asking: Asking | None = None,
 ) -> Answer:
     """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in.
 
     `ranked` is the order of first appearance that LIMIT cuts, where the query has been evaluated before."""
+    asking = asking or Asking()
     snapshot = store.at(sn)
-    by_name = {window.name: window for window in windows}
-
-    network = Network(replace(query, r2s=R2S.RSTREAM), by_name, snapshot, store.ids, store.terms)
+    moment = _moment(store, snapshot, asking, at)
+    if at is None and asking.plans is not None:
+        network = asking.plans.network(query, snapshot, store.ids)
+    else:
+        network = Network(logic_of(query), {window.name: window for window in windows}, snapshot, store.ids)
     if at is not None:
         _fill(network, store, sn, windows, at)
-    columns, weights = network.step(Moment(at.time if at else 0, snapshot, None, last=True, control=control))
     if ranked is not None and network.answer.ranking is not None:
-        network.answer.ranking.restore(ranked)
+        network.step(moment)
+        network.answer.restore(moment, ranked)
         columns, weights = network.answer.whole()
-    if query.form is Form.ASK:
-        return Answer((), [], bool(len(weights)), sn)
-    return Answer(query.variables, list(repeated(columns, weights)), None, sn)
+        rows = ZSet(columns, len(weights), weights)
+    else:
+        rows = network.once(moment)
+    return _answer(query, rows, moment)
+
+
+def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> tuple[Answer, list[Traced]]:
+    """As `evaluate` without windows; and what each operator did."""
+    snapshot = store.at(sn)
+    moment = _moment(store, snapshot, asking or Asking(), None)
+    rows, traces = Network(logic_of(query), {}, snapshot, store.ids).traced(moment)
+    return _answer(query, rows, moment), traces
+
+
+def solve(select: Select, snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking | None = None) -> ZSet:
+    """The solutions of a pattern: a column for each of the select's names."""
+    asking = asking or Asking()
+    network = Network(select, {}, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)))
+    moment = Moment(
+        0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
+        vocabulary=vocabulary, base=asking.base,
+    )  # fmt: skip
+    return network.once(moment)
+
+
+def where(pattern: Pattern, names: Sequence[str], of: Dataset) -> Select:
+    """A bare pattern, ready to be solved."""
+    return lift_select(normalise_pattern(pattern, names, of))
+
+
+def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:
+    now_ms = at.time if at else asking.now_ms
+    return Moment(
+        at.time if at else 0, snapshot, None, last=True, now_ms=now_ms, seed=asking.seed, control=asking.control,
+        vocabulary=Vocabulary(store.ids, store.terms, asking.known), base=asking.base,
+    )  # fmt: skip
+
+
+def _answer(query: Query, rows: ZSet, moment: Moment) -> Answer:
+    sn, vocabulary = int(moment.snapshot.sn), moment.vocabulary
+    match query.form:
+        case Form.ASK:
+            return Answer((), [], bool(rows.count), sn, vocabulary=vocabulary)
+        case Form.SELECT:
+            if rows.weights is not None:
+                rows = rows.take(np.repeat(np.arange(rows.count), rows.weights))
+            return Answer(query.variables, list(rows.columns), None, sn, None, rows.count, vocabulary)
+        case Form.CONSTRUCT:
+            names = logic_of(query).names
+            graph = Construct(names, template_of(query)).graph(moment, rows)
+        case Form.DESCRIBE:
+            graph = _described(query, rows, moment)
+    return Answer((), [], None, sn, graph, len(graph[0]), vocabulary)
+
+
+def _described(query: Query, rows: ZSet, moment: Moment) -> tuple[Ids, Ids, Ids]:
+    vocabulary = moment.vocabulary
+    named = [node.text for node in query.shape.described if isinstance(node, Constant)]
+    resources = np.concatenate([vocabulary.encode(named), *rows.columns])
+    scope = dataset(query.shape.graphs, bool(query.windows)).default
+    graph = id_graph(scope, lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0]))
+    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control)
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:

@@ -10,12 +10,13 @@ import numpy as np
 from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, Times, history
 from stream_ext.grids import Run
-from stream_ext.network import Network
+from stream_ext.network import Network, logic_of
 from stream_ext.operators.moment import Moment, QuadChange
 from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.schedule import Evaluated, QueryState, Schedule, ScheduledWindow, Timing
 from stream_ext.steps import Steps
+from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights, repeated
 
 
@@ -97,7 +98,9 @@ class QueryRun:
         then = max(last.sn, self._store.oldest()) if last else sn
         at = self._store.at(then)
         windows = {window.name: window for window in self._windows}
-        self._network = Network(self._query, windows, at, self._store.ids, self._store.terms)
+        r2s = self._query.r2s or R2S.RSTREAM
+        self._vocabulary = Vocabulary(self._store.ids, self._store.terms)
+        self._network = Network(logic_of(self._query), windows, at, self._store.ids, r2s)
         after: list[Arrival] = []
         for arrival in self._retained(state, sn):
             if last is None or (arrival.sn, arrival.push) <= (last.sn, last.push):
@@ -107,7 +110,7 @@ class QueryRun:
         if last is not None:
             self._evaluate(then, last.time)
             if state.ranked is not None and self._network.answer.ranking is not None:
-                self._network.answer.ranking.restore(state.ranked)
+                self._network.answer.restore(self._moment(last.sn, last.time), state.ranked)
         for arrival in after:
             self._arrive(arrival)
 
@@ -156,10 +159,13 @@ class QueryRun:
     def _evaluate(self, sn: int, time: int) -> tuple[Columns, Weights]:
         for presence in self._presence:
             presence.move_to(time)
-        changes = None if self._store_sn is None else ChangesBetween(self._store, self._store_sn, sn)
-        emitted = self._network.step(Moment(time, self._store.at(sn), changes))
+        emitted = self._network.step(self._moment(sn, time))
         self._store_sn = sn
         return emitted
+
+    def _moment(self, sn: int, time: int) -> Moment:
+        changes = None if self._store_sn is None else ChangesBetween(self._store, self._store_sn, sn)
+        return Moment(time, self._store.at(sn), changes, now_ms=time, vocabulary=self._vocabulary)
 
     def _empty_run(self, sn: int, time: int) -> Run | None:
         """The evaluations from `time` on in which nothing can happen: all windows empty, the last answer too."""

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from os import urandom
 from typing import Any, Literal, TypeVar, cast
 
 from hbase_store import Loading, Sn, Store
@@ -27,14 +28,16 @@ from stream_ext.dataset import Dataset, read_runnable
 from stream_ext.emission import Emission, decode_body
 from stream_ext.engine import Engine
 from stream_ext.errors import BadArgument, Gone, Overload, TooLarge
-from stream_ext.evaluate import Answer
+from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
 from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View
+from stream_ext.known_values import KnownValues
 from stream_ext.late import told
 from stream_ext.loads import Loaded, graph_term, loaded
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Update
+from stream_ext.plans import Plans
 from stream_ext.registration import Registered, read_registration
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
@@ -83,6 +86,7 @@ class Service:
     ) -> None:
         """Use `Service.open`."""
         self.store, self.base, self.clock, self.limits, self.outside = store, base, clock, limits, outside
+        self._plans, self._known = Plans(), KnownValues(store.terms)
         self._injector = Injector(store, clock, pace)
         self._engine = Engine(store, base, clock, self._injector, spark, retain)
         self._engine.start()
@@ -254,7 +258,8 @@ class Service:
     ) -> Answer:
         """`dataset` goes before the one that the text names; `control` may end it early."""
         self._check_text(text)
-        return answer_once(self.store, text, self.base, self._retained(snapshot), at, dataset, control)
+        asking = Asking(self.base, self.clock.now_ms(), urandom(8), control, self._plans, self._known)
+        return answer_once(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()
@@ -264,11 +269,13 @@ class Service:
         return sn
 
     def decode(self, answer: Answer) -> list[tuple[bytes | None, ...]]:
-        return rows_of(answer, self.store)
+        return rows_of(answer)
 
-    def decoded(self, columns: Sequence[Ids]) -> Iterator[Decoded]:
+    def decoded(self, columns: Sequence[Ids], answer: Answer | None = None) -> Iterator[Decoded]:
         """Columns of an answer as texts, some thousand rows at a time."""
-        return decoded(columns, self.store)
+        if answer is None:
+            return decoded(columns, self.store.terms)
+        return decoded(columns, answer.vocabulary.decode, answer.count)
 
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)

@@ -12,9 +12,10 @@ from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.arrivals import arrivals
 from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.network import logic_of
 from stream_ext.part import Part
+from stream_ext.plan import normalise
 from stream_ext.plan.algebra import Query, Register
-from stream_ext.plan.normalise import flatten
 from stream_ext.query_run import QueryRun
 from stream_ext.schedule import QueryState, ScheduledWindow
 from stream_ext.syntax import parse
@@ -33,7 +34,7 @@ def query_of(text: str, base: str) -> Query:
 
 def constants_of(query: Query) -> list[bytes]:
     """The terms of a query's patterns; registration makes them permanent, so that each has an id."""
-    return flatten(query.pattern).constants
+    return normalise.constants_of(logic_of(query))
 
 
 def windows_of(query: Query, catalog: Catalog, t0: int | None = None) -> tuple[ScheduledWindow, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hbase_store.terms import DATA_MASK, LOCAL, TAG_SHIFT
+from hbase_store.terms import DATA_MASK, LOCAL, TAG_SHIFT, inline_id
 from stream_ext.known_values import Facts, KnownValues, no_facts
 from stream_ext.zset import Ids
 
@@ -36,6 +36,11 @@ class Vocabulary:
         # Both ascending by the store's id: terms that were local before the store knew them.
         self._stored = np.empty(0, np.uint64)
         self._local_of_stored = np.empty(0, np.uint64)
+
+    @classmethod
+    def of_its_own(cls) -> Vocabulary:
+        """Without a store: every term is local."""
+        return cls(lambda texts: np.array([inline_id(text) for text in texts], np.uint64), lambda ids: [])
 
     def encode(self, texts: Sequence[bytes]) -> Ids:
         """The id of each term, a new local one where there is none."""

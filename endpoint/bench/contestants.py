@@ -76,7 +76,7 @@ class Rillet(Contestant):
         from stream_ext.answers import answer_once, rows_of
 
         answer = answer_once(self.store, text, "http://example.org/", self.sn, None)
-        return answer.variables, rows_of(answer, self.store)
+        return answer.variables, rows_of(answer)
 
     def plain(self, rows: Any) -> Plain:
         names, table = rows

@@ -137,9 +137,9 @@ def window_join(batches: int) -> Figures:
     The emitted pairs are compared with a plain numpy join of each batch before a time is given."""
     import numpy as np
 
-    from stream_ext.network import Network
+    from stream_ext.network import Network, logic_of
     from stream_ext.operators.moment import Moment
-    from stream_ext.plan.algebra import Query
+    from stream_ext.plan.algebra import R2S, Query
     from stream_ext.schedule import ScheduledWindow
     from stream_ext.syntax import parse
 
@@ -156,7 +156,7 @@ def window_join(batches: int) -> Figures:
     def encode(texts: Sequence[bytes]) -> Any:
         return np.array([predicates[text] for text in texts], np.uint64)
 
-    network = Network(query, windows, snapshot=None, encode=encode, decode=_no_terms)  # type: ignore[arg-type]  # no pattern reads the store
+    network = Network(logic_of(query), windows, snapshot=None, encode=encode, r2s=R2S.ISTREAM)  # type: ignore[arg-type]  # no pattern reads the store
     chance = np.random.default_rng(20261118)
     made = [[_side(chance, rows, keys, b, side) for side in (1, 2)] for b in range(batches)]
     seconds: list[float] = []

@@ -53,7 +53,7 @@ def table_of(service: Service, answer: Answer, form: str, prefixes: Mapping[str,
 
 def _rows(service: Service, columns: Sequence[Any], prefixes: Mapping[str, str]) -> list[list[Shown | None]]:
     rows: list[list[Shown | None]] = []
-    for texts, places in service.decoded(columns):
+    for texts, places, _ in service.decoded(columns):
         cells = [None if text is None else shown(text, prefixes) for text in texts]
         rows += [[cells[place] for place in row] for row in zip(*places, strict=True)]
     return rows

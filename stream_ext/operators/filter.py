@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from stream_ext.operators.moment import Moment
-from stream_ext.plan.expressions import Condition, Scope
-from stream_ext.vocabulary import Vocabulary
+from stream_ext.operators.testing import Tester
 from stream_ext.zset import ZSet
 
 
 class Filter:
-    def __init__(self, variables: tuple[str, ...], condition: Condition, vocabulary: Vocabulary) -> None:
+    def __init__(self, variables: tuple[str, ...], test: Tester) -> None:
         self.variables = variables
-        self._condition = condition
-        self._vocabulary = vocabulary
+        self._test = test
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if not change.count:
             return change
-        scope = Scope(self._vocabulary, moment.now_ms, moment.seed, control=moment.control)
-        mask = self._condition.mask(change.columns, scope, change.count)
+        mask = self._test.mask(moment, change)
         return change if mask.all() else change.take(mask)

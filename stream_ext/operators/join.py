@@ -1,59 +1,63 @@
-"""Join: the pairs of solutions that agree on the variables they share.
+"""Join: the pairs of compatible solutions.
 
 Bilinear: (L + l)(R + r) - LR = l R + (L + l) r. So l is joined with what R was, folded into L, and then L with r."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-
 from stream_ext.operators.moment import Moment
-from stream_ext.operators.row_index import RowIndex, paired_weights
+from stream_ext.operators.pairing import Pairing
+from stream_ext.operators.row_index import RowIndex, Slots
+from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.zset import ZSet, concat
 
 
+class Pairs:
+    """The rows of two sides that agree in their keys, change by change."""
+
+    def __init__(
+        self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, carried: Names = NO_NAMES
+    ) -> None:
+        self.pairing = Pairing(left, right, maybe, carried)
+        self._left = RowIndex(len(left), self.pairing.left_key)
+        self._right = RowIndex(len(right), self.pairing.right_key)
+
+    def step(self, moment: Moment, left: ZSet, right: ZSet) -> list[tuple[ZSet, ZSet]]:
+        """Rows side by side."""
+        i, slot = self._right.probe(self.pairing.left_keys(left), left.count, moment.time)
+        moment.control.room(len(i), left.width + right.width)
+        old = (left.take(i), self._right.at(slot))
+        self._left.insert(left, moment.time)
+        j, slot = self._left.probe(self.pairing.right_keys(right), right.count, moment.time)
+        moment.control.room(len(j), left.width + right.width)
+        new = (self._left.at(slot), right.take(j))
+        self._right.insert(right, moment.time)
+        return [old, new]
+
+    def once(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[Slots, Slots]:
+        """The places (in left, in right) of all pairs, where nothing was before and nothing comes after."""
+        if left.count < right.count:
+            index = RowIndex(left.width, self.pairing.left_key, left.count)
+            index.insert(left, moment.time)
+            j, i = index.probe(self.pairing.right_keys(right), right.count, moment.time)
+        else:
+            index = RowIndex(right.width, self.pairing.right_key, right.count)
+            index.insert(right, moment.time)
+            i, j = index.probe(self.pairing.left_keys(left), left.count, moment.time)
+        moment.control.room(len(i), left.width + right.width)
+        return i, j
+
+
 class Join:
-    def __init__(self, left: tuple[str, ...], right: tuple[str, ...]) -> None:
-        shared = [v for v in left if v in right]
-        self._left_key = [left.index(v) for v in shared]
-        self._right_key = [right.index(v) for v in shared]
-        self._right_rest = [i for i, v in enumerate(right) if v not in shared]
-        self.variables = left + tuple(v for v in right if v not in shared)
-        self._left = RowIndex(len(left), self._left_key)
-        self._right = RowIndex(len(right), self._right_key)
+    """`maybe`: the shared variables that a solution of either side may leave unbound."""
+
+    def __init__(self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES) -> None:
+        self._pairs = Pairs(left, right, maybe)
+        self.variables = self._pairs.pairing.variables
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
+        pairing = self._pairs.pairing
         if moment.last:
-            return self._once(moment, left, right)
-        i, slot = self._right.probe(tuple(left.columns[c] for c in self._left_key), len(left), moment.time)
-        old = paired(left.take(i), self._right.at(slot), self._right_rest)
-        self._left.insert(left, moment.time)
-        j, slot = self._left.probe(tuple(right.columns[c] for c in self._right_key), len(right), moment.time)
-        new = paired(self._left.at(slot), right.take(j), self._right_rest)
-        self._right.insert(right, moment.time)
-        return concat([old, new], len(self.variables))
-
-    def _once(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
-        """L and R are empty, and nothing comes after: only l r is left. The smaller side is indexed."""
-        if not len(left) or not len(right):
-            return concat([], len(self.variables))
-        if len(left) < len(right):
-            index = RowIndex(left.width, self._left_key)
-            index.insert(left, moment.time)
-            j, slot = index.probe(tuple(right.columns[c] for c in self._right_key), len(right), moment.time)
-            return paired(left.take(slot), right.take(j), self._right_rest)
-        index = RowIndex(right.width, self._right_key)
-        index.insert(right, moment.time)
-        i, slot = index.probe(tuple(left.columns[c] for c in self._left_key), len(left), moment.time)
-        return paired(left.take(i), right.take(slot), self._right_rest)
-
-
-def paired(left: ZSet, right: ZSet, right_rest: Sequence[int]) -> ZSet:
-    """Row by row: the left columns and what the right one adds; valid as long as both are."""
-    if left.untils is None or right.untils is None:
-        untils = right.untils if left.untils is None else left.untils
-    else:
-        untils = np.minimum(left.untils, right.untils)
-    columns = (*left.columns, *(right.columns[i] for i in right_rest))
-    return ZSet(columns, left.count, paired_weights(left, right), untils)
+            i, j = self._pairs.once(moment, left, right)
+            return pairing.joined(left.take(i), right.take(j))
+        found = [pairing.joined(*pair) for pair in self._pairs.step(moment, left, right)]
+        return concat(found, len(self.variables))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot
 from stream_ext.control import Control
+from stream_ext.vocabulary import Vocabulary
 
 Ids = npt.NDArray[np.uint64]
 
@@ -53,3 +54,5 @@ class Moment:
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE
+    vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
+    base: str = ""

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext.plan.algebra import Constant, Node, TriplePattern, Variable
+from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope, Source
+from stream_ext.plan.terms import Constant, Node, Variable
 
 Ids = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
+Resolve = Callable[[bytes], int]
 
-DEFAULT_GRAPH = Constant(b"")  # the graph of a pattern that stands in no GRAPH
 UNKNOWN = (1 << 64) - 1  # stands for a constant that the store has never seen: equal to no id
+
+S, P, O, G = range(4)  # noqa: E741  (positions of a quad, in the order that everyone writes them)
+
+
+@dataclass(frozen=True, slots=True)
+class IdGraph:
+    """Where in the store a pattern looks: `one` graph (0: the default one), or several.
+
+    Several are merged, a triple that is in two of them being one, or they are told apart: `each` names the variable
+    that says which. `among` lists them, ascending; None is all graphs (of `each`: all named ones)."""
+
+    one: int | None = 0
+    each: str | None = None
+    among: Ids | None = None
+
+    @property
+    def merged(self) -> bool:
+        return self.one is None and self.each is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +42,7 @@ class IdPattern:
 
     fixed: dict[int, int]
     binding: dict[int, str]
+    graph: IdGraph = IdGraph()
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -30,7 +50,7 @@ class IdPattern:
         return tuple(dict.fromkeys(self.binding.values()))
 
     def match(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask], tuple[Ids, ...]]]:
-        """Which quads fit; and how to take their bindings, a column a variable."""
+        """Which triples fit (whatever their graph); and how to take their bindings, a column a variable."""
         fits = np.ones(len(columns[0]), np.bool_)
         for position, value in self.fixed.items():
             fits &= columns[position] == np.uint64(value)
@@ -43,15 +63,38 @@ class IdPattern:
         return fits, lambda which: tuple(columns[where[name]][which] for name in self.variables)
 
 
-def id_pattern(pattern: TriplePattern, graph: Node, ids: Mapping[bytes, int]) -> IdPattern:
-    """`graph` is DEFAULT_GRAPH, a named graph or a variable. `ids` has 0 for a term that the store does not know."""
+def id_pattern(source: Source, resolve: Resolve) -> IdPattern:
     fixed: dict[int, int] = {}
     binding: dict[int, str] = {}
-    for position, node in enumerate((pattern.subject, pattern.predicate, pattern.object, graph)):
+    for position, node in enumerate((source.subject, source.predicate, source.object)):
         if isinstance(node, Variable):
             binding[position] = node.name
-        elif node == DEFAULT_GRAPH:
-            fixed[position] = 0
         else:
-            fixed[position] = ids[node.text] or UNKNOWN
-    return IdPattern(fixed, binding)
+            fixed[position] = id_of(node, resolve)
+    graph = id_graph(source.graph, resolve)
+    if graph.each is not None:
+        binding[G] = graph.each
+    return IdPattern(fixed, binding, graph)
+
+
+def id_of(node: Constant, resolve: Resolve) -> int:
+    return 0 if node == DEFAULT_GRAPH else resolve(node.text) or UNKNOWN
+
+
+def id_graph(scope: GraphScope, resolve: Resolve) -> IdGraph:
+    if scope.everything:
+        return IdGraph(None)
+    if isinstance(scope.node, Constant):
+        return IdGraph(id_of(scope.node, resolve))
+    among = None
+    if scope.graphs is not None:
+        among = np.array(sorted({id_of(graph, resolve) for graph in scope.graphs}), np.uint64)
+    if isinstance(scope.node, Variable):
+        return IdGraph(None, scope.node.name, among)
+    if among is None:
+        return IdGraph()
+    return IdGraph(int(among[0])) if len(among) == 1 else IdGraph(None, None, among)
+
+
+def position_of(node: Node) -> str | None:
+    return node.name if isinstance(node, Variable) else None

@@ -9,14 +9,17 @@ from stream_ext.zset import ZSet
 
 
 class Project:
-    def __init__(self, source: tuple[str, ...], variables: tuple[str, ...]) -> None:
+    """`taken` says which column each variable is, where it is not the one of its own name."""
+
+    def __init__(
+        self, source: tuple[str, ...], variables: tuple[str, ...], taken: tuple[str, ...] | None = None
+    ) -> None:
         self.variables = variables
-        self._from = [source.index(v) if v in source else None for v in variables]
-        self._same = variables == source
+        self._from = [source.index(v) if v in source else None for v in taken or variables]
+        self._same = self._from == list(range(len(source)))
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if self._same:
             return change
-        unbound = np.zeros(change.count, np.uint64) if None in self._from else None
-        columns = tuple(unbound if i is None else change.columns[i] for i in self._from)
-        return change.with_columns(columns)  # type: ignore[arg-type]  # unbound is made where it is used
+        unbound = np.zeros(change.count if None in self._from else 0, np.uint64)
+        return change.with_columns(tuple(unbound if i is None else change.columns[i] for i in self._from))

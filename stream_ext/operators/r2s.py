@@ -5,59 +5,102 @@ more. The answer is kept as entries (row, weight, until); what runs out is dropp
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.operators.cut import Cut
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.ranking import Ranking
+from stream_ext.operators.slice import net_change
 from stream_ext.plan.algebra import R2S
-from stream_ext.zset import Columns, Weights, ZSet, concat, consolidate, empty, sum_equal_rows
+from stream_ext.zset import Columns, Weights, ZSet, concat, consolidate, empty, repeated, sum_equal_rows
 
 
 class Answer:
     """The answer of the last evaluation, and the verb that moves it to the next."""
 
-    def __init__(self, variables: tuple[str, ...], r2s: R2S, ranking: Ranking | None) -> None:
-        self.variables = variables
-        self._r2s = r2s
-        self.ranking = ranking
-        self._entries = empty(len(variables))
+    def __init__(self, cut: Cut, r2s: R2S) -> None:
+        self.variables = cut.names
+        self._cut, self._r2s = cut, r2s
+        # Without ORDER BY it is first come, first ranked; a row that comes again ranks where it came first.
+        self.ranking = Ranking(len(cut.variables)) if cut.is_limited and not cut.order else None
+        self._is_plain = cut == Cut(cut.variables, cut.variables)
+        self._entries = empty(len(cut.variables))
+        self._whole = empty(len(cut.names))
         self._retracted = False
         self._settle_at = 1024
 
+    def once(self, moment: Moment, change: ZSet) -> ZSet:
+        """The rows of a question that is asked once, in order, each as often as it counts."""
+        if change.weights is not None and bool((change.weights < 0).any()):
+            change = consolidate(change)
+        return self._cut.of(moment, change)
+
     def step(self, moment: Moment, change: ZSet) -> tuple[Columns, Weights]:
-        """What is emitted: distinct rows in lexicographic order, with how often each."""
+        """What is emitted: rows, with how often each."""
         gone = self._entries.until_array() < moment.time
-        if self._r2s is R2S.RSTREAM and self.ranking is None:
-            self._replace(gone, change)
-            return self.whole()
-        net_rows, net = _net(self._entries.take(gone), change)
-        self._replace(gone, change)
+        if self._is_plain:
+            return self._plain(gone, change)
         if self.ranking is not None:
-            net_rows, net = self.ranking.step(net_rows, net)
-            if self._r2s is R2S.RSTREAM:
-                return self.whole()
-        said = net > 0 if self._r2s is R2S.ISTREAM else net < 0
-        return tuple(column[said] for column in net_rows), np.abs(net[said])
+            self.ranking.step(*net_change(self._entries.take(gone), change))
+        self._replace(gone, change)
+        return self._said(moment)
 
     def whole(self) -> tuple[Columns, Weights]:
         """The whole answer of the last evaluation."""
-        if self.ranking is not None:
-            return self.ranking.shown()
-        return sum_equal_rows(self._entries.columns, self._entries.weight_array())
+        if self._is_plain:
+            return sum_equal_rows(self._entries.columns, self._entries.weight_array())
+        return self._whole.columns, self._whole.weight_array()
+
+    def restore(self, moment: Moment, ranked: bytes) -> None:
+        """Takes a saved order of first appearance over."""
+        assert self.ranking is not None, "only a LIMIT without ORDER BY keeps one"
+        self.ranking.restore(ranked)
+        self._whole = self._present(moment)
 
     def is_empty(self) -> bool:
         return not len(self._entries) or not len(self.whole()[1])
 
-    def _replace(self, gone: np.typing.NDArray[np.bool_], change: ZSet) -> None:
+    # ---- the answer as it is ------------------------------------------------------------------------------------
+
+    def _plain(self, gone: npt.NDArray[np.bool_], change: ZSet) -> tuple[Columns, Weights]:
+        """Distinct rows in lexicographic order."""
+        if self._r2s is R2S.RSTREAM:
+            self._replace(gone, change)
+            return self.whole()
+        columns, net = net_change(self._entries.take(gone), change)
+        self._replace(gone, change)
+        said = net > 0 if self._r2s is R2S.ISTREAM else net < 0
+        return tuple(column[said] for column in columns), np.abs(net[said])
+
+    # ---- the answer ordered and cut -----------------------------------------------------------------------------
+
+    def _said(self, moment: Moment) -> tuple[Columns, Weights]:
+        before, self._whole = self._whole, self._present(moment)
+        if self._r2s is R2S.RSTREAM:
+            return self.whole()
+        more, less = (self._whole, before) if self._r2s is R2S.ISTREAM else (before, self._whole)
+        columns, net = net_change(less, more)
+        rows = ZSet(repeated(tuple(c[net > 0] for c in columns), net[net > 0]), int(net[net > 0].sum()))
+        # What was ordered by a column that is not shown has its order from the whole answer.
+        order = tuple(each for each in self._cut.order if each[0] in self.variables)
+        ordered = replace(self._cut, variables=self.variables, order=order).ordered(moment, rows)
+        return ordered.columns, ordered.weight_array()
+
+    def _present(self, moment: Moment) -> ZSet:
+        if self.ranking is not None:
+            columns, weights = self.ranking.shown()
+        else:
+            columns, weights = sum_equal_rows(self._entries.columns, self._entries.weight_array())
+        return self._cut.of(moment, ZSet(columns, len(weights), weights))
+
+    def _replace(self, gone: npt.NDArray[np.bool_], change: ZSet) -> None:
         held = self._entries.take(~gone) if gone.any() else self._entries
-        self._entries = concat([held, change], len(self.variables))
+        self._entries = concat([held, change], change.width)
         self._retracted = self._retracted or (change.weights is not None and bool((change.weights < 0).any()))
         if self._retracted and len(self._entries) > self._settle_at:
             self._entries = consolidate(self._entries)  # a retraction meets what it retracts
             self._retracted = False
             self._settle_at = max(1024, 2 * len(self._entries))
-
-
-def _net(expired: ZSet, change: ZSet) -> tuple[Columns, Weights]:
-    both = concat([change, expired.negated()], change.width)
-    return sum_equal_rows(both.columns, both.weight_array())

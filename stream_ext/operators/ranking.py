@@ -1,4 +1,4 @@
-"""Ranking: what LIMIT and OFFSET cut where no ORDER BY says how.
+"""Ranking: the order of first appearance, which LIMIT and OFFSET cut where no ORDER BY says how.
 
 Rows are ranked by first appearance while they remain answers; one that left counts as new when it returns. A second
 copy of a row ranks where it came itself; when a copy leaves, it is the latest that goes."""
@@ -8,33 +8,25 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from stream_ext.zset import Columns, Ids, Weights, sum_equal_rows
+from stream_ext.zset import Columns, Ids, Weights
 
 
 class Ranking:
-    def __init__(self, width: int, offset: int, limit: int | None) -> None:
+    def __init__(self, width: int) -> None:
         self._width = width
-        self._offset, self._limit = offset, limit
         self._ranked = np.empty((0, width), np.uint64)  # one row a copy, in order of rank
 
-    def step(self, columns: Columns, net: Weights) -> tuple[Columns, Weights]:
-        """Takes the answer's change in; returns how what is shown changes."""
-        before = self._cut()
+    def step(self, columns: Columns, net: Weights) -> None:
+        """Takes the net change of the answer in."""
         rows = np.stack(columns, axis=1) if columns else np.empty((len(net), 0), np.uint64)
         self._leave(rows[net < 0], -net[net < 0])
         came = net > 0
         self._ranked = np.concatenate([self._ranked, np.repeat(rows[came], net[came], axis=0)])
-        after = self._cut()
-        signs = np.concatenate([np.ones(len(after), np.int64), -np.ones(len(before), np.int64)])
-        return sum_equal_rows(_columns(np.concatenate([after, before])), signs)
 
     def shown(self) -> tuple[Columns, Weights]:
-        cut = self._cut()
-        return _columns(cut), np.ones(len(cut), np.int64)
-
-    def _cut(self) -> Ids:
-        stop = None if self._limit is None else self._offset + self._limit
-        return self._ranked[self._offset : stop]
+        """All rows, in order of rank."""
+        columns = tuple(np.ascontiguousarray(column) for column in self._ranked.T)
+        return columns, np.ones(len(self._ranked), np.int64)
 
     def _leave(self, rows: Ids, counts: Weights) -> None:
         leaving = {row.tobytes(): int(count) for row, count in zip(rows, counts, strict=True)}
@@ -55,7 +47,3 @@ class Ranking:
         """Takes a saved order over (its rows are the answer that the rebuilt state has)."""
         width, rows = msgspec.msgpack.decode(saved, type=tuple[int, bytes])
         self._ranked = np.frombuffer(rows, np.uint64).reshape(-1, width).copy()
-
-
-def _columns(rows: Ids) -> Columns:
-    return tuple(np.ascontiguousarray(column) for column in rows.T)

@@ -34,15 +34,16 @@ def key_of(columns: Sequence[Ids], count: int) -> Ids:
 
 
 class RowIndex:
-    def __init__(self, width: int, key: Sequence[int]) -> None:
+    def __init__(self, width: int, key: Sequence[int], capacity: int = _LEAST_CAPACITY) -> None:
         self._key = tuple(key)
         self._width = width
-        self._allocate(_LEAST_CAPACITY)
-        self._clean_at = _LEAST_CAPACITY
+        capacity = max(capacity, 1)
+        self._allocate(capacity)
+        self._clean_at = capacity
         self._weighted = False
 
     def _allocate(self, capacity: int) -> None:
-        size = buckets(capacity)
+        size = max(2, buckets(capacity))  # a shift by all 64 bits would mean nothing
         self.columns = tuple(np.zeros(capacity, np.uint64) for _ in range(self._width))
         self.weights = np.ones(capacity, np.int64)
         self.untils = np.zeros(capacity, np.int64)

@@ -6,138 +6,235 @@ store S + d as it now is, and what was remembered of the left side meets the sto
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
-import numpy.typing as npt
 
-from hbase_store import NAMED, Snapshot
-from stream_ext.operators.join import paired
-from stream_ext.operators.moment import Moment, StoreChanges
-from stream_ext.operators.pattern import IdPattern, Ids
+from stream_ext.operators.moment import Moment
+from stream_ext.operators.pairing import Pairing
+from stream_ext.operators.pattern import G, IdPattern, Ids, O, P, S
 from stream_ext.operators.row_index import RowIndex
+from stream_ext.operators.store_edges import Picks, StoreEdges
+from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.zset import ZSet, concat, empty
-
-S, P, O, G = range(4)  # noqa: E741  (positions of a quad, in the order that everyone writes them)
-Picks = npt.NDArray[np.int64]
 
 
 class StoreJoin:
-    def __init__(self, left: tuple[str, ...], pattern: IdPattern) -> None:
+    """`maybe` names the variables that a left solution may leave unbound; the pattern binds them then."""
+
+    def __init__(self, left: tuple[str, ...], pattern: IdPattern, maybe: Names = NO_NAMES) -> None:
         self.pattern = pattern
         self._left = left
-        self._added = tuple(v for v in pattern.variables if v not in left)
-        self.variables = left + self._added
-        shared = [v for v in left if v in pattern.variables]
-        self._memory = RowIndex(len(left), [left.index(v) for v in shared])
-        self._change_key = [pattern.variables.index(v) for v in shared]
-        self._change_rest = [pattern.variables.index(v) for v in self._added]
+        self._maybe = [v for v in left if v in maybe and v in pattern.variables]
+        self._look_ups: dict[tuple[str, ...], _LookUp] = {}
+        self._pairing = Pairing(left, pattern.variables, frozenset(self._maybe))
+        self.variables = self._pairing.variables
+        self._memory = RowIndex(len(left), self._pairing.left_key)
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
-        parts = [self._look_up(left, moment.snapshot)]
+        parts = [self._look_up(left, moment)]
         if moment.changes is not None:
-            parts.append(self._meet(self._store_change(moment.changes), moment.time))
+            change = change_of(self.pattern, moment)
+            i, slot = self._memory.probe(self._pairing.right_keys(change), len(change), moment.time)
+            parts.append(self._pairing.joined(self._memory.at(slot), change.take(i)))
         if not moment.last:
             self._memory.insert(left, moment.time)
         return concat(parts, len(self.variables))
 
-    # -- the store's change against what is remembered ---------------------------------------------------------
-
-    def _store_change(self, changes: StoreChanges) -> ZSet:
-        predicate = self.pattern.fixed.get(P)
-        parts = []
-        for change in changes.of(None if predicate is None else (predicate,)):
-            fits, columns = self.pattern.match((change.s, change.p, change.o, change.g))
-            fits &= (change.g != 0) if G in self.pattern.binding else fits
-            parts.append(ZSet(columns(fits), int(fits.sum()), change.sign[fits].astype(np.int64)))
-        return concat(parts, len(self.pattern.variables)) if parts else empty(len(self.pattern.variables))
-
-    def _meet(self, change: ZSet, time: int) -> ZSet:
-        i, slot = self._memory.probe(tuple(change.columns[c] for c in self._change_key), len(change), time)
-        return paired(self._memory.at(slot), change.take(i), self._change_rest)
-
-    # -- new solutions against the store ------------------------------------------------------------------------
-
-    def _look_up(self, left: ZSet, snapshot: Snapshot) -> ZSet:
-        if not len(left):
+    def _look_up(self, left: ZSet, moment: Moment) -> ZSet:
+        if not left.count:
             return empty(len(self.variables))
-        parts = [self._look_up_predicate(left, p, pick, snapshot) for p, pick in self._predicates(left, snapshot)]
-        return concat(parts, len(self.variables))
+        if not self._maybe:
+            return self._by(()).find(left, moment)
+        unbound = [left.columns[self._left.index(v)] == 0 for v in self._maybe]
+        kinds = sum((mask.astype(np.int64) << n for n, mask in enumerate(unbound)), np.zeros(left.count, np.int64))
+        found = []
+        for kind in np.unique(kinds).tolist():
+            free = tuple(v for n, v in enumerate(self._maybe) if kind >> n & 1)
+            found.append(self._by(free).find(left.take(kinds == kind), moment))
+        return concat(found, len(self.variables))
 
-    def _predicates(self, left: ZSet, snapshot: Snapshot) -> list[tuple[int, Picks | None]]:
-        """The predicates to look under, each with the left rows that it concerns (None: all)."""
-        if P in self.pattern.fixed:
-            return [(self.pattern.fixed[P], None)]
-        name = self.pattern.binding[P]
-        if name in self._left:
-            column = left.columns[self._left.index(name)]
-            return [(int(p), np.flatnonzero(column == p)) for p in np.unique(column)]
-        return [(int(p), None) for p in snapshot.predicates(self._graph())]
-
-    def _graph(self) -> int:
-        return self.pattern.fixed.get(G, NAMED)
-
-    def _look_up_predicate(self, left: ZSet, predicate: int, pick: Picks | None, snapshot: Snapshot) -> ZSet:
-        if pick is not None:
-            left = left.take(pick)
-        i, s, o, g = self._quads(left, predicate, snapshot)
-        columns = (s, np.full(len(s), predicate, np.uint64), o, g)
-        keep = np.ones(len(i), np.bool_)
-        first_at: dict[str, int] = {}
-        for position, name in self.pattern.binding.items():
-            if name in self._left:
-                keep &= columns[position] == left.columns[self._left.index(name)][i]
-            elif name in first_at:
-                keep &= columns[position] == columns[first_at[name]]
-            else:
-                first_at[name] = position
-        i = i[keep]
-        added = (columns[first_at[name]][keep] for name in self._added)
-        kept = left.take(i)
-        return kept.with_columns((*kept.columns, *added))
-
-    def _quads(self, left: ZSet, predicate: int, snapshot: Snapshot) -> tuple[Picks, Ids, Ids, Ids]:
-        """For each left row the quads under `predicate` that its bound subject or object leaves: (row, s, o, g)."""
-        graph = self._graph()
-        subject, object_ = self._bound(S, left), self._bound(O, left)
-        if subject is None and object_ is None:
-            return _all_pairs(len(left), snapshot, predicate, graph)
-        if subject is not None and object_ is not None:
-            return self._both_bound(subject, object_, predicate, snapshot)
-        inverse = subject is None
-        known = object_ if inverse else subject
-        assert known is not None
-        i, values, graphs = _neighbours(snapshot, predicate, known, inverse, graph)
-        return (i, values, known[i], graphs) if inverse else (i, known[i], values, graphs)
-
-    def _both_bound(self, s: Ids, o: Ids, predicate: int, snapshot: Snapshot) -> tuple[Picks, Ids, Ids, Ids]:
-        if G in self.pattern.fixed:
-            g = np.full(len(s), self.pattern.fixed[G], np.uint64)
-            there = snapshot.contains(s, np.full(len(s), predicate, np.uint64), o, g)
-            i = np.flatnonzero(there)
-            return i, s[i], o[i], g[i]
-        i, values, graphs = _neighbours(snapshot, predicate, s, False, NAMED)
-        same = values == o[i]
-        return i[same], s[i[same]], values[same], graphs[same]
-
-    def _bound(self, position: int, left: ZSet) -> Ids | None:
-        if position in self.pattern.fixed:
-            return np.full(len(left), self.pattern.fixed[position], np.uint64)
-        name = self.pattern.binding[position]
-        return left.columns[self._left.index(name)] if name in self._left else None
+    def _by(self, free: tuple[str, ...]) -> _LookUp:
+        if free not in self._look_ups:
+            self._look_ups[free] = _LookUp(self._left, self.pattern, frozenset(free), self.variables)
+        return self._look_ups[free]
 
 
-def _neighbours(snapshot: Snapshot, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Picks, Ids, Ids]:
-    """(index into keys, value, graph) of every neighbour."""
-    offsets, *columns = snapshot.neighbours(p, keys, inverse=inverse, graph=graph)
-    values = columns[0]
-    i = np.repeat(np.arange(len(keys)), np.diff(offsets))
-    graphs = columns[1] if graph == NAMED else np.full(len(values), graph, np.uint64)
-    return i, values, graphs
+def change_of(pattern: IdPattern, moment: Moment) -> ZSet:
+    """How the pattern's own matches in the store have changed."""
+    assert moment.changes is not None
+    width = len(pattern.variables)
+    edges = StoreEdges(moment.snapshot, pattern.graph)
+    predicate = pattern.fixed.get(P)
+    changes = moment.changes.of(None if predicate is None else (predicate,))
+    if pattern.graph.merged:
+        return _merged_change(pattern, moment, edges, predicate)
+    parts = []
+    for change in changes:
+        fits, columns = pattern.match((change.s, change.p, change.o, change.g))
+        fits &= edges.holds(change.g)
+        parts.append(ZSet(_inward(columns(fits), moment), int(fits.sum()), change.sign[fits].astype(np.int64)))
+    return concat(parts, width)
 
 
-def _all_pairs(n: int, snapshot: Snapshot, p: int, graph: int) -> tuple[Picks, Ids, Ids, Ids]:
-    """Every left row with every pair of the predicate."""
-    found = snapshot.pairs(p, graph=graph)
-    s, o = found[0], found[1]
-    g = found[2] if graph == NAMED else np.full(len(s), graph, np.uint64)
+def _merged_change(pattern: IdPattern, moment: Moment, edges: StoreEdges, predicate: int | None) -> ZSet:
+    """A triple of several graphs is there as long as one of them has it: what was touched is asked for again."""
+    assert moment.changes is not None
+    changes = moment.changes.of(None if predicate is None else (predicate,))
+    touched = [np.stack((c.s, c.p, c.o), axis=1)[edges.holds(c.g)] for c in changes]
+    rows = np.unique(np.concatenate(touched), axis=0) if touched else np.empty((0, 3), np.uint64)
+    before = StoreEdges(moment.changes.before(), pattern.graph)
+    parts = []
+    for p in np.unique(rows[:, 1]).tolist():
+        s, o = (np.ascontiguousarray(rows[rows[:, 1] == p, i]) for i in (0, 2))
+        sign = edges.contains(s, p, o).astype(np.int64) - before.contains(s, p, o)
+        fits, columns = pattern.match((s, np.full(len(s), p, np.uint64), o))
+        fits &= sign != 0
+        parts.append(ZSet(_inward(columns(fits), moment), int(fits.sum()), sign[fits]))
+    return concat(parts, len(pattern.variables))
+
+
+def _inward(columns: tuple[Ids, ...], moment: Moment) -> tuple[Ids, ...]:
+    return tuple(moment.vocabulary.inward(column) for column in columns)
+
+
+class _LookUp:
+    """New solutions against the store, where it is known which of their variables are bound."""
+
+    def __init__(self, left: tuple[str, ...], pattern: IdPattern, free: Names, variables: tuple[str, ...]) -> None:
+        self._pattern = pattern
+        self._at = {v: i for i, v in enumerate(left) if v in pattern.variables and v not in free}
+        self._width = len(variables)
+        # Where what is found goes: variables that the left side has without a value, and new ones behind.
+        first = {name: position for position, name in reversed(pattern.binding.items())}
+        self._put = [(variables.index(name), position) for name, position in first.items() if name not in self._at]
+        self._same = [(first[name], position) for position, name in pattern.binding.items() if first[name] != position]
+
+    def find(self, left: ZSet, moment: Moment) -> ZSet:
+        edges = StoreEdges(moment.snapshot, self._pattern.graph)
+        parts = []
+        for predicate, picked in self._predicates(left, edges, moment):
+            moment.control.check()
+            parts.append(self._under(left if picked is None else left.take(picked), predicate, edges, moment))
+        return concat(parts, self._width)
+
+    # ---- which predicates ---------------------------------------------------------------------------------------
+
+    def _predicates(self, left: ZSet, edges: StoreEdges, moment: Moment) -> Iterator[tuple[int, Picks | None]]:
+        """Each predicate to look under, with the left rows that it concerns (None: all)."""
+        fixed = self._pattern.fixed.get(P)
+        if fixed is not None:
+            yield fixed, None
+            return
+        name = self._pattern.binding[P]
+        if name in self._at:
+            yield from _grouped(self._bound(P, left, moment), None)
+            return
+        for position, inverse in ((S, False), (O, True)):
+            if self._is_bound(position):
+                keys = self._bound(position, left, moment)
+                yield from _grouped(*edges.predicates_of(keys, inverse)[::-1])
+                return
+        for predicate in edges.predicates().tolist():
+            yield predicate, None
+
+    def _is_bound(self, position: int) -> bool:
+        return position in self._pattern.fixed or self._pattern.binding[position] in self._at
+
+    def _bound(self, position: int, left: ZSet, moment: Moment) -> Ids:
+        fixed = self._pattern.fixed.get(position)
+        if fixed is not None:
+            return np.full(left.count, fixed, np.uint64)
+        return moment.vocabulary.outward(left.columns[self._at[self._pattern.binding[position]]])
+
+    # ---- one predicate ------------------------------------------------------------------------------------------
+
+    def _under(self, left: ZSet, predicate: int, edges: StoreEdges, moment: Moment) -> ZSet:
+        i, s, o, g = self._edges(left, predicate, edges, moment)
+        quad = (s, None, o, g)
+        keep = None
+        for first, again in self._same:
+            same = _column(quad, first, predicate, len(s)) == _column(quad, again, predicate, len(s))
+            keep = same if keep is None else keep & same
+        if g is not None and self._pattern.binding[G] in self._at:
+            graph = self._bound(G, left, moment)
+            same = g == (graph if i is None else graph[i])
+            keep = same if keep is None else keep & same
+        if keep is not None:
+            i = np.flatnonzero(keep) if i is None else i[keep]
+        moment.control.room(len(s), self._width)
+        kept = left if i is None else left.take(i)
+        columns = [*kept.columns, *([None] * (self._width - left.width))]
+        for place, position in self._put:
+            column = _column(quad, position, predicate, len(s))
+            columns[place] = moment.vocabulary.inward(column if keep is None else column[keep])
+        return kept.with_columns(tuple(columns))  # type: ignore[arg-type]  # every new column is put
+
+    def _edges(
+        self, left: ZSet, predicate: int, edges: StoreEdges, moment: Moment
+    ) -> tuple[Picks | None, Ids, Ids, Ids | None]:
+        """For each left row the edges that its bound subject or object leaves: (row, s, o, g)."""
+        subject = self._bound(S, left, moment) if self._is_bound(S) else None
+        target = self._bound(O, left, moment) if self._is_bound(O) else None
+        if subject is not None and target is not None:
+            return _both_bound(subject, target, predicate, edges)
+        if subject is not None:
+            i, values, graphs = edges.neighbours(predicate, subject, False)
+            return i, subject if i is None else subject[i], values, graphs
+        if target is not None:
+            i, values, graphs = edges.neighbours(predicate, target, True)
+            return i, values, target if i is None else target[i], graphs
+        if G in self._pattern.binding and self._pattern.binding[G] in self._at:
+            return _by_graph(self._bound(G, left, moment), predicate, edges)
+        return _all_pairs(left.count, predicate, edges, moment)
+
+
+def _by_graph(graphs: Ids, predicate: int, edges: StoreEdges) -> tuple[Picks | None, Ids, Ids, Ids | None]:
+    """Every left row with the edges of its own graph."""
+    s, o, g = edges.pairs(predicate)
+    assert g is not None
+    index = RowIndex(1, (0,), len(graphs))
+    index.insert(ZSet((graphs,), len(graphs)), 0)
+    j, i = index.probe((g,), len(g), 0)
+    return i, s[j], o[j], g[j]
+
+
+def _both_bound(s: Ids, o: Ids, predicate: int, edges: StoreEdges) -> tuple[Picks | None, Ids, Ids, Ids | None]:
+    if edges.graph.each is None:
+        there = edges.contains(s, predicate, o)
+        if there.all():
+            return None, s, o, None
+        i: Picks | None = np.flatnonzero(there)
+        return i, s[there], o[there], None
+    i, values, graphs = edges.neighbours(predicate, s, False)
+    assert i is not None and graphs is not None
+    same = values == o[i]
+    i = i[same]
+    return i, s[i], values[same], graphs[same]
+
+
+def _all_pairs(n: int, predicate: int, edges: StoreEdges, moment: Moment) -> tuple[Picks | None, Ids, Ids, Ids | None]:
+    """Every left row with every edge of the predicate."""
+    s, o, g = edges.pairs(predicate)
+    moment.control.room(n * len(s), 4)
+    if n == 1:
+        return np.zeros(len(s), np.int64), s, o, g
     i = np.repeat(np.arange(n), len(s))
-    return i, np.tile(s, n), np.tile(o, n), np.tile(g, n)
+    return i, np.tile(s, n), np.tile(o, n), None if g is None else np.tile(g, n)
+
+
+def _column(quad: tuple[Ids | None, ...], position: int, predicate: int, count: int) -> Ids:
+    column = quad[position]
+    return np.full(count, predicate, np.uint64) if column is None else column
+
+
+def _grouped(predicates: Ids, rows: Picks | None) -> Iterator[tuple[int, Picks]]:
+    """The rows of each predicate."""
+    order = np.argsort(predicates, kind="stable")
+    ordered = predicates[order]
+    if not len(ordered):
+        return
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))).tolist()
+    for start, stop in zip(starts, [*starts[1:], len(ordered)], strict=True):
+        picked = order[start:stop]
+        yield int(ordered[start]), picked if rows is None else rows[picked]

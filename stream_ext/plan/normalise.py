@@ -1,115 +1,428 @@
-"""Normalise: a group pattern becomes one flat conjunction.
+"""Normalise: the algebra of a text becomes the logic that is ordered and built.
 
-    { WINDOW :w { ?s :p ?o } GRAPH ?g { ?s :q ?z FILTER(?z > 1) } FILTER(?o < ?z) }
-    =>  sources  ?s :p ?o in :w,   ?s :q ?z in ?g
-        filters  ?z > 1,  ?o < ?z
+    { ?s :p/:q ?o FILTER(?o > 1 && NOT EXISTS { ?s :r ?o }) GRAPH ?g { ?s :t ?z } }
+    =>  all of   ?s :p ?.1,  ?.1 :q ?o,  ?s :t ?z in ?g
+        tests    ?o > 1,  !?.2   where ?.2 asks for ?s :r ?o
 
-A filter sees its own group only: a variable that its group does not bind is unbound in it, whatever the groups around
-say; so each condition carries the variables that it sees. `a && b` keeps what both keep, so it becomes two."""
+Every leaf is told where it looks. A filter sees its own group only, so each condition carries what it sees; `a && b`
+keeps what both keep, so it becomes two. Paths become joins and unions as far as they can. Joins become one list."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import count
 
-from stream_ext.operators.pattern import DEFAULT_GRAPH
 from stream_ext.plan.algebra import (
-    And,
-    Arithmetic,
+    Aggregate,
     Bgp,
-    Compare,
-    Constant,
+    Exists,
     Expression,
+    Extend,
     Filter,
+    Form,
     Graph,
+    GraphClause,
+    InAnyWindow,
     InWindow,
     Join,
-    Negate,
-    Node,
-    Not,
-    Or,
+    LeftJoin,
+    Minus,
+    PathAlternative,
+    PathInverse,
+    PathPattern,
+    PathSequence,
     Pattern,
-    TriplePattern,
-    Variable,
+    QuadPattern,
+    Query,
+    Service,
+    SubSelect,
+    Union,
+    Values,
 )
+from stream_ext.plan.formulas import And, Not, Path, PathNegated, PathRepeat
+from stream_ext.plan.logic import (
+    DEFAULT_GRAPH,
+    Aggregation,
+    Assign,
+    Conjunction,
+    Either,
+    GraphNames,
+    GraphScope,
+    Grouping,
+    Logic,
+    Names,
+    Optional,
+    PathSource,
+    PerGraph,
+    Question,
+    Remote,
+    Select,
+    Source,
+    Table,
+    Test,
+    Without,
+    children,
+    sources_of,
+)
+from stream_ext.plan.rename import rename_query
+from stream_ext.plan.replace_parts import replaced
+from stream_ext.plan.terms import BlankLabel, Constant, Node, Variable
+from stream_ext.plan.walk import walk
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One triple pattern and where it looks: in a window (its IRI), or in the store under `graph`."""
-
-    pattern: TriplePattern
-    graph: Node
-    window: str | None
-
-    @property
-    def variables(self) -> frozenset[str]:
-        nodes = (self.pattern.subject, self.pattern.predicate, self.pattern.object, self.graph)
-        return frozenset(node.name for node in nodes if isinstance(node, Variable))
-
-    @property
-    def constants(self) -> tuple[bytes, ...]:
-        nodes = (self.pattern.subject, self.pattern.predicate, self.pattern.object, self.graph)
-        return tuple(n.text for n in nodes if isinstance(n, Constant) and n != DEFAULT_GRAPH)
+def dataset(clauses: Sequence[GraphClause], windowed: bool, everything: bool = False) -> Dataset:
+    """What FROM and FROM NAMED say. In a query with windows FROM NAMED alone leaves the default graph as it is."""
+    if not clauses:
+        return Dataset(GraphScope(everything=everything), None)
+    merged = tuple(dict.fromkeys(clause.graph or DEFAULT_GRAPH for clause in clauses if not clause.named))
+    named = tuple(dict.fromkeys(clause.graph for clause in clauses if clause.named and clause.graph is not None))
+    if not merged and windowed:
+        return Dataset(GraphScope(everything=everything), named)
+    return Dataset(GraphScope(graphs=merged), named)
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
-    """A filter's condition and the variables that its group binds."""
+class Dataset:
+    """The default graph of a query, and the graphs that GRAPH may mean (None: all named ones)."""
 
-    condition: Expression
-    sees: frozenset[str]
+    def __init__(self, default: GraphScope, named: tuple[Constant, ...] | None) -> None:
+        self.default = default
+        self._named = named
 
-    @property
-    def needs(self) -> frozenset[str]:
-        return variables_of(self.condition) & self.sees
-
-
-@dataclass(frozen=True, slots=True)
-class Conjunction:
-    sources: tuple[Source, ...] = ()
-    filters: tuple[Test, ...] = ()
-
-    @property
-    def variables(self) -> frozenset[str]:
-        return frozenset().union(*(source.variables for source in self.sources))
-
-    @property
-    def constants(self) -> list[bytes]:
-        """Each term of the patterns once."""
-        return list(dict.fromkeys(text for source in self.sources for text in source.constants))
+    def named(self, node: Node) -> GraphScope:
+        """`GRAPH node`."""
+        if isinstance(node, Constant) and self._named is not None and node not in self._named:
+            return GraphScope(graphs=())  # the dataset has no such graph
+        return GraphScope(node, self._named if isinstance(node, Variable) else None)
 
 
-def flatten(pattern: Pattern, graph: Node = DEFAULT_GRAPH, window: str | None = None) -> Conjunction:
-    match pattern:
-        case Bgp(patterns):
-            return Conjunction(tuple(Source(p, graph, window) for p in patterns))
-        case Join():
-            return _flatten_join(pattern, graph, window)
-        case Filter(condition, inner):
-            flat = flatten(inner, graph, window)
-            tests = (Test(part, flat.variables) for part in split_and(condition))
-            return replace(flat, filters=(*flat.filters, *tests))
-        case Graph(node, inner):
-            return flatten(inner, node, window)
-        case InWindow(name, inner):
-            return flatten(inner, DEFAULT_GRAPH, name)
+STORE = Dataset(GraphScope(), None)
+
+
+def normalise(query: Query, union_default: bool = False) -> Select:
+    """The whole query; what CONSTRUCT and DESCRIBE make of its rows is not part of it."""
+    normaliser = Normaliser(dataset(query.shape.graphs, bool(query.windows), union_default))
+    return normaliser.select(query, normaliser.default)
+
+
+def normalise_pattern(pattern: Pattern, names: Iterable[str], where: Dataset = STORE) -> Select:
+    """The solutions of a bare pattern, of these variables (an update's WHERE)."""
+    normaliser = Normaliser(where)
+    inner = normaliser.pattern(pattern, normaliser.default)
+    return Select(inner, (), None, (), (), (), tuple(names), False, 0, None)
+
+
+class Place:
+    """Where the leaves of a group look."""
+
+    __slots__ = ("graph", "window")
+
+    def __init__(self, graph: GraphScope, window: str | None = None) -> None:
+        self.graph, self.window = graph, window
+
+
+class Normaliser:
+    """One for each query: it gives out the names that no one else has."""
+
+    def __init__(self, where: Dataset) -> None:
+        self._dataset = where
+        self.default = Place(where.default)
+        self._numbers = count(1)
+
+    def fresh(self) -> str:
+        return f".{next(self._numbers)}"  # no variable of a text has a dot
+
+    # ---- patterns -----------------------------------------------------------------------------------------------
+
+    def pattern(self, pattern: Pattern, place: Place) -> Logic:
+        match pattern:
+            case Bgp(patterns, paths):
+                triples = (Source(t.subject, t.predicate, t.object, place.graph, place.window) for t in patterns)
+                return _all((*triples, *(self._path(path, place) for path in paths)), ())
+            case Join(left, right):
+                return _all((self.pattern(left, place), self.pattern(right, place)), ())
+            case LeftJoin():
+                return self._optional(pattern, place)
+            case Minus(left, right):
+                return Without(self.pattern(left, place), self.pattern(right, place))
+            case Union(parts):
+                return Either(tuple(self._in_graph(self.pattern(part, place), place) for part in parts))
+            case Filter(condition, inner):
+                return self._filter(self.pattern(inner, place), condition, place)
+            case Extend(inner, variable, expression):
+                below = self._in_graph(self.pattern(inner, place), place)
+                return Assign(below, variable, self.test(expression, below.variables, place))
+            case Values(names, rows):
+                return Table(names, rows)
+            case Graph(node, inner):
+                return self._graph(node, inner, place)
+            case InWindow(name, inner):
+                return self.pattern(inner, Place(GraphScope(), name))
+            case SubSelect(query):
+                return self.select(self._kept_apart(query), place)
+            case Service(node, inner, silent, position):
+                return Remote(node, inner, _in_scope(inner), silent, position)
+            case InAnyWindow():
+                raise AssertionError("WINDOW with a variable is refused before it is planned")
+
+    def _optional(self, pattern: LeftJoin, place: Place) -> Logic:
+        left = self._in_graph(self.pattern(pattern.left, place), place)
+        right = self._in_graph(self.pattern(pattern.right, place), place)
+        sees = left.variables | right.variables
+        parts = () if pattern.condition is None else split_and(pattern.condition)
+        return Optional(left, right, tuple(self.test(part, sees, place) for part in parts))
+
+    def _filter(self, inner: Logic, condition: Expression, place: Place) -> Logic:
+        sees = inner.variables  # not the graph that a group is in which looks for no triple there
+        tests = tuple(self.test(part, sees, place) for part in split_and(condition))
+        return _all((self._in_graph(inner, place),), tests)
+
+    def _graph(self, node: Node, inner: Pattern, place: Place) -> Logic:
+        # Inside of a window GRAPH means the graphs of its elements.
+        graph = GraphScope(node) if place.window is not None else self._dataset.named(node)
+        there = Place(graph, place.window)
+        if isinstance(graph.node, Variable) and place.window is None:
+            name = graph.node.name
+            scope = self.fresh() if any(v == name for v in _names_in(inner)) else name
+            apart = replace(graph, node=Variable(scope, hidden=scope != name))
+            found = self.pattern(inner, Place(apart))
+            if scope != name or _differs_by_graph(found):
+                return PerGraph(apart, name, found)
+        return self._in_graph(self.pattern(inner, there), there)
+
+    def _in_graph(self, node: Logic, place: Place) -> Logic:
+        """A group under GRAPH that looks for no triple there still ranges over the graphs, or asks for its one."""
+        if place.graph.node is None or place.window is not None or _asks(node, place.graph):
+            return node
+        return _all((GraphNames(place.graph), node), ())
+
+    def _kept_apart(self, query: Query) -> Query:
+        """A variable that a sub-SELECT does not project is its own, whatever those around it are called."""
+        number = next(self._numbers)
+        return rename_query(query, lambda name: name if name in query.variables else f"{name}.{number}")
+
+    # ---- paths --------------------------------------------------------------------------------------------------
+
+    def _path(self, pattern: PathPattern, place: Place) -> Logic:
+        return self._follow(pattern.subject, pattern.path, pattern.object, place)
+
+    def _follow(self, subject: Node, path: Path, target: Node, place: Place) -> Logic:
+        match path:
+            case Constant():
+                return Source(subject, path, target, place.graph, place.window)
+            case PathInverse(inner):
+                return self._follow(target, inner, subject, place)
+            case PathSequence(parts):
+                return self._sequence(subject, parts, target, place)
+            case PathAlternative(parts):
+                return Either(tuple(self._follow(subject, part, target, place) for part in parts))
+            case PathRepeat() | PathNegated():
+                return PathSource(subject, path, target, place.graph, place.window)
+
+    def _sequence(self, subject: Node, parts: Sequence[Path], target: Node, place: Place) -> Logic:
+        between = [Variable(self.fresh(), hidden=True) for _ in parts[1:]]
+        starts, ends = [subject, *between], [*between, target]
+        steps = zip(starts, parts, ends, strict=True)
+        return _all(tuple(self._follow(start, part, end, place) for start, part, end in steps), ())
+
+    # ---- conditions ---------------------------------------------------------------------------------------------
+
+    def test(self, expression: Expression, sees: Names, place: Place) -> Test:
+        questions: list[Question] = []
+
+        def asked(part: Expression) -> Expression | None:
+            if not isinstance(part, Exists):
+                return None
+            question = Question(self.fresh(), self._in_graph(self.pattern(part.pattern, place), place))
+            questions.append(question)
+            answer = Variable(question.name)
+            return Not(answer) if part.negated else answer
+
+        condition = replaced(expression, asked)
+        hidden = frozenset(question.name for question in questions)
+        return Test(condition, sees | hidden, variables_of(condition) - hidden, tuple(questions))
+
+    # ---- queries ------------------------------------------------------------------------------------------------
+
+    def select(self, query: Query, place: Place) -> Select:
+        inner = self._in_graph(self.pattern(query.pattern, place), place)
+        shape = query.shape
+        if shape.values is not None and not _is_grouped(query):
+            inner = _all((inner, self.pattern(shape.values, place)), ())
+        stages = _Stages(self, place, inner.variables)
+        grouping = stages.group(query) if _is_grouped(query) else None
+        having = tuple(stages.test(part) for condition in shape.having for part in split_and(condition))
+        for each in shape.expressions:
+            assert each.variable is not None, "only a key of GROUP BY may be nameless"
+            stages.compute(each.variable, each.expression)
+        order = tuple((stages.name(ordering.expression), ordering.descending) for ordering in shape.order_by)
+        names = query.variables if query.form is Form.SELECT else self._needed(query, stages.sees)
+        distinct = query.distinct or query.form is Form.ASK
+        if grouping is not None:
+            grouping = replace(grouping, aggregates=tuple(stages.aggregates))
+        selected = Select(
+            inner, tuple(stages.before), grouping, having, tuple(stages.after), order,
+            names, distinct, query.offset, query.limit,
+        )  # fmt: skip
+        if shape.values is None or not _is_grouped(query):
+            return selected
+        return self._with_values(selected, shape.values, place)
+
+    def _with_values(self, selected: Select, values: Values, place: Place) -> Select:
+        """VALUES behind a query with groups restricts what the groups have become, before it is ordered and cut."""
+        bare = replace(selected, order=(), distinct=False, offset=0, limit=None)
+        assert selected.grouping is not None
+        kept = tuple(dict.fromkeys((*bare.names, *selected.grouping.keys, *(name for name, _ in selected.order))))
+        inner = _all((replace(bare, names=kept), self.pattern(values, place)), ())
+        return Select(
+            inner, (), None, (), (), selected.order, selected.names, selected.distinct, selected.offset, selected.limit
+        )
+
+    def _needed(self, query: Query, sees: Names) -> tuple[str, ...]:
+        """What CONSTRUCT and DESCRIBE make their triples of."""
+        if query.form is Form.ASK:
+            return ()
+        if query.form is Form.DESCRIBE:
+            named = [node.name for node in query.shape.described if isinstance(node, Variable)]
+            return tuple(dict.fromkeys(named)) if query.shape.described else tuple(sorted(_in_scope(query.pattern)))
+        used = [node for quad in template_of(query) for node in (quad.subject, quad.predicate, quad.object)]
+        if any(isinstance(node, BlankLabel) for node in used):
+            return tuple(sorted(sees))  # a blank node is another one for each solution
+        return tuple(dict.fromkeys(node.name for node in used if isinstance(node, Variable)))
+
+
+class _Stages:
+    """What a query computes between its pattern and its rows: first of solutions, then (if it groups) of groups."""
+
+    def __init__(self, normaliser: Normaliser, place: Place, sees: Names) -> None:
+        self._normaliser, self._place = normaliser, place
+        self.sees = sees
+        self.before: list[tuple[str, Test]] = []
+        self.after: list[tuple[str, Test]] = []
+        self.aggregates: list[Aggregation] = []
+        self._known: dict[Aggregate, str] = {}
+        self._inside = sees
+
+    def group(self, query: Query) -> Grouping:
+        keys = []
+        for each in query.shape.group_by:
+            if isinstance(each.expression, Variable) and each.variable in (None, each.expression.name):
+                keys.append(each.expression.name)
+                continue
+            name = each.variable or self._normaliser.fresh()
+            self.before.append((name, self._normaliser.test(each.expression, self._inside, self._place)))
+            self._inside |= {name}
+            keys.append(name)
+        self.sees = frozenset(keys)
+        return Grouping(tuple(dict.fromkeys(keys)), (), not query.shape.group_by)
+
+    def compute(self, name: str, expression: Expression) -> None:
+        self.after.append((name, self.test(expression)))
+        self.sees |= {name}
+
+    def test(self, expression: Expression) -> Test:
+        return self._normaliser.test(replaced(expression, self._aggregate), self.sees | self._made(), self._place)
+
+    def name(self, expression: Expression) -> str:
+        """The variable that the expression is, or one that is made for it."""
+        if isinstance(expression, Variable):
+            return expression.name
+        name = self._normaliser.fresh()
+        self.compute(name, expression)
+        return name
+
+    def _made(self) -> Names:
+        return frozenset(self._known.values())
+
+    def _aggregate(self, part: Expression) -> Expression | None:
+        if not isinstance(part, Aggregate):
+            return None
+        if part not in self._known:
+            self._known[part] = name = self._normaliser.fresh()
+            argument = None if part.argument is None else self._argument(part.argument)
+            separator = " " if part.separator is None else part.separator
+            self.aggregates.append(Aggregation(name, part.name, argument, part.distinct, separator))
+        return Variable(self._known[part])
+
+    def _argument(self, expression: Expression) -> str:
+        if isinstance(expression, Variable):
+            return expression.name
+        name = self._normaliser.fresh()
+        self.before.append((name, self._normaliser.test(expression, self._inside, self._place)))
+        return name
+
+
+def template_of(query: Query) -> tuple[QuadPattern, ...]:
+    """CONSTRUCT WHERE makes what it matches."""
+    if query.shape.template is not None:
+        return query.shape.template
+    triples = [part for part in walk(query.pattern) if isinstance(part, Bgp)]
+    return tuple(QuadPattern(t.subject, t.predicate, t.object) for bgp in triples for t in bgp.patterns)
+
+
+def _all(items: Iterable[Logic], tests: tuple[Test, ...]) -> Logic:
+    """A conjunction, with those inside of it taken into it; of one part without tests that part."""
+    parts: list[Logic] = []
+    for item in items:
+        if isinstance(item, Conjunction):
+            parts += item.items
+            tests = item.tests + tests
+        else:
+            parts.append(item)
+    return parts[0] if len(parts) == 1 and not tests else Conjunction(tuple(parts), tests)
+
+
+def _asks(node: Logic, graph: GraphScope) -> bool:
+    """Whether each of its solutions comes from a triple in this graph."""
+    match node:
+        case Source() | PathSource() | GraphNames():
+            return node.graph == graph
+        case Conjunction(items):
+            return any(_asks(item, graph) for item in items)
+        case Optional(left, _) | Without(left, _):
+            return _asks(left, graph)
+        case Either(parts):
+            return all(_asks(part, graph) for part in parts)
+        case Assign(inner):
+            return _asks(inner, graph)
+        case PerGraph(_, name):
+            return graph.variable == name
+        case Select():
+            return graph.variable in node.names if graph.variable else _asks(node.inner, graph)
         case _:
-            raise AssertionError(f"{type(pattern).__name__} is refused before it is planned")
+            return False
 
 
-def _flatten_join(pattern: Join, graph: Node, window: str | None) -> Conjunction:
-    """A long group is a long chain of joins to the left: walked, not recursed into."""
-    parts: list[Conjunction] = []
-    left: Pattern = pattern
-    while isinstance(left, Join):
-        parts.append(flatten(left.right, graph, window))
-        left = left.left
-    parts.append(flatten(left, graph, window))
-    parts.reverse()
-    return Conjunction(
-        tuple(source for part in parts for source in part.sources),
-        tuple(condition for part in parts for condition in part.filters),
-    )
+def _differs_by_graph(node: Logic) -> bool:
+    """Whether it must be worked out for each graph alone."""
+    if isinstance(node, Without | Select | PerGraph):
+        return True
+    return any(_differs_by_graph(child) for child in children(node))
+
+
+def _names_in(pattern: Pattern) -> Iterable[str]:
+    """The variables of its triples, tables and assignments: those that it may bind."""
+    for part in walk(pattern):
+        match part:
+            case Bgp(patterns, paths):
+                nodes = [n for t in patterns for n in (t.subject, t.predicate, t.object)]
+                nodes += [n for path in paths for n in (path.subject, path.object)]
+                yield from (node.name for node in nodes if isinstance(node, Variable))
+            case Values(names):
+                yield from names
+            case Extend(_, variable):
+                yield variable
+            case Graph(Variable(name)):
+                yield name
+
+
+def _is_grouped(query: Query) -> bool:
+    return bool(query.shape.group_by) or query.shape.place("aggregate") is not None
+
+
+def _in_scope(pattern: Pattern) -> Names:
+    """The variables that a pattern may bind."""
+    return Normaliser(STORE).pattern(pattern, Place(GraphScope())).variables
 
 
 def split_and(condition: Expression) -> list[Expression]:
@@ -124,18 +437,44 @@ def split_and(condition: Expression) -> list[Expression]:
     return parts
 
 
-def variables_of(expression: Expression) -> frozenset[str]:
-    """Walked with a list, not by recursion: a chain of || may be thousands long."""
-    names: set[str] = set()
-    waiting = [expression]
+def variables_of(expression: Expression) -> Names:
+    return frozenset(part.name for part in walk(expression) if isinstance(part, Variable))
+
+
+def constants_of(logic: Logic) -> list[bytes]:
+    """Each term of the patterns once."""
+    found: dict[bytes, None] = {}
+    for leaf in sources_of(logic):
+        found.update(dict.fromkeys(_terms(leaf)))
+    return list(found)
+
+
+def _terms(leaf: Logic) -> Iterable[bytes]:
+    match leaf:
+        case Source(subject, predicate, target, graph):
+            nodes: Sequence[object] = (subject, predicate, target, graph.node, *(graph.graphs or ()))
+        case PathSource(subject, path, target, graph):
+            nodes = (subject, *_predicates(path), target, graph.node, *(graph.graphs or ()))
+        case GraphNames(graph):
+            nodes = (graph.node, *(graph.graphs or ()))
+        case Table(_, rows):
+            nodes = [cell for row in rows for cell in row]
+        case _:
+            nodes = ()
+    return (node.text for node in nodes if isinstance(node, Constant) and node != DEFAULT_GRAPH)
+
+
+def _predicates(path: Path) -> list[Constant]:
+    found: list[Constant] = []
+    waiting = [path]
     while waiting:
         match waiting.pop():
-            case Variable(name):
-                names.add(name)
-            case Not(inner) | Negate(inner):
+            case Constant() as predicate:
+                found.append(predicate)
+            case PathInverse(inner) | PathRepeat(inner):
                 waiting.append(inner)
-            case And(left, right) | Or(left, right) | Compare(_, left, right) | Arithmetic(_, left, right):
-                waiting += [left, right]
-            case Constant():
-                pass
-    return frozenset(names)
+            case PathSequence(parts) | PathAlternative(parts):
+                waiting += parts
+            case PathNegated(forward, backward):
+                found += [*forward, *backward]
+    return found

@@ -1,29 +1,49 @@
-"""Order: in which order the sources of a conjunction are joined.
+"""Order: in which order the parts of a conjunction are joined.
 
     ?x :p ?y (in :w)   ?z :r ?v (1,000,000)   ?y :q ?z (10)      =>      :w, then :q, then :r
 
-Windows come first, for what arrives drives the query; then always the source that is expected to leave the fewest rows
-among those connected to what is there. A source that shares no variable comes only when nothing else is left."""
+Windows come first, for what arrives drives the query; then always the part that is expected to leave the fewest rows
+among those connected to what is there. A part that shares no variable comes only when nothing else is left."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from stream_ext.plan.normalise import Conjunction, Source
+from stream_ext.plan.logic import Logic, Names, PathSource, Remote, Source, sources_of
+from stream_ext.plan.takes import takes
 
-Estimate = Callable[[Source, frozenset[str]], float]
+Estimate = Callable[[Logic, Names], float]
 
 
-def order_sources(conjunction: Conjunction, estimate: Estimate) -> tuple[Source, ...]:
-    """`estimate(source, bound)`: how many rows the source has for one value of each variable in `bound`."""
-    left = list(conjunction.sources)
-    ordered: list[Source] = []
-    bound: frozenset[str] = frozenset()
+def order_items(items: Sequence[Logic], bound: Names, estimate: Estimate) -> list[Logic]:
+    """`estimate(item, bound)`: how many rows the item has for one value of each variable in `bound`."""
+    left = list(items)
+    ordered: list[Logic] = []
     while left:
-        windows = [s for s in left if s.window is not None] or left
-        connected = [s for s in windows if s.variables & bound] or windows
-        best = min(connected, key=lambda s: estimate(s, bound))
+        best = left[0] if len(left) == 1 else min(_candidates(left, bound), key=lambda i: _cost(i, bound, estimate))
         left.remove(best)
         ordered.append(best)
-        bound |= best.variables
-    return tuple(ordered)
+        bound |= best.certain
+    return ordered
+
+
+def _candidates(left: list[Logic], bound: Names) -> list[Logic]:
+    found = [item for item in left if reads_window(item)] or left
+    # A remote service is asked last: it is told what is known by then.
+    found = [item for item in found if not isinstance(item, Remote)] or found
+    return [item for item in found if item.variables & bound] or found
+
+
+def _cost(item: Logic, bound: Names, estimate: Estimate) -> float:
+    if takes(item, bound):
+        return estimate(item, bound)
+    # It is worked out as a whole, and joined then.
+    return estimate(item, frozenset())
+
+
+def reads_window(item: Logic) -> bool:
+    return any(isinstance(leaf, Source | PathSource) and leaf.window is not None for leaf in sources_of(item))
+
+
+def reads_store(item: Logic) -> bool:
+    return any(not isinstance(leaf, Source | PathSource) or leaf.window is None for leaf in sources_of(item))

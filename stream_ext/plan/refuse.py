@@ -13,29 +13,19 @@ from stream_ext.errors import Unsupported
 from stream_ext.plan.algebra import (
     Admin,
     Bgp,
-    Extend,
-    Filter,
     Graph,
     InAnyWindow,
     InWindow,
-    Join,
-    LeftJoin,
-    Minus,
     Modify,
     Operation,
-    Pattern,
     Query,
     Register,
     Service,
-    SubSelect,
-    Union,
     Unit,
     Update,
-    Values,
 )
-from stream_ext.plan.formulas import Aggregate, Call, Exists, Membership
 from stream_ext.plan.terms import Position
-from stream_ext.plan.walk import Part, parts_of, walk
+from stream_ext.plan.walk import Part, parts_of, query_parts, walk
 from stream_ext.plan.windows import Declared, Extent, Trigger, WindowClause
 from stream_ext.syntax import parse_again
 
@@ -68,20 +58,14 @@ def _earliest(refused: Iterator[Refusal]) -> Refusal | None:
 
 
 def _hollow(unit: Query | Register) -> Iterator[Refusal]:
-    """What runs in all its parts, and lacks one that the engine needs."""
-    query = unit.query if isinstance(unit, Register) else unit
-    star = query.shape.place("SELECT *")
-    if star is not None:
-        yield star, "SELECT * over a pattern without variables (ASK says whether it holds)"
-    yield from _empty_graphs(query.pattern)
-    if isinstance(unit, Register) and not query.windows:
+    """What is asked once, and not for ever."""
+    if not isinstance(unit, Register):
+        return
+    if not unit.query.windows:
         yield unit.position, "a registered query without windows"
-
-
-def _empty_graphs(pattern: Pattern) -> Iterator[Refusal]:
-    for node in walk(pattern):
-        if isinstance(node, Graph) and not _asks(node.inner):
-            yield node.position, "GRAPH around a group that has no triple of its own"  # true once for every graph
+    for name, position in unit.query.shape.places:
+        if name in ("CONSTRUCT", "DESCRIBE"):
+            yield position, f"a registered {name}"
 
 
 def refusals(unit: Unit) -> Iterator[Refusal]:
@@ -101,7 +85,6 @@ def _operation(operation: Operation) -> Iterator[Refusal]:
             for clause in operation.using:
                 yield clause.position, clause.said
             yield from _parts(operation.pattern)
-            yield from _empty_graphs(operation.pattern)
             for node in walk(operation.pattern):
                 if isinstance(node, InWindow):
                     yield node.position, "a window in an update"
@@ -110,19 +93,32 @@ def _operation(operation: Operation) -> Iterator[Refusal]:
 # ---- queries -------------------------------------------------------------------------------------------------
 
 
+#: Clauses that are known by their places only, and run.
+_CLAUSES_RUN = frozenset(
+    {
+        "aggregate",
+        "SELECT *",
+        "CONSTRUCT",
+        "DESCRIBE",
+        "REDUCED",
+        "GROUP BY",
+        "HAVING",
+        "VALUES",
+        "ORDER BY",
+        "COMPUTED EVERY",
+    }
+)
+
+
 def _query(query: Query) -> Iterator[Refusal]:
     shape = query.shape
     for name, position in shape.places:
-        if name not in ("aggregate", "SELECT *", "COMPUTED EVERY"):  # the first has a name of its own, the others run
+        if name not in _CLAUSES_RUN:
             yield position, name
-    for clause in shape.graphs:
-        yield clause.position, clause.said
-    for each in shape.expressions:
-        inner = list(_parts(each.expression))
-        yield from inner or [(each.position, "SELECT (expression AS ?variable)")]
     for window in query.windows:
         yield from _window(window)
-    yield from _parts(query.pattern)
+    for part in query_parts(query):
+        yield from _parts(part)
 
 
 def _parts(root: Part) -> Iterator[Refusal]:
@@ -142,48 +138,16 @@ def _part(node: Part, inside: str) -> Refusal | None:
     match node:
         case Bgp(_, paths) if paths:
             return paths[0].position, "a property path"
-        case LeftJoin():
-            return node.position, "OPTIONAL"
-        case Minus():
-            return node.position, "MINUS"
-        case Extend():
-            return node.position, "BIND"
-        case Union():
-            return node.position, "UNION"
-        case Values():
-            return node.position, "VALUES"
         case Service():
             return node.position, "SERVICE"
-        case SubSelect():
-            return node.position, "a sub-SELECT"
         case InAnyWindow():
             return node.position, "WINDOW with a variable"
         case Graph() if inside == "WINDOW":
             return node.position, "GRAPH inside WINDOW"
         case InWindow() if inside:
             return node.position, f"WINDOW inside {inside}"
-        case Call(name):
-            return node.position, "a function named by an IRI" if name.startswith("<") else name
-        case Membership():
-            return node.position, "NOT IN" if node.negated else "IN"
-        case Exists():
-            return node.position, "NOT EXISTS" if node.negated else "EXISTS"
-        case Aggregate(name):
-            return node.position, name
         case _:
             return None
-
-
-def _asks(pattern: Pattern) -> bool:
-    """Whether a triple is looked for in the graph around this group, not only in those inside of it."""
-    waiting: list[Part] = [pattern]
-    while waiting:
-        match waiting.pop():
-            case Bgp(patterns) if patterns:
-                return True
-            case Join() | Filter() as node:
-                waiting += parts_of(node)
-    return False
 
 
 # ---- windows -------------------------------------------------------------------------------------------------

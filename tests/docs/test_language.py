@@ -9,7 +9,7 @@ import pytest
 
 from stream_ext.errors import Unsupported
 from stream_ext.plan.refuse import parse_runnable
-from stream_ext.syntax.words import AGGREGATES, FOREIGN_ELEMENTS, FUNCTIONS, SYNONYMS
+from stream_ext.syntax.words import FOREIGN_ELEMENTS
 from tests.docs.pages import DOCS, ROOT, Page, codes, rows
 from tests.language.test_refusals import REFUSED as TESTED
 
@@ -17,7 +17,6 @@ LANGUAGE = Page(DOCS / "reference" / "language.md")
 BASE = "http://ex/"
 REFUSED = LANGUAGE.section("Refused by name")
 LISTED = {codes(name)[0]: codes(example)[0] for name, example in rows(REFUSED)}
-_IN_SENTENCES = set(codes(REFUSED[REFUSED.index("All functions") : REFUSED.index("### Windows refused")]))
 
 
 @pytest.mark.parametrize(("name", "text"), LISTED.items(), ids=list(LISTED))
@@ -30,18 +29,9 @@ def test_what_the_page_says_is_refused_is_refused_under_that_name(name: str, tex
 def test_every_name_that_a_refusal_has_is_on_the_page() -> None:
     literal, patterns = refusals()
     literal |= FOREIGN_ELEMENTS | {name for _, name, _ in TESTED}
-    assert literal - set(LISTED) - set(FUNCTIONS) - AGGREGATES == set()
+    assert literal - set(LISTED) == set()
     for pattern in patterns:
         assert any(re.fullmatch(pattern, name) for name in LISTED), pattern
-
-
-def test_the_functions_and_aggregates_of_the_page_are_those_that_are_refused() -> None:
-    assert set(FUNCTIONS) | AGGREGATES == _IN_SENTENCES
-    for name in _IN_SENTENCES:
-        arguments = ", ".join(["?o"] * FUNCTIONS[name][0]) if name in FUNCTIONS else "?o"
-        head = f"SELECT ({name}({arguments}) AS ?made)"
-        with pytest.raises(Unsupported, match=f"{SYNONYMS.get(name, name)} is not built yet"):
-            parse_runnable(f"{head} {{ ?s ?p ?o }}", BASE)
 
 
 def refusals() -> tuple[set[str], set[str]]:

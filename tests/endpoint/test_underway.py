@@ -112,8 +112,8 @@ def test_who_waits_is_answered_in_time_even_by_an_operator_that_does_not_look(
 @pytest.fixture
 def flood(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer goes on for ever."""
-    batch = Decoded([b'"row"'], [[0] * 5_000] * 3)
-    monkeypatch.setattr(running.service, "decoded", lambda columns: repeat(batch))
+    batch = Decoded([b'"row"'], [[0] * 5_000] * 3, 5_000)
+    monkeypatch.setattr(running.service, "decoded", lambda columns, answer: repeat(batch))
 
 
 @pytest.mark.usefixtures("flood")

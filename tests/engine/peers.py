@@ -68,12 +68,15 @@ class Ours:
             raise
         except RilletError as error:
             return Said(error=f"{type(error).__name__}: {error}")
-        rows = tuple(tuple(map(comparable, row)) for row in rows_of(answer, self.store))
+        if answer.graph is not None:
+            triples = zip(*(answer.vocabulary.decode(column) for column in answer.graph), strict=True)
+            return Said(("s", "p", "o"), tuple(tuple(map(comparable, triple)) for triple in triples))
+        rows = tuple(tuple(map(comparable, row)) for row in rows_of(answer))
         return Said(tuple(answer.variables), rows, answer.boolean)
 
     def raw(self, asked: Asked) -> list[tuple[bytes | None, ...]]:
         """The rows in their order, as they are."""
-        return rows_of(answer_once(self.store, str(asked), EX, self.store.head(), None), self.store)
+        return rows_of(answer_once(self.store, str(asked), EX, self.store.head(), None))
 
     def close(self) -> None:
         self.store.close()

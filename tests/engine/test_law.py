@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from stream_ext import kernels
+from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.join import Join
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.project import Project
 from stream_ext.operators.r2s import Answer
-from stream_ext.operators.ranking import Ranking
 from stream_ext.plan.algebra import R2S
 from stream_ext.zset import FOREVER, Columns, Weights, ZSet
 from tests.engine import model
@@ -145,7 +145,7 @@ def emitted(pair: tuple[Columns, Weights]) -> Counter[Row]:
 @pytest.mark.parametrize("r2s", [R2S.RSTREAM, R2S.ISTREAM])
 def test_r2s_says_the_answer_or_what_it_gained(seed: int, r2s: R2S) -> None:
     source = Source(seed, 1)
-    operator = Answer(("a",), r2s, None)
+    operator = Answer(Cut(("a",), ("a",)), r2s)
     before: Counter[Row] = Counter()
     for step in range(60):
         time = step * 10
@@ -171,7 +171,7 @@ def rank(order: list[Row], now: Counter[Row]) -> list[Row]:
 @pytest.mark.parametrize("r2s", [R2S.RSTREAM, R2S.ISTREAM])
 def test_limit_and_offset_cut_the_ranking_by_first_appearance(seed: int, r2s: R2S) -> None:
     source = Source(seed, 1)
-    operator = Answer(("a",), r2s, Ranking(1, 1, 2))
+    operator = Answer(Cut(("a",), ("a",), offset=1, limit=2), r2s)
     order: list[Row] = []
     before: Counter[Row] = Counter()
     for step in range(60):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -13,13 +14,13 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
+from stream_ext.operators import testing
 from stream_ext.operators.filter import Filter
 from stream_ext.operators.moment import Moment
-from stream_ext.operators.pattern import IdPattern
+from stream_ext.operators.pattern import IdGraph, IdPattern
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.operators.window_scan import WindowScan
 from stream_ext.plan.algebra import Compare, CompareOp, Variable
-from stream_ext.plan.expressions import compile_condition
 from stream_ext.query_run import ChangesBetween
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.vocabulary import Vocabulary
@@ -61,12 +62,21 @@ class Graph:
         return s, self._random.choice(self.nodes[4:]), o, self._random.choice([0, 0, *self.nodes[:2]])
 
 
-def matches(pattern: IdPattern, quads: set[Quad], graph_is_variable: bool) -> Counter[Row]:
-    """The pattern's solutions, by trying each quad."""
+def matches(pattern: IdPattern, quads: set[Quad]) -> Counter[Row]:
+    """The pattern's solutions, by trying each quad that the pattern's graph has."""
     out: Counter[Row] = Counter()
+    graph = pattern.graph
+    if graph.merged:
+        assert graph.among is not None
+        seen = {quad[:3] for quad in quads if quad[3] in graph.among.tolist()}
+        quads = {(*triple, 0) for triple in seen}
+    elif graph.one is not None:
+        quads = {quad for quad in quads if quad[3] == graph.one}
+    else:
+        quads = {quad for quad in quads if quad[3] != 0}
     for quad in quads:
         bound: dict[str, int] = {}
-        fits = all(quad[i] == id for i, id in pattern.fixed.items()) and (not graph_is_variable or quad[3] != 0)
+        fits = all(quad[i] == id for i, id in pattern.fixed.items())
         for i, name in pattern.binding.items():
             fits = fits and bound.setdefault(name, quad[i]) == quad[i]
         if fits:
@@ -77,7 +87,9 @@ def matches(pattern: IdPattern, quads: set[Quad], graph_is_variable: bool) -> Co
 SHAPES = [("a", None, "b"), ("b", None, "c"), ("c", None, "d"), ("c", None, "c"), ("b", "p", "c"), ("a", "b", "c")]
 
 
-@pytest.mark.parametrize(("shape", "graph"), list(product(SHAPES, ["default", "named", "variable"])))
+@pytest.mark.parametrize(
+    ("shape", "graph"), list(product(SHAPES, ["default", "named", "variable", "merged", "merged with default"]))
+)
 def test_a_store_join_follows_both_its_rows_and_the_store(
     store: Store, shape: tuple[str, str | None, str], graph: str
 ) -> None:
@@ -95,9 +107,11 @@ class IdShape:
         binding = {i: name for i, name in enumerate(self.shape) if name is not None}
         if self.graph == "variable":
             binding[3] = "g"
-        else:
-            fixed[3] = 0 if self.graph == "default" else nodes[0]
-        return IdPattern(fixed, binding)
+            return IdPattern(fixed, binding, IdGraph(None, "g"))
+        if self.graph.startswith("merged"):
+            among = sorted([0, nodes[0]] if "default" in self.graph else nodes[:2])
+            return IdPattern(fixed, binding, IdGraph(None, None, np.array(among, np.uint64)))
+        return IdPattern(fixed, binding, IdGraph(0 if self.graph == "default" else nodes[0]))
 
 
 def follow(store: Store, shape: IdShape, seed: int) -> None:
@@ -115,7 +129,7 @@ def follow(store: Store, shape: IdShape, seed: int) -> None:
         out += entries_of(operator.step(Moment(time, store.at(sn), changes), zset(rows, 2)))
         last = sn
         alive = Counter({tuple(world.nodes[i - 1] for i in row): n for row, n in model.alive(left.all, time).items()})
-        expected = model.join(alive, matches(pattern, world.quads, shape.graph == "variable"), key, right_key)
+        expected = model.join(alive, matches(pattern, world.quads), key, right_key)
         assert model.alive(out, time) == expected, f"seed {seed}, step {step}"
 
 
@@ -141,13 +155,12 @@ def test_a_window_scan_is_the_set_of_what_its_instance_holds(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_filter_of_changes_is_the_change_of_the_filter(seed: int) -> None:
     source = Source(seed, 2)
-    same = compile_condition(Compare(CompareOp.NE, Variable("a"), Variable("b")), ("a", "b"))
-    terms = Vocabulary(
-        lambda texts: np.zeros(len(texts), np.uint64), lambda ids: [b"<http://ex/%d>" % id for id in ids.tolist()]
-    )
-    operator = Filter(("a", "b"), same, terms)
+    different = Compare(CompareOp.NE, Variable("a"), Variable("b"))
+    operator = Filter(("a", "b"), testing.Tester(("a", "b"), different, frozenset("ab")))
+    words = Vocabulary(lambda texts: np.zeros(len(texts), np.uint64), lambda ids: [b"<%d>" % id for id in ids.tolist()])
     out: list[Entry] = []
     for time in range(20):
-        out += entries_of(operator.step(moment(time), zset(source.change(time, 8), 2)))
+        now = replace(moment(time), vocabulary=words)
+        out += entries_of(operator.step(now, zset(source.change(time, 8), 2)))
         kept = {row: n for row, n in model.alive(source.all, time).items() if row[0] != row[1]}
         assert model.alive(out, time) == Counter(kept)

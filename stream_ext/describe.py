@@ -1,0 +1,47 @@
+"""DESCRIBE: what the default graph says of resources: their triples, and those of the blank nodes that these lead to.
+
+(A concise bounded description. Which triples describe a resource is left to the service by SPARQL.)"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hbase_store import Snapshot, terms
+from stream_ext.control import Control
+from stream_ext.operators.pattern import IdGraph
+from stream_ext.operators.store_edges import StoreEdges
+from stream_ext.zset import Ids
+
+Triples = tuple[Ids, Ids, Ids]
+
+
+def describe(resources: Ids, snapshot: Snapshot, graph: IdGraph, control: Control = Control.FREE) -> Triples:
+    edges = StoreEdges(snapshot, graph)
+    parts: list[Triples] = []
+    waiting, seen = np.unique(resources), np.empty(0, np.uint64)
+    while len(waiting):
+        control.check()
+        found = _triples_of(waiting, edges)
+        parts.append(found)
+        seen = np.union1d(seen, waiting)
+        blanks = found[2][terms.tag_of(found[2]) == terms.BLANK]
+        waiting = np.setdiff1d(blanks, seen)
+    return _together(parts)
+
+
+def _triples_of(subjects: Ids, edges: StoreEdges) -> Triples:
+    places, predicates = edges.predicates_of(subjects, False)
+    parts: list[Triples] = []
+    for predicate in np.unique(predicates).tolist():
+        keys = subjects[places[predicates == predicate]]
+        i, values, _ = edges.neighbours(predicate, keys, False)
+        s = keys if i is None else keys[i]
+        parts.append((s, np.full(len(s), predicate, np.uint64), values))
+    return _together(parts)
+
+
+def _together(parts: list[Triples]) -> Triples:
+    if not parts:
+        return np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint64)
+    s, p, o = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    return s, p, o

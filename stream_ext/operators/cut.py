@@ -1,0 +1,70 @@
+"""Cut: what ORDER BY, DISTINCT, OFFSET and LIMIT make of a bag of solutions, once it is complete.
+
+Where no ORDER BY says how, rows are ranked as they come; who calls sees to it that they come in order of appearance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_ext.operators.distinct import first_of_each
+from stream_ext.operators.moment import Moment
+from stream_ext.operators.testing import scope_of
+from stream_ext.plan.ordering import order_ranks
+from stream_ext.zset import ZSet
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """`variables` are the columns that come; `names` those of them that stay."""
+
+    variables: tuple[str, ...]
+    names: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...] = ()  # variable, descending
+    distinct: bool = False
+    offset: int = 0
+    limit: int | None = None
+    per: tuple[str, ...] = ()  # cut for each of their values alone
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.offset) or self.limit is not None
+
+    def of(self, moment: Moment, rows: ZSet) -> ZSet:
+        """The rows that stay, in order. Weights are gone: a row that counts twice is there twice."""
+        if rows.weights is not None:
+            rows = rows.take(np.repeat(np.arange(rows.count), np.maximum(rows.weights, 0)))
+            rows = ZSet(rows.columns, rows.count, None, rows.untils)
+        rows = self.ordered(moment, rows)
+        if self.names != self.variables:
+            rows = rows.with_columns(tuple(rows.columns[self.variables.index(name)] for name in self.names))
+        if self.distinct:
+            rows = first_of_each(rows)
+        return self._sliced(rows)
+
+    def ordered(self, moment: Moment, rows: ZSet) -> ZSet:
+        if not self.order or rows.count < 2:
+            return rows
+        scope, keys = scope_of(moment), []
+        for name, descending in reversed(self.order):
+            if name not in self.variables:
+                continue  # it is unbound in all of them
+            ranks = order_ranks(rows.columns[self.variables.index(name)], scope)
+            keys.append(-ranks if descending else ranks)
+        return rows.take(np.lexsort(keys)) if keys else rows
+
+    def _sliced(self, rows: ZSet) -> ZSet:
+        if not self.is_limited:
+            return rows
+        stop = rows.count if self.limit is None else self.offset + self.limit
+        if not self.per:
+            return rows.take(np.arange(min(self.offset, rows.count), min(stop, rows.count)))
+        columns = [rows.columns[self.names.index(name)] for name in self.per]
+        _, group = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], group[order])
+        place = np.empty(rows.count, np.int64)
+        place[order] = np.arange(rows.count) - starts
+        return rows.take((place >= self.offset) & (place < stop))

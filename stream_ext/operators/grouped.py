@@ -1,0 +1,24 @@
+"""Grouped: the Group of a network that runs for ever, or a new one for each question that is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stream_ext.operators.group import Group
+from stream_ext.operators.moment import Moment
+from stream_ext.vocabulary import Vocabulary
+from stream_ext.zset import ZSet
+
+
+class Grouped:
+    def __init__(self, variables: tuple[str, ...], make: Callable[[Vocabulary], Group]) -> None:
+        self.variables = variables
+        self._make = make
+        self._group: Group | None = None
+
+    def step(self, moment: Moment, change: ZSet) -> ZSet:
+        if moment.last and self._group is None:
+            return self._make(moment.vocabulary).step(moment, change)
+        if self._group is None:
+            self._group = self._make(moment.vocabulary)
+        return self._group.step(moment, change)

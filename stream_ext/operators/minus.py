@@ -1,0 +1,41 @@
+"""Minus: the left solutions without a compatible one on the right that binds a variable they bind, too."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_ext.operators.join import Pairs
+from stream_ext.operators.left_join import Uncovered
+from stream_ext.operators.moment import Moment
+from stream_ext.plan.logic import Names
+from stream_ext.zset import ZSet, concat
+
+
+class Minus:
+    """`hidden`: columns of the left that are none of its solutions' own; `carried`: as in Pairing."""
+
+    def __init__(
+        self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names, hidden: Names, carried: Names
+    ) -> None:
+        self.variables = left
+        shown = tuple("" if v in hidden else v for v in left)
+        self._pairs = Pairs(shown, right, maybe, carried)
+        self._alone = Uncovered(left)
+
+    def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
+        if moment.last:
+            i, j = self._pairs.once(moment, left, right)
+            alone = np.ones(left.count, np.bool_)
+            alone[i[self._meeting(left.take(i), right.take(j))]] = False
+            return left.take(alone)
+        covers = []
+        for row, partner in self._pairs.step(moment, left, right):
+            mask = self._meeting(row, partner)
+            both = self._pairs.pairing.merged(row.take(mask), partner.take(mask))
+            covers.append(both.with_columns(row.take(mask).columns))
+        return self._alone.step(moment, left, concat(covers, left.width))
+
+    def _meeting(self, left: ZSet, right: ZSet) -> np.typing.NDArray[np.bool_]:
+        mask = self._pairs.pairing.meets(left, right)
+        compatible = self._pairs.pairing.compatible(left, right)
+        return mask if compatible is None else mask & compatible

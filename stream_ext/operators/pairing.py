@@ -1,0 +1,70 @@
+"""Pairing: how a solution of the left and one of the right become one.
+
+They are compatible if each variable that both bind has one value. What both sides bind for certain is the key by which
+partners are looked for; what one of them may leave unbound is compared then, and taken from whoever has it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.operators.row_index import paired_weights
+from stream_ext.plan.logic import NO_NAMES, Names
+from stream_ext.zset import Columns, ZSet
+
+
+class Pairing:
+    def __init__(
+        self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, carried: Names = NO_NAMES
+    ) -> None:
+        """`maybe`: the shared variables that a solution of either side may leave unbound; `carried`: those that are
+        values of a question that is asked, and no variables of the solutions."""
+        shared = [v for v in left if v in right]
+        strict = [v for v in shared if v not in maybe]
+        self.left_key = [left.index(v) for v in strict]
+        self.right_key = [right.index(v) for v in strict]
+        self._loose = [(left.index(v), right.index(v)) for v in shared if v in maybe]
+        self._rest = [i for i, v in enumerate(right) if v not in shared]
+        self.variables = left + tuple(v for v in right if v not in shared)
+        self._shared = [(left.index(v), right.index(v)) for v in shared if v not in carried]
+
+    def left_keys(self, rows: ZSet) -> Columns:
+        return tuple(rows.columns[i] for i in self.left_key)
+
+    def right_keys(self, rows: ZSet) -> Columns:
+        return tuple(rows.columns[i] for i in self.right_key)
+
+    def compatible(self, left: ZSet, right: ZSet) -> npt.NDArray[np.bool_] | None:
+        """Of rows side by side that agree in their keys; None: all of them."""
+        mask = None
+        for i, j in self._loose:
+            a, b = left.columns[i], right.columns[j]
+            agree = (a == b) | (a == 0) | (b == 0)
+            mask = agree if mask is None else mask & agree
+        return mask
+
+    def meets(self, left: ZSet, right: ZSet) -> npt.NDArray[np.bool_]:
+        """Which rows side by side bind at least one variable both."""
+        mask = np.zeros(left.count, np.bool_)
+        for i, j in self._shared:
+            mask |= (left.columns[i] != 0) & (right.columns[j] != 0)
+        return mask
+
+    def joined(self, left: ZSet, right: ZSet) -> ZSet:
+        """Row by row, those that are compatible; valid as long as both are."""
+        mask = self.compatible(left, right)
+        if mask is not None and not mask.all():
+            left, right = left.take(mask), right.take(mask)
+        return self.merged(left, right)
+
+    def merged(self, left: ZSet, right: ZSet) -> ZSet:
+        """Row by row, of compatible rows."""
+        if left.untils is None or right.untils is None:
+            untils = right.untils if left.untils is None else left.untils
+        else:
+            untils = np.minimum(left.untils, right.untils)
+        columns = list(left.columns)
+        for i, j in self._loose:
+            columns[i] = np.where(columns[i] == 0, right.columns[j], columns[i])
+        columns += [right.columns[i] for i in self._rest]
+        return ZSet(tuple(columns), left.count, paired_weights(left, right), untils)

@@ -1,0 +1,41 @@
+"""A condition or expression, bound to the columns that it sees."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.operators.moment import Moment
+from stream_ext.plan.expressions import Computed, Condition, Scope, compile_condition, compile_value
+from stream_ext.plan.formulas import Expression
+from stream_ext.plan.functions import registered_functions
+from stream_ext.plan.logic import Names
+from stream_ext.zset import Ids, ZSet
+
+
+def scope_of(moment: Moment) -> Scope:
+    return Scope(moment.vocabulary, moment.now_ms, moment.seed, moment.base, registered_functions(), moment.control)
+
+
+def _shown(variables: tuple[str, ...], sees: Names) -> tuple[str, ...]:
+    return tuple(v if v in sees else "" for v in variables)
+
+
+class Tester:
+    """For which rows a condition is true."""
+
+    def __init__(self, variables: tuple[str, ...], condition: Expression, sees: Names) -> None:
+        self._condition: Condition = compile_condition(condition, _shown(variables, sees))
+
+    def mask(self, moment: Moment, rows: ZSet) -> npt.NDArray[np.bool_]:
+        return self._condition.mask(rows.columns, scope_of(moment), rows.count)
+
+
+class Calculator:
+    """The value of an expression for each row; 0 where it has none."""
+
+    def __init__(self, variables: tuple[str, ...], expression: Expression, sees: Names) -> None:
+        self._computed: Computed = compile_value(expression, _shown(variables, sees))
+
+    def ids(self, moment: Moment, rows: ZSet) -> Ids:
+        return self._computed.ids(rows.columns, scope_of(moment), rows.count)

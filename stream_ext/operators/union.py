@@ -1,0 +1,19 @@
+"""Union: the solutions of all parts; a variable that a part does not have is unbound in it. Linear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_ext.operators.moment import Moment
+from stream_ext.operators.project import Project
+from stream_ext.zset import ZSet, concat
+
+
+class Union:
+    def __init__(self, parts: Sequence[tuple[str, ...]]) -> None:
+        self.variables = tuple(dict.fromkeys(v for part in parts for v in part))
+        self._aligned = [Project(part, self.variables) for part in parts]
+
+    def step(self, moment: Moment, *changes: ZSet) -> ZSet:
+        aligned = [part.step(moment, change) for part, change in zip(self._aligned, changes, strict=True)]
+        return concat(aligned, len(self.variables))

@@ -1,0 +1,399 @@
+"""Build: logic becomes operators, wired.
+
+Each part is built as an extension of what is there: its triple patterns look up what the solutions so far have
+bound. Where that would change its meaning (`takes`), it is built from the start, and joined as a whole. A question
+(EXISTS) is built from the distinct values of the variables that it shares with the solutions; they stay beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from stream_ext.operators.aggregates import Aggregated
+from stream_ext.operators.cut import Cut
+from stream_ext.operators.distinct import Distinct
+from stream_ext.operators.exists import Exists, Keep
+from stream_ext.operators.extend import Extend
+from stream_ext.operators.filter import Filter
+from stream_ext.operators.graph_join import GraphJoin
+from stream_ext.operators.group import Group
+from stream_ext.operators.grouped import Grouped
+from stream_ext.operators.join import Join
+from stream_ext.operators.left_join import LeftJoin
+from stream_ext.operators.minus import Minus
+from stream_ext.operators.no_rows import NoRows
+from stream_ext.operators.operator import Operator
+from stream_ext.operators.otherwise import Otherwise
+from stream_ext.operators.pattern import IdPattern, id_graph, id_pattern
+from stream_ext.operators.project import Project
+from stream_ext.operators.slice import Slice
+from stream_ext.operators.sources import Table as TableSource
+from stream_ext.operators.sources import Unit
+from stream_ext.operators.store_join import StoreJoin
+from stream_ext.operators.testing import Calculator, Tester
+from stream_ext.operators.union import Union
+from stream_ext.operators.window_scan import WindowScan
+from stream_ext.plan.estimate import Estimates
+from stream_ext.plan.formulas import Not
+from stream_ext.plan.logic import (
+    NO_NAMES,
+    Aggregation,
+    Assign,
+    Conjunction,
+    Either,
+    GraphNames,
+    Grouping,
+    Logic,
+    Names,
+    Optional,
+    PathSource,
+    PerGraph,
+    Question,
+    Remote,
+    Select,
+    Source,
+    Table,
+    Test,
+    Without,
+    mentioned,
+)
+from stream_ext.plan.order import order_items, reads_store
+from stream_ext.plan.takes import takes
+from stream_ext.plan.terms import Variable
+from stream_ext.schedule import ScheduledWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What comes out of a stage: its columns, and which of them no row leaves unbound."""
+
+    stage: int
+    variables: tuple[str, ...]
+    certain: Names
+
+    @property
+    def maybe(self) -> Names:
+        return frozenset(self.variables) - self.certain
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    operator: Operator
+    inputs: tuple[int, ...]
+    estimate: float  # of its rows; for EXPLAIN
+    says: str  # what it does, for EXPLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where independent parts begin: the unit row, or the values for which a question is asked (`carried`)."""
+
+    wire: Wire
+    carried: Names = NO_NAMES
+
+
+@dataclass
+class Plan:
+    stages: list[Stage] = field(default_factory=list)
+    scans: list[WindowScan] = field(default_factory=list)
+
+
+class Builder:
+    def __init__(
+        self,
+        windows: Mapping[str, ScheduledWindow],
+        resolve: Callable[[bytes], int],
+        estimates: Callable[[Callable[[Source], IdPattern]], Estimates],
+    ) -> None:
+        self.plan = Plan()
+        self._windows = windows
+        self._resolve = resolve
+        self._patterns: dict[Source, IdPattern] = {}
+        self._estimates = estimates(self._pattern)
+        self._unit = self._add(Unit(), (), certain=NO_NAMES, says="the unit row")
+
+    def query(self, select: Select) -> tuple[Wire, Cut]:
+        """The whole query: the wire of its rows, and what is cut of them at the end."""
+        return self._selected(select, self._unit, Ground(self._unit), ())
+
+    # ---- parts --------------------------------------------------------------------------------------------------
+
+    def extend(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
+        """The solutions of the wire, joined with those of the node."""
+        names = frozenset(wire.variables) & node.variables - ground.carried
+        if not takes(node, names):
+            return self._joined(wire, self.extend(node, ground.wire, ground))
+        if wire.stage != ground.wire.stage and not reads_store(node):
+            # What a window holds is no cheaper to find for some values only.
+            return self._joined(wire, self._extended(node, ground.wire, ground))
+        return self._extended(node, wire, ground)
+
+    def _extended(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
+        match node:
+            case Source():
+                return self._source(node, wire)
+            case PathSource():
+                return self._path(node, wire)
+            case GraphNames(graph):
+                operator = GraphJoin(wire.variables, id_graph(graph, self._resolve), wire.maybe)
+                return self._add(operator, (wire,), wire.certain | node.certain, f"graphs {graph.node}", node)
+            case PerGraph():
+                return self._joined(wire, self._per_graph(node, ground))
+            case Table(names, rows):
+                table = self._add(TableSource(names, rows), (), node.certain, f"values {' '.join(names)}", node)
+                return self._joined(wire, table)
+            case Conjunction():
+                return self._conjunction(node, wire, ground)
+            case Optional():
+                return self._optional(node, wire, ground)
+            case Without(left, right):
+                return self._without(self.extend(left, wire, ground), left, right, ground)
+            case Either(parts):
+                return self._either([self.extend(part, wire, ground) for part in parts])
+            case Assign(inner, variable, test):
+                return self._assign(variable, test, self.extend(inner, wire, ground), ground)
+            case Select():
+                return self._sub_select(node, wire, ground)
+            case Remote():
+                raise AssertionError("SERVICE is refused before it is planned")
+
+    def _pattern(self, source: Source) -> IdPattern:
+        if source not in self._patterns:
+            self._patterns[source] = id_pattern(source, self._resolve)
+        return self._patterns[source]
+
+    def _source(self, node: Source, wire: Wire) -> Wire:
+        pattern = self._pattern(node)
+        if node.window is None:
+            operator = StoreJoin(wire.variables, pattern, wire.maybe)
+            return self._add(operator, (wire,), wire.certain | node.certain, _said(node), node)
+        scan = WindowScan(self._windows[node.window], pattern)
+        self.plan.scans.append(scan)
+        return self._joined(wire, self._add(scan, (), node.certain, f"{_said(node)} in {node.window}", node))
+
+    def _path(self, node: PathSource, wire: Wire) -> Wire:
+        raise AssertionError("paths are refused before they are planned")
+
+    def _per_graph(self, node: PerGraph, ground: Ground) -> Wire:
+        """Begins with the graphs, and carries them through."""
+        graphs = self._extended(GraphNames(node.graph), ground.wire, ground)
+        found = self.extend(node.inner, graphs, Ground(graphs, ground.carried | {node.scope}))
+        if node.scope == node.name:
+            return found
+        names = tuple(v for v in graphs.variables if v != node.scope)
+        named = self._project(graphs, (*names, node.scope, node.name), (*names, node.scope, node.scope))
+        found = self._joined(found, named)
+        return self._project(found, tuple(v for v in found.variables if v != node.scope))
+
+    def _conjunction(self, node: Conjunction, wire: Wire, ground: Ground) -> Wire:
+        waiting = list(node.tests)
+        wire = self._test_what_is_bound(waiting, wire, ground)
+        for item in order_items(node.items, frozenset(wire.variables) & wire.certain, self._estimates.rows):
+            wire = self.extend(item, wire, ground)
+            wire = self._test_what_is_bound(waiting, wire, ground)
+        return self._tested(waiting, wire, ground)
+
+    def _test_what_is_bound(self, waiting: list[Test], wire: Wire, ground: Ground) -> Wire:
+        """A condition is tested as soon as all that it reads is there for certain."""
+        due = [test for test in waiting if test.needs <= wire.certain]
+        for test in due:
+            waiting.remove(test)
+        return self._tested(due, wire, ground)
+
+    def _optional(self, node: Optional, wire: Wire, ground: Ground) -> Wire:
+        left = self.extend(node.left, wire, ground)
+        right = self._right_side(node.right, left, ground)
+        if any(test.questions for test in node.tests):
+            return self._optional_that_asks(node, left, right, ground)
+        testers = [Tester(_merged(left, right), test.condition, self._sees(test, ground)) for test in node.tests]
+        operator = LeftJoin(left.variables, right.variables, testers, _maybe(left, right))
+        return self._add(operator, (left, right), left.certain, "optional", node)
+
+    def _optional_that_asks(self, node: Optional, left: Wire, right: Wire, ground: Ground) -> Wire:
+        """Joined and tested as any other part; what no row of that covers is added alone."""
+        open_ = tuple(v for v in left.variables if v in right.variables and v in _maybe(left, right))
+        marks = tuple(f"{v}'" if v in open_ else v for v in left.variables)
+        marked = self._project(left, (*left.variables, *(f"{v}'" for v in open_)), (*left.variables, *open_))
+        matched = self._tested(node.tests, self._joined(marked, right), ground)
+        operator = Otherwise(left.variables, matched.variables, marks)
+        return self._add(operator, (left, matched), left.certain, "optional", node)
+
+    def _right_side(self, node: Logic, left: Wire, ground: Ground) -> Wire:
+        """For the values that the left side has, where that is the same and not more work."""
+        shared = tuple(v for v in left.variables if v in node.variables or v in ground.carried)
+        seeds = frozenset(shared) - ground.carried
+        if not seeds or not seeds <= left.certain or not takes(node, seeds) or not reads_store(node):
+            return self.extend(node, ground.wire, ground)
+        values = self._distinct(self._project(left, shared))
+        return self._extended(node, values, ground)
+
+    def _without(self, left: Wire, own: Logic, right: Logic, ground: Ground) -> Wire:
+        if not own.variables & right.variables:
+            return left  # nothing is compatible with what it shares no variable with
+        other = self.extend(right, ground.wire, ground)
+        hidden = frozenset(left.variables) - own.variables - ground.carried
+        operator = Minus(left.variables, other.variables, _maybe(left, other), hidden, ground.carried)
+        return self._add(operator, (left, other), left.certain, "minus")
+
+    def _either(self, parts: list[Wire]) -> Wire:
+        certain = parts[0].certain.intersection(*(part.certain for part in parts[1:]))
+        return self._add(Union([part.variables for part in parts]), tuple(parts), certain, "union")
+
+    def _assign(self, variable: str, test: Test, wire: Wire, ground: Ground) -> Wire:
+        wire = self._answered(test, wire, ground)
+        calculator = Calculator(wire.variables, test.condition, self._sees(test, ground))
+        return self._add(Extend(wire.variables, variable, calculator), (wire,), wire.certain, f"bind ?{variable}")
+
+    # ---- conditions ---------------------------------------------------------------------------------------------
+
+    def _sees(self, test: Test, ground: Ground) -> Names:
+        return test.sees | ground.carried
+
+    def _tested(self, tests: Sequence[Test], wire: Wire, ground: Ground) -> Wire:
+        for test in tests:
+            keep = _alone(test)
+            if keep is not None:
+                wire = self._asked(test.questions[0], self._sees(test, ground), keep, wire)
+                continue
+            wire = self._answered(test, wire, ground)
+            tester = Tester(wire.variables, test.condition, self._sees(test, ground))
+            wire = self._add(Filter(wire.variables, tester), (wire,), wire.certain, "filter")
+        return wire
+
+    def _answered(self, test: Test, wire: Wire, ground: Ground) -> Wire:
+        """With a column for each question that the condition asks."""
+        for question in test.questions:
+            wire = self._asked(question, self._sees(test, ground), Keep.BOTH, wire)
+        return wire
+
+    def _asked(self, question: Question, sees: Names, keep: Keep, wire: Wire) -> Wire:
+        inside = mentioned(question.inner) & sees
+        shared = tuple(v for v in wire.variables if v in inside)
+        # A value that may be missing is carried under another name: the question may give the variable one.
+        marks = tuple(v if v in wire.certain else f"{v}'" for v in shared)
+        values = self._distinct(self._project(wire, shared))
+        carried = self._project(values, (*shared, *(m for m in marks if m not in shared)), (*shared, *_unmarked(marks)))
+        ground = Ground(carried, frozenset(carried.variables))
+        found = self._project(self.extend(question.inner, carried, ground), shared, marks)
+        certain = wire.certain | ({question.name} if keep is Keep.BOTH else NO_NAMES)
+        return self._add(
+            Exists(wire.variables, shared, keep, question.name), (wire, found), certain, keep.value.lower()
+        )
+
+    # ---- sub-SELECTs ----------------------------------------------------------------------------------------------
+
+    def _sub_select(self, node: Select, wire: Wire, ground: Ground) -> Wire:
+        shared = tuple(v for v in wire.variables if v in node.variables or v in ground.carried)
+        seeds = frozenset(shared) - ground.carried
+        start = ground.wire
+        kept = tuple(v for v in start.variables if v in ground.carried)
+        if seeds and seeds <= wire.certain and self._is_worth_it(node, seeds):
+            start, kept = self._distinct(self._project(wire, shared)), shared
+        rows, cut = self._selected(node, start, ground, kept)
+        if cut != Cut(cut.variables, cut.variables):
+            rows = self._add(Slice(cut), (rows,), rows.certain & frozenset(cut.names), "order and limit")
+        return self._joined(wire, rows)
+
+    def _is_worth_it(self, node: Select, seeds: Names) -> bool:
+        """Whether working it out for given values only is expected to be less than all of it."""
+        return self._estimates.rows(node.inner, seeds) * 4 < self._estimates.rows(node.inner, NO_NAMES)
+
+    def _selected(self, node: Select, start: Wire, ground: Ground, kept: tuple[str, ...]) -> tuple[Wire, Cut]:
+        """From the pattern to the rows, for the values of `start`; `kept` are those of its columns that stay."""
+        wire = self.extend(node.inner, start, ground)
+        for name, test in node.before:
+            wire = self._assign(name, test, wire, ground)
+        if node.grouping is not None:
+            wire = self._grouped(node.grouping, wire, start, kept)
+        wire = self._tested(node.having, wire, ground)
+        for name, test in node.after:
+            wire = self._assign(name, test, wire, ground)
+        names = (*kept, *(name for name in node.names if name not in kept))
+        ordering = tuple(dict.fromkeys(v for v, _ in node.order if v not in names and v in wire.variables))
+        wire = self._project(wire, names + ordering)
+        distinct_at_end = node.distinct and bool(ordering)
+        if node.distinct and not distinct_at_end:
+            wire = self._distinct(wire)
+        per = kept if node.is_cut else ()
+        cut = Cut(wire.variables, names, node.order, distinct_at_end, node.offset, node.limit, per)
+        return wire, cut
+
+    def _grouped(self, grouping: Grouping, wire: Wire, start: Wire, kept: tuple[str, ...]) -> Wire:
+        if not (grouping.always and kept):
+            return self._groups(grouping, wire, kept)
+        # One group for each of the values that are carried, also for those that have no row.
+        counted = Aggregation(".rows", "COUNT", None, False, "")
+        groups = self._groups(replace(grouping, aggregates=(*grouping.aggregates, counted)), wire, kept)
+        values = self._distinct(self._project(start, kept))
+        operator = LeftJoin(values.variables, groups.variables, (), NO_NAMES)
+        every = self._add(operator, (values, groups), values.certain, "every value")
+        functions = [(each.variable, each.function) for each in grouping.aggregates]
+        return self._add(NoRows(every.variables, ".rows", functions), (every,), every.certain, "groups without rows")
+
+    def _groups(self, grouping: Grouping, wire: Wire, kept: tuple[str, ...]) -> Wire:
+        keys = (*kept, *(key for key in grouping.keys if key not in kept))
+        aggregates = tuple(
+            Aggregated(each.variable, each.function, each.argument, each.distinct, each.separator)
+            for each in grouping.aggregates
+        )
+        inside, always = wire.variables, grouping.always and not kept
+        variables = keys + tuple(each.variable for each in aggregates)
+        operator = Grouped(variables, lambda vocabulary: Group(inside, keys, aggregates, vocabulary, always))
+        return self._add(operator, (wire,), wire.certain & frozenset(keys), f"group by {' '.join(keys)}")
+
+    # ---- stages ---------------------------------------------------------------------------------------------------
+
+    def _joined(self, left: Wire, right: Wire) -> Wire:
+        if left.stage == self._unit.stage:
+            return right
+        if right.stage == self._unit.stage:
+            return left
+        operator = Join(left.variables, right.variables, _maybe(left, right))
+        return self._add(operator, (left, right), left.certain | right.certain, "join")
+
+    def _distinct(self, wire: Wire) -> Wire:
+        return self._add(Distinct(wire.variables), (wire,), wire.certain, "distinct")
+
+    def _project(self, wire: Wire, names: tuple[str, ...], taken: tuple[str, ...] | None = None) -> Wire:
+        taken = taken or names
+        if taken == names == wire.variables:
+            return wire
+        certain = frozenset(name for name, source in zip(names, taken, strict=True) if source in wire.certain)
+        return self._add(Project(wire.variables, names, taken), (wire,), certain, f"project {' '.join(names)}")
+
+    def _add(
+        self, operator: Operator, inputs: tuple[Wire, ...], certain: Names, says: str, node: Logic | None = None
+    ) -> Wire:
+        estimate = 0.0 if node is None else self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
+        self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, says))
+        return Wire(len(self.plan.stages) - 1, operator.variables, certain & frozenset(operator.variables))
+
+
+def _maybe(left: Wire, right: Wire) -> Names:
+    return left.maybe | right.maybe
+
+
+def _merged(left: Wire, right: Wire) -> tuple[str, ...]:
+    return left.variables + tuple(v for v in right.variables if v not in left.variables)
+
+
+def _unmarked(marks: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(mark[:-1] for mark in marks if mark.endswith("'"))
+
+
+def _alone(test: Test) -> Keep | None:
+    """Whether the condition is nothing but one question."""
+    if len(test.questions) != 1:
+        return None
+    name = Variable(test.questions[0].name)
+    if test.condition == name:
+        return Keep.WITH
+    return Keep.WITHOUT if test.condition == Not(name) else None
+
+
+def _said(node: Source) -> str:
+    return " ".join(_node(part) for part in (node.subject, node.predicate, node.object))
+
+
+def _node(node: object) -> str:
+    return f"?{node.name}" if isinstance(node, Variable) else getattr(node, "text", b"").decode()

@@ -1,0 +1,145 @@
+"""Estimates: how many rows a part is expected to have, from counts of the store.
+
+They order joins; a wrong one costs time, never an answer. Exact are the edges of a predicate, and those of a constant
+under one; what a variable that is bound already leaves is guessed from how many values there are of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from hbase_store import NAMED, Snapshot
+from stream_ext.operators.pattern import IdPattern, O, P, S
+from stream_ext.plan.logic import (
+    Assign,
+    Conjunction,
+    Either,
+    GraphNames,
+    Logic,
+    Names,
+    Optional,
+    PathSource,
+    PerGraph,
+    Remote,
+    Select,
+    Source,
+    Table,
+    Without,
+)
+from stream_ext.plan.terms import Variable
+
+#: What is not counted: rows of a window, of a remote service, of a path from one end.
+GUESSED = 1000.0
+#: The share of rows that a condition is expected to keep.
+_KEPT = 0.3
+
+
+class Estimates:
+    def __init__(self, snapshot: Snapshot, pattern_of: Callable[[Source], IdPattern]) -> None:
+        self._snapshot, self._pattern_of = snapshot, pattern_of
+        # Counted once: ordering asks for each source again and again.
+        self._counts: dict[Source, float] = {}
+        self._fans: dict[tuple[int, bool], float] = {}
+
+    def rows(self, node: Logic, bound: Names) -> float:
+        """For one value of each variable in `bound`."""
+        match node:
+            case Source():
+                return self._source(node, bound)
+            case PathSource():
+                return self._path(node, bound)
+            case GraphNames():
+                return 1.0 if node.variables <= bound else GUESSED
+            case Table(_, rows):
+                return float(len(rows)) if not node.variables & bound else 0.5
+            case Conjunction(items, tests):
+                return self._conjunction(items, bound) * math.pow(_KEPT, min(len(tests), 3))
+            case Optional(left, _) | Without(left, _):
+                return self.rows(left, bound)
+            case Either(parts):
+                return sum(self.rows(part, bound) for part in parts)
+            case Assign(inner) | PerGraph(_, _, inner):
+                return self.rows(inner, bound)
+            case Select():
+                return self._select(node, bound)
+            case Remote():
+                return GUESSED
+
+    def _conjunction(self, items: tuple[Logic, ...], bound: Names) -> float:
+        rows, left = 1.0, list(items)
+        while left:
+            connected = [item for item in left if item.variables & bound] or left
+            best = min(connected, key=lambda item: self.rows(item, bound))
+            rows *= self.rows(best, bound)
+            bound |= best.certain
+            left.remove(best)
+        return rows
+
+    def _select(self, node: Select, bound: Names) -> float:
+        rows = self.rows(node.inner, bound & node.variables)
+        if node.grouping is not None:
+            rows = math.pow(rows, 0.75) if node.grouping.keys else 1.0
+        return rows if node.limit is None else min(rows, float(node.limit))
+
+    def _path(self, node: PathSource, bound: Names) -> float:
+        ends = (node.subject, node.object)
+        fixed = sum(not isinstance(end, Variable) or end.name in bound for end in ends)
+        return (GUESSED**2, 30.0, 0.7)[fixed]
+
+    # ---- triple patterns ----------------------------------------------------------------------------------------
+
+    def _source(self, node: Source, bound: Names) -> float:
+        if node.window is not None:
+            return math.pow(GUESSED, 0.5 if node.variables & bound else 1)
+        pattern = self._pattern_of(node)
+        if node not in self._counts:
+            self._counts[node] = self._count(pattern)
+        rows = self._counts[node]
+        held = [position for position in (S, O) if pattern.binding.get(position) in bound]
+        if P not in pattern.fixed:
+            return math.pow(rows, 1 / (1 + len(held)))
+        for position in held:
+            other = O if position == S else S
+            if other in pattern.fixed or len(held) == 2:
+                # Both ends are given: it is there or not.
+                return min(1.0, rows / max(1.0, math.sqrt(self._total(pattern))))
+            rows = self._fan(pattern.fixed[P], position == O, rows)
+        return rows
+
+    def _count(self, pattern: IdPattern) -> float:
+        """Exact, whatever is fixed of a pattern whose predicate is."""
+        if P not in pattern.fixed:
+            total = float(self._snapshot.count_all(self._graph(pattern)))
+            return math.pow(total, 0.25) if S in pattern.fixed or O in pattern.fixed else total
+        for position, inverse in ((S, False), (O, True)):
+            if position in pattern.fixed:
+                key = np.array([pattern.fixed[position]], np.uint64)
+                graph = self._graph(pattern)
+                return float(self._snapshot.neighbours(pattern.fixed[P], key, inverse, graph)[0][-1])
+        return self._total(pattern)
+
+    def _total(self, pattern: IdPattern) -> float:
+        return float(self._snapshot.count(pattern.fixed[P], self._graph(pattern)))
+
+    def _graph(self, pattern: IdPattern) -> int:
+        return NAMED if pattern.graph.one is None else pattern.graph.one
+
+    def _fan(self, predicate: int, inverse: bool, rows: float) -> float:
+        """How many edges of the predicate a vertex has, one way."""
+        key = (predicate, inverse)
+        if key not in self._fans:
+            self._fans[key] = self._sampled(predicate, inverse, rows)
+        return self._fans[key]
+
+    def _sampled(self, predicate: int, inverse: bool, rows: float) -> float:
+        """From some edges of it: one of a vertex with n edges stands for 1/n of a vertex."""
+        if rows < 1:
+            return 0.5
+        keys = self._snapshot.pairs(predicate, inverse)[0]
+        if not len(keys):
+            return max(1.0, math.sqrt(rows))
+        picked = keys[np.linspace(0, len(keys) - 1, min(len(keys), 32)).astype(np.intp)]
+        degrees = keys.searchsorted(picked, "right") - keys.searchsorted(picked, "left")
+        return float(1 / np.mean(1 / degrees))

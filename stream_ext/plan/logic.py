@@ -1,0 +1,362 @@
+"""What is left of a query's pattern once its scopes are settled: the tree that is ordered and built.
+
+Every triple pattern says itself where it looks (which graph, which window), every condition says which variables it
+sees, and a variable that a sub-SELECT keeps to itself has a name of its own. So parts may be moved past each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from stream_ext.plan.algebra import Pattern
+from stream_ext.plan.formulas import Expression, PathNegated, PathRepeat
+from stream_ext.plan.terms import Constant, Node, Position, Variable
+
+Names = frozenset[str]
+NO_NAMES: Names = frozenset()
+
+#: The store's default graph, where graphs are listed.
+DEFAULT_GRAPH = Constant(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphScope:
+    """Where in the store a pattern looks: the query's default graph, one named graph, or each in turn.
+
+    `node` None is the query's default graph: the store's, or the merge of `graphs`. A variable ranges over `graphs`, or
+    over all named ones where they are None. `everything`: the merge of all graphs of the store."""
+
+    node: Node | None = None
+    graphs: tuple[Constant, ...] | None = None
+    everything: bool = False
+
+    @property
+    def variable(self) -> str | None:
+        return self.node.name if isinstance(self.node, Variable) else None
+
+
+@dataclass(frozen=True)
+class Source:
+    """One triple pattern: in a window (its IRI), or in the store."""
+
+    subject: Node
+    predicate: Node
+    object: Node
+    graph: GraphScope
+    window: str | None
+
+    @cached_property
+    def variables(self) -> Names:
+        return _names(self.subject, self.predicate, self.object, self.graph.node)
+
+    @property
+    def certain(self) -> Names:
+        return self.variables
+
+
+@dataclass(frozen=True)
+class PathSource:
+    """A path that no join can say: it repeats, or takes any predicate but some."""
+
+    subject: Node
+    path: PathRepeat | PathNegated
+    object: Node
+    graph: GraphScope
+    window: str | None
+
+    @cached_property
+    def variables(self) -> Names:
+        return _names(self.subject, self.object, self.graph.node)
+
+    @property
+    def certain(self) -> Names:
+        return self.variables
+
+
+@dataclass(frozen=True)
+class GraphNames:
+    """The graphs themselves: `GRAPH ?g {}`; of a constant, whether there is such a graph."""
+
+    graph: GraphScope
+
+    @cached_property
+    def variables(self) -> Names:
+        return _names(self.graph.node)
+
+    @property
+    def certain(self) -> Names:
+        return self.variables
+
+
+@dataclass(frozen=True)
+class PerGraph:
+    """`GRAPH ?name { inner }` whose inner part has another answer for each graph: MINUS, groups, sub-SELECTs.
+
+    `scope` is the variable that says in which graph its leaves look; it is no variable of their solutions."""
+
+    graph: GraphScope  # whose variable is `scope`
+    name: str
+    inner: Logic
+
+    @property
+    def scope(self) -> str:
+        assert isinstance(self.graph.node, Variable)
+        return self.graph.node.name
+
+    @cached_property
+    def variables(self) -> Names:
+        return (self.inner.variables - {self.scope}) | {self.name}
+
+    @property
+    def certain(self) -> Names:
+        return (self.inner.certain - {self.scope}) | {self.name}
+
+
+@dataclass(frozen=True)
+class Table:
+    """VALUES."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[Constant | None, ...], ...]
+
+    @cached_property
+    def variables(self) -> Names:
+        return frozenset(self.names)
+
+    @cached_property
+    def certain(self) -> Names:
+        return frozenset(name for i, name in enumerate(self.names) if all(row[i] is not None for row in self.rows))
+
+
+@dataclass(frozen=True)
+class Question:
+    """EXISTS { inner }: its truth is what the variable `name` stands for in the condition around it."""
+
+    name: str
+    inner: Logic
+
+
+@dataclass(frozen=True)
+class Test:
+    """A filter's condition and the variables that its group shows it."""
+
+    condition: Expression
+    sees: Names
+    mentions: Names
+    questions: tuple[Question, ...] = ()
+
+    @cached_property
+    def needs(self) -> Names:
+        """What it reads of the rows, questions included."""
+        inner = NO_NAMES.union(*(mentioned(question.inner) for question in self.questions))
+        return (self.mentions | inner) & self.sees
+
+
+@dataclass(frozen=True)
+class Conjunction:
+    """All of these at once, in whatever order; the tests hold for the whole."""
+
+    items: tuple[Logic, ...] = ()
+    tests: tuple[Test, ...] = ()
+
+    @cached_property
+    def variables(self) -> Names:
+        return NO_NAMES.union(*(item.variables for item in self.items))
+
+    @cached_property
+    def certain(self) -> Names:
+        return NO_NAMES.union(*(item.certain for item in self.items))
+
+
+@dataclass(frozen=True)
+class Optional:
+    left: Logic
+    right: Logic
+    tests: tuple[Test, ...] = ()
+
+    @cached_property
+    def variables(self) -> Names:
+        return self.left.variables | self.right.variables
+
+    @property
+    def certain(self) -> Names:
+        return self.left.certain
+
+
+@dataclass(frozen=True)
+class Without:
+    """MINUS."""
+
+    left: Logic
+    right: Logic
+
+    @property
+    def variables(self) -> Names:
+        return self.left.variables
+
+    @property
+    def certain(self) -> Names:
+        return self.left.certain
+
+
+@dataclass(frozen=True)
+class Either:
+    parts: tuple[Logic, ...]
+
+    @cached_property
+    def variables(self) -> Names:
+        return NO_NAMES.union(*(part.variables for part in self.parts))
+
+    @cached_property
+    def certain(self) -> Names:
+        return self.parts[0].certain.intersection(*(part.certain for part in self.parts[1:]))
+
+
+@dataclass(frozen=True)
+class Assign:
+    """BIND; the value is unbound where the expression is an error."""
+
+    inner: Logic
+    variable: str
+    test: Test  # the expression, and what it sees
+
+    @cached_property
+    def variables(self) -> Names:
+        return self.inner.variables | {self.variable}
+
+    @property
+    def certain(self) -> Names:
+        return self.inner.certain
+
+
+@dataclass(frozen=True)
+class Remote:
+    """SERVICE."""
+
+    service: Node
+    inner: Pattern  # sent as it is written
+    inner_variables: Names
+    silent: bool
+    position: Position = field(compare=False)
+
+    @cached_property
+    def variables(self) -> Names:
+        return self.inner_variables | _names(self.service)
+
+    @property
+    def certain(self) -> Names:
+        return _names(self.service)
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """What GROUP BY makes: the variables that are its keys, and `variable = function(argument)` for each aggregate."""
+
+    variable: str
+    function: str
+    argument: str | None
+    distinct: bool
+    separator: str
+
+
+@dataclass(frozen=True)
+class Grouping:
+    keys: tuple[str, ...]
+    aggregates: tuple[Aggregation, ...]
+    always: bool  # without GROUP BY there is one group, also of nothing
+
+
+@dataclass(frozen=True)
+class Select:
+    """A query's or sub-query's way from its pattern to its rows."""
+
+    inner: Logic
+    before: tuple[tuple[str, Test], ...]  # what is computed of each solution first (keys, arguments of aggregates)
+    grouping: Grouping | None
+    having: tuple[Test, ...]
+    after: tuple[tuple[str, Test], ...]  # what is computed then, in order
+    order: tuple[tuple[str, bool], ...]  # variable, descending
+    names: tuple[str, ...]
+    distinct: bool
+    offset: int
+    limit: int | None
+
+    @cached_property
+    def variables(self) -> Names:
+        return frozenset(self.names)
+
+    @cached_property
+    def certain(self) -> Names:
+        if self.grouping is not None:
+            return frozenset(self.grouping.keys) & self.inner.certain & self.variables
+        return self.inner.certain & self.variables
+
+    @property
+    def is_cut(self) -> bool:
+        return self.limit is not None or bool(self.offset)
+
+
+Logic = (
+    Source
+    | PathSource
+    | GraphNames
+    | PerGraph
+    | Table
+    | Conjunction
+    | Optional
+    | Without
+    | Either
+    | Assign
+    | Remote
+    | Select
+)
+
+EMPTY = Conjunction()
+
+
+def _names(*nodes: Node | None) -> Names:
+    return frozenset(node.name for node in nodes if isinstance(node, Variable))
+
+
+def children(node: Logic) -> tuple[Logic, ...]:
+    match node:
+        case Conjunction(items):
+            return items
+        case Optional(left, right) | Without(left, right):
+            return (left, right)
+        case Either(parts):
+            return parts
+        case Assign(inner) | Select(inner) | PerGraph(_, _, inner):
+            return (inner,)
+        case _:
+            return ()
+
+
+def tests_of(node: Logic) -> tuple[Test, ...]:
+    match node:
+        case Conjunction(_, tests) | Optional(_, _, tests):
+            return tests
+        case Assign(_, _, test):
+            return (test,)
+        case Select():
+            return (*(test for _, test in node.before), *node.having, *(test for _, test in node.after))
+        case _:
+            return ()
+
+
+def mentioned(node: Logic) -> Names:
+    """Every variable that occurs anywhere in it: what a substitution may reach."""
+    found = node.variables
+    for test in tests_of(node):
+        found |= test.mentions
+        for question in test.questions:
+            found |= mentioned(question.inner)
+    return found.union(*(mentioned(child) for child in children(node)))
+
+
+def sources_of(node: Logic) -> list[Logic]:
+    """The leaves, those of questions included, in the order of the text."""
+    inner = [*children(node), *(question.inner for test in tests_of(node) for question in test.questions)]
+    if not inner:
+        return [node]
+    return [leaf for child in inner for leaf in sources_of(child)]

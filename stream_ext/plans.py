@@ -1,0 +1,48 @@
+"""Plans: networks that were built for questions, kept for when these are asked again.
+
+A network that is stepped once remembers nothing, so any number of threads may use it. What it was built on may have
+changed since: a constant that the store did not know, and counts by which joins were ordered."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from hbase_store import Snapshot
+from stream_ext.network import Encode, Network, logic_of
+from stream_ext.plan.algebra import Query
+
+_KEPT_MAX = 512
+#: After so many snapshots joins are ordered anew.
+_SNAPSHOTS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    query: Query  # held, so that no other query gets its identity
+    network: Network
+    sn: int
+
+    def serves(self, sn: int) -> bool:
+        return self.sn == sn or (not self.network.unknown and abs(sn - self.sn) < _SNAPSHOTS_MAX)
+
+
+class Plans:
+    """For one store. Queries are known by identity: the parser gives one text one query."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[int, _Plan] = OrderedDict()
+
+    def network(self, query: Query, snapshot: Snapshot, encode: Encode) -> Network:
+        plan = self._plans.get(id(query))
+        sn = int(snapshot.sn)
+        if plan is not None and plan.serves(sn):
+            return plan.network
+        network = Network(logic_of(query), {}, snapshot, encode)
+        with self._lock:
+            self._plans[id(query)] = _Plan(query, network, sn)
+            while len(self._plans) > _KEPT_MAX:
+                self._plans.popitem(last=False)
+        return network

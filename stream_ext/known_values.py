@@ -80,22 +80,29 @@ class KnownValues:
         self._forget()
 
     def _forget(self) -> None:
-        self._slots, self._facts, self._bytes = KeyTable(1), no_facts(0), 0
+        # Made when it is needed: many a vocabulary is never asked.
+        self._slots: KeyTable | None = None
+        self._facts: Facts | None = None
+        self._bytes = 0
 
     def facts(self, ids: Ids) -> Facts:
-        """None of `ids` is 0."""
+        """None of `ids` is 0, and there is at least one."""
         with self._lock:
-            known = self._slots.used
-            slots = self._slots.number(np.ascontiguousarray(ids)[None, :])
-            if self._slots.used > known:
-                self._learn(known)
+            if self._slots is None:
+                self._slots = KeyTable(1)
+            table, known = self._slots, self._slots.used
+            slots = table.number(np.ascontiguousarray(ids)[None, :])
+            if table.used > known:
+                self._facts = self._learned(table, known)
+            assert self._facts is not None  # ids are not empty, so that some were learned
             found = self._facts.take(slots)
-            if self._slots.used > _ENTRIES_MAX or self._bytes > _BYTES_MAX:
+            if table.used > _ENTRIES_MAX or self._bytes > _BYTES_MAX:
                 self._forget()
             return found
 
-    def _learn(self, known: int) -> None:
-        new = self._slots.cells[known : self._slots.used, 0].astype(np.uint64)
+    def _learned(self, table: KeyTable, known: int) -> Facts:
+        """All that is known, with the terms whose slots are new."""
+        new = table.cells[known : table.used, 0].astype(np.uint64)
         try:
             texts = self._decode(new)
         except BaseException:
@@ -107,9 +114,10 @@ class KnownValues:
         learned.texts[:] = texts
         for i, value in enumerate(values):
             classify(learned, i, value)
-        self._facts = self._facts.fitted(self._slots.capacity)
-        self._facts.put(np.arange(known, self._slots.used), learned)
         self._bytes += sum(map(len, texts))
+        facts = (no_facts(0) if self._facts is None else self._facts).fitted(table.capacity)
+        facts.put(np.arange(known, table.used), learned)
+        return facts
 
 
 def classify(facts: Facts, i: int, value: Value) -> None:

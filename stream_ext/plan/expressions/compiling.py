@@ -65,9 +65,9 @@ class _Compiler:
     def node(self, expression: Expression, only_true: bool = False) -> Node:
         match expression:
             case Variable(name):
-                return Column(self._columns[name]) if name in self._columns else Fixed(None)
+                return Column(self._columns[name]) if name in self._columns else Fixed.of(None)
             case Constant(text):
-                return Fixed(text)
+                return Fixed.of(text)
             case And(left, right):
                 a, b = self.node(left, only_true), self.node(right, only_true)
                 return Both(a, b, only_true, a.used | b.used)
@@ -96,7 +96,9 @@ class _Compiler:
             return by_value
         if isinstance(left, Fixed):
             left, right = right, left
-        if not isinstance(left, Column) or not isinstance(right, (Column, Fixed)) or right == Fixed(None):
+        if not isinstance(left, Column) or not isinstance(right, (Column, Fixed)):
+            return by_value
+        if isinstance(right, Fixed) and right.text is None:
             return by_value
         decides = self._decides(left, right, only_true and op is CompareOp.EQ)
         return IdEquality(left, right, op is CompareOp.NE, decides, by_value, by_value.used)
@@ -139,7 +141,7 @@ class _Compiler:
             case "BOUND", (Column(at),):
                 return Bound(at)
             case "BOUND", _:
-                return Fixed(b'"false"^^<http://www.w3.org/2001/XMLSchema#boolean>')
+                return Fixed.of(b'"false"^^<http://www.w3.org/2001/XMLSchema#boolean>')
             case "IF", (condition, then, otherwise):
                 return Choice(condition, then, otherwise, used)
             case "COALESCE", _:

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.plan.expressions.arrays import calculate_arrays, compare_arrays, negate_array
-from stream_ext.plan.expressions.rows import Part, Rows, applied
-from stream_ext.plan.expressions.vectors import NUMERIC, Factored, Pool, Truths, Vector
+from stream_ext.plan.expressions.rows import Part, Rows, applied, signs
+from stream_ext.plan.expressions.vectors import NUMERIC, Factored, Numbers, Pool, Truths, Vector, constant_numbers
 from stream_ext.plan.formulas import ArithmeticOp, CompareOp
 from stream_ext.plan.functions import Function, View
-from stream_ext.plan.values import arithmetic, compare, negated
+from stream_ext.plan.values import Value, arithmetic, compare, negated, value_of
 
 Indices = npt.NDArray[np.intp]
 #: Rows of mixed types are split by their types; of more types than this they go value by value.
@@ -50,10 +50,17 @@ class Fixed:
     """A constant, or an error (None) in all rows."""
 
     text: bytes | None
+    value: Value | None
+    numbers: Numbers | None
     used: frozenset[int] = frozenset()
 
+    @classmethod
+    def of(cls, text: bytes | None) -> Fixed:
+        value = None if text is None else value_of(text)
+        return cls(text, value, constant_numbers(value))
+
     def evaluate(self, rows: Rows) -> Vector:
-        return Factored(Pool(texts=[self.text]), None)
+        return Factored(Pool([self.value], [self.text]), None, self.numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ class Bound:
         return frozenset((self.at,))
 
     def evaluate(self, rows: Rows) -> Vector:
-        return Truths(np.where(rows.column(self.at).of_rows != 0, np.int8(1), np.int8(-1)))
+        return Truths(signs(rows.column(self.at).of_rows != 0, rows.count))
 
 
 # ---- connectives -----------------------------------------------------------------------------------------------------
@@ -132,7 +139,7 @@ class Comparison:
         b = rows.numbers_of(right) if a is not None else None
         held = compare_arrays(self.op, a, b) if a is not None and b is not None else None
         if held is not None:
-            return Truths(np.array(np.broadcast_to(np.where(held, np.int8(1), np.int8(-1)), rows.count)))
+            return Truths(signs(held, rows.count))
         return _by_value(rows, partial(compare, self.op), left, right)
 
 

@@ -86,11 +86,11 @@ class Rows:
             return vector.of_rows
         if isinstance(vector, Terms):
             if vector.are_inline:
-                return _signs(terms.inline_integers(vector.of_rows) != 0)
+                return signs(terms.inline_integers(vector.of_rows) != 0, self.count)
             vector = vector.factored()
         if isinstance(vector, Numbers):
             held = (vector.of_rows != 0) & (vector.of_rows == vector.of_rows)  # NaN is false
-            return np.array(np.broadcast_to(_signs(held), self.count))
+            return signs(np.asarray(held), self.count)
         found = _truths_of(vector.pool.values)
         return np.repeat(found, self.count) if vector.codes is None else found[vector.codes]
 
@@ -126,7 +126,7 @@ class Rows:
         if not isinstance(vector, Factored):
             return None
         if vector.codes is None:
-            return constant_numbers(vector.pool.values[0])
+            return vector.numbers or constant_numbers(vector.pool.values[0])
         of_pool = numbers_of_values(vector.pool.values)
         return None if of_pool is None else Numbers(of_pool.kind, of_pool.of_rows[vector.codes])
 
@@ -217,8 +217,14 @@ def _codes_of(argument: Factored) -> Codes:
 # ---- small change ----------------------------------------------------------------------------------------------------
 
 
-def _signs(held: npt.NDArray[np.bool_] | np.bool_) -> npt.NDArray[np.int8]:
-    return np.where(held, np.int8(1), np.int8(-1))
+def signs(held: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int8]:
+    """Truths where nothing is an error; `held` may be one for all rows."""
+    if not held.ndim:
+        return np.full(count, 1 if held else -1, np.int8)
+    truths = held.astype(np.int8)
+    truths += truths
+    truths -= 1
+    return truths
 
 
 def _truths_of(values: list[Value | None]) -> npt.NDArray[np.int8]:

@@ -20,7 +20,7 @@ from hbase_store.arrays import Ids, Mask
 from stream_ext import known_values
 from stream_ext.known_values import Facts, no_facts
 from stream_ext.operators.key_table import KeyTable
-from stream_ext.plan.values import Value, text_of, value_of
+from stream_ext.plan.values import Opaque, Resource, Tagged, Value, text_of, value_of
 from stream_ext.plan.values.writing import decimal_text
 from stream_ext.vocabulary import Vocabulary
 
@@ -81,6 +81,7 @@ def joined(pools: Sequence[Pool]) -> Pool:
 class Factored:
     pool: Pool
     codes: Codes | None  # None: the pool has one result, for all rows
+    numbers: Numbers | None = None  # that one result, where it is known to be a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +213,9 @@ def _texts_of(ids: Ids, facts: Facts) -> Texts:
 
 def constant_numbers(value: Value | None) -> Numbers | None:
     """One number for all rows, if it is one that fits into an array."""
-    facts = no_facts(1)
-    if value is None:
+    if value is None or isinstance(value, (str, bool, Resource, Tagged, Opaque)):
         return None
+    facts = no_facts(1)
     known_values.classify(facts, 0, value)
     kind = int(facts.kinds[0])
     if kind not in NUMERIC:

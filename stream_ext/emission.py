@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from hbase_store.terms import parse_term
 from stream_ext.part import Ids, Part, WindowBounds
+from stream_ext.vocabulary import decoder
 
 _PLACES = np.dtype("<i4")
 
@@ -46,7 +47,7 @@ class Emission:
 def body_of(
     part: Part, query: str, number: int, r2s: str, variables: list[str], decode: Callable[[Ids], list[bytes]]
 ) -> EmissionBody:
-    terms, columns = _texts(part.columns, decode)
+    terms, columns = _texts(part.columns, decoder(part.made, decode))
     return EmissionBody(
         query,
         number,

@@ -23,8 +23,9 @@ class WindowBounds(msgspec.Struct, frozen=True, array_like=True):
 class Part(msgspec.Struct):
     """The evaluation (query, sn, k) at `time`: its rows as columns of ids, and the query's state after it.
 
-    `repeated` > 0 tells of a run of that many empty evaluations from `first` to `time`. If `emits` is False the query
-    was evaluated and says nothing."""
+    A term that the query made itself is one of `made`: its id is local, and counts the places there. `repeated` > 0
+    tells of a run of that many empty evaluations from `first` to `time`. If `emits` is False the query was evaluated
+    and says nothing."""
 
     query: int
     sn: int
@@ -37,3 +38,4 @@ class Part(msgspec.Struct):
     first: int | None
     state: QueryState
     emits: bool
+    made: list[bytes] = []

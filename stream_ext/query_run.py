@@ -198,6 +198,10 @@ class QueryRun:
             return [], holds, holds or self._query.r2s is not R2S.ISTREAM
         return list(repeated(columns, weights)), None, True
 
+    def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
+        """The columns for whoever does not know this run's own terms, and these terms."""
+        return self._vocabulary.portable(columns)
+
     def is_quiet(self, time: int) -> bool:
         """The windows at `time` and the answer were empty."""
         holds = any(p.held_until is not None and p.held_until >= time for p in self._presence)

@@ -22,6 +22,7 @@ class Teller(Protocol):
     empty_said: tuple[list[Ids], bool | None, bool]
 
     def bounds_at(self, time: int) -> list[WindowBounds]: ...
+    def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]: ...
     def state_at(self, sn: int, push: int, k: int, time: int) -> QueryState: ...
 
 
@@ -77,4 +78,5 @@ class Steps:
     def _part(self, time: int, push: int, k: int, columns: list[Ids], boolean: bool | None, emits: bool) -> Part:
         state = self._query.state_at(self._sn, push, k, time)
         bounds = self._query.bounds_at(time)
-        return Part(self._query.number, self._sn, k, time, bounds, columns, boolean, 0, None, state, emits)
+        columns, made = self._query.portable(columns)
+        return Part(self._query.number, self._sn, k, time, bounds, columns, boolean, 0, None, state, emits, made)

@@ -20,6 +20,7 @@ Decode = Callable[[Ids], list[bytes]]
 
 _LOCAL_FIRST = LOCAL << TAG_SHIFT
 _BEYOND_LOCAL = (LOCAL + 1) << TAG_SHIFT
+_NONE = np.empty(0, np.uint64)
 
 
 class Vocabulary:
@@ -100,6 +101,15 @@ class Vocabulary:
             facts.put(~local, self._known_stored.facts(ids[~local]))
         return facts
 
+    def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
+        """With local ids that count the places in a list of texts, for those who do not have this vocabulary."""
+        local = [column[is_local(column)] for column in columns] if self._texts else []
+        used = np.unique(np.concatenate(local)) if local else _NONE
+        if not len(used):
+            return columns, []
+        counted = np.arange(_LOCAL_FIRST, _LOCAL_FIRST + len(used), dtype=np.uint64)
+        return [_translated(column, used, counted) for column in columns], self.decode(used)
+
     # ---- the border to the store ---------------------------------------------------------------------------------
 
     def renew(self) -> None:
@@ -130,6 +140,19 @@ class Vocabulary:
 def _is_own_blank(text: bytes) -> bool:
     """Labels of the store's blank nodes are `_:b` and a number; a query's own are `_:q` and anything."""
     return text.startswith(b"_:q")
+
+
+def decoder(made: Sequence[bytes], decode: Decode) -> Decode:
+    """Decodes ids of `portable` columns: `made` are the texts of the local ones."""
+    if not made:
+        return decode
+
+    def texts(ids: Ids) -> list[bytes]:
+        local = is_local(ids)
+        stored = iter(decode(ids[~local]))
+        return [made[id & DATA_MASK] if own else next(stored) for id, own in zip(ids.tolist(), local, strict=True)]
+
+    return texts
 
 
 def is_local(ids: Ids) -> np.typing.NDArray[np.bool_]:

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from endpoint import graph_results, negotiation, results
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
 from endpoint.remembered import Key, Said
 from endpoint.underway import Question
+from stream_ext.control import Control
 from stream_ext.errors import QueryTooLarge
 from stream_ext.plan.algebra import Form, Query
 from stream_ext.plan.volatile import is_volatile
@@ -40,22 +41,39 @@ class Asked:
 async def ask(exchange: Exchange, asked: Asked) -> None:
     desk, limits = exchange.desk, exchange.desk.limits
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
+    if asked.dataset is None and asked.snapshot is None and desk.service.is_small(asked.query):
+        made = _evaluated(exchange, asked, offer, Control(limits.small_s))
+        await _give(exchange, asked, offer, made, None)
+        return
     timeout_s = min(asked.timeout_s or limits.query_s, limits.query_s)
     async with desk.underway.asked(exchange, asked.text, timeout_s, limits.query_bytes) as question:
+        made_there = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
+        await _give(exchange, asked, offer, await question.in_time(made_there), question)
 
-        def evaluate() -> tuple[int, bytes, bool, Iterator[bytes]]:
-            answer = desk.service.query(asked.text, asked.snapshot, asked.at, asked.dataset, question.control)
-            pieces = written(exchange, answer, offer)
-            return int(answer.sn), *_gathered(pieces), pieces
 
-        sn, first, whole, pieces = await question.in_time(desk.workers.readers.submit(evaluate))
-        said = Said(first, results.content_type(offer))
-        if not whole:
-            await _send(exchange, said, sn, pieces, question)
-            return
-        if asked.snapshot is None and not is_volatile(asked.query):
-            desk.remembered.put(asked.key, sn, said)
-        await exchange.answer(200, first, said.media_type, snapshot=sn)
+class Made(NamedTuple):
+    """The beginning of an answer, and the rest of it."""
+
+    sn: int
+    first: bytes
+    whole: bool
+    pieces: Iterator[bytes]
+
+
+def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:
+    answer = exchange.desk.service.query(asked.text, asked.snapshot, asked.at, asked.dataset, control)
+    pieces = written(exchange, answer, offer)
+    return Made(int(answer.sn), *_gathered(pieces), pieces)
+
+
+async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, question: Question | None) -> None:
+    said = Said(made.first, results.content_type(offer))
+    if not made.whole:
+        await _send(exchange, said, made.sn, made.pieces, question)
+        return
+    if asked.snapshot is None and not is_volatile(asked.query):
+        exchange.desk.remembered.put(asked.key, made.sn, said)
+    await exchange.answer(200, said.body, said.media_type, snapshot=made.sn)
 
 
 def offers_of(form: Form) -> tuple[Offer, ...]:

@@ -20,6 +20,7 @@ from stream_ext import graph_store
 from stream_ext.adaptor import Ids, read_push
 from stream_ext.answers import Decoded, answer_at_last_evaluation, answer_of, answer_once, decoded, no_answer, rows_of
 from stream_ext.batching import Heartbeat, Push
+from stream_ext.bound import rows_at_most
 from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, pause_query, resume_query
 from stream_ext.clock import Clock
@@ -36,7 +37,7 @@ from stream_ext.known_values import KnownValues
 from stream_ext.late import told
 from stream_ext.loads import Loaded, graph_term, loaded
 from stream_ext.outside import NOTHING, Outside
-from stream_ext.plan.algebra import R2S, Admin, Update
+from stream_ext.plan.algebra import R2S, Admin, Query, Update
 from stream_ext.plans import Plans
 from stream_ext.registration import Registered, read_registration
 from stream_ext.retention import Retain
@@ -50,6 +51,10 @@ Result = TypeVar("Result")
 
 #: LMDB publishes in about a millisecond, HBase in some ten.
 _SPACING_MS = {"lmdb": 5, "hbase": 20}
+
+
+#: An answer of so many rows takes less time than the way to a thread and back.
+_SMALL_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +265,13 @@ class Service:
         self._check_text(text)
         asking = Asking(self.base, self.clock.now_ms(), urandom(8), control, self._plans, self._known)
         return answer_once(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
+
+    def is_small(self, query: Query) -> bool:
+        """Whether it is answered sooner than it is given to a thread: few rows, of a store on this machine."""
+        if not self.store.url.startswith("lmdb:"):
+            return False
+        rows = rows_at_most(self.store, query, self.head())
+        return rows is not None and rows <= _SMALL_ROWS
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()

@@ -37,6 +37,7 @@ class Bench:
 
 
 BENCHES = {
+    "http": Bench("endpoint.bench.http", "requests a second, beside others, large answers; beside rdflib-endpoint"),
     "language": Bench("endpoint.bench.language", "reading texts: the social queries and INSERT DATA, beside rdflib"),
     "line": Bench("endpoint.bench.line", "load, publish, join, push to subscriber, start-up, memory: end to end"),
     "oneshot": Bench(

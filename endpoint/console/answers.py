@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from endpoint import graph_results, results
 from endpoint.console.shown import Shown, shown
 
 if TYPE_CHECKING:
+    from stream_ext.answers import Decoded
     from stream_ext.evaluate import Answer
     from stream_ext.service import Service
 
@@ -42,18 +43,18 @@ def table_of(service: Service, answer: Answer, form: str, prefixes: Mapping[str,
     columns = [column[:ROWS_SHOWN] for column in whole]
     count = len(whole[0]) if whole else 0
     if form != TABLE:
-        batches = service.decoded(columns)
+        batches = service.decoded(columns, answer)
         if graph is not None:
             pieces = graph_results.write(form, batches)
         else:
             pieces = results.write(form, variables, batches, answer.boolean)
         return Table(variables, [], count, answer.boolean, b"".join(pieces).decode())
-    return Table(variables, _rows(service, columns, prefixes), count, answer.boolean)
+    return Table(variables, _rows(service.decoded(columns, answer), prefixes), count, answer.boolean)
 
 
-def _rows(service: Service, columns: Sequence[Any], prefixes: Mapping[str, str]) -> list[list[Shown | None]]:
+def _rows(batches: Iterator[Decoded], prefixes: Mapping[str, str]) -> list[list[Shown | None]]:
     rows: list[list[Shown | None]] = []
-    for texts, places, _ in service.decoded(columns):
+    for texts, places, _ in batches:
         cells = [None if text is None else shown(text, prefixes) for text in texts]
         rows += [[cells[place] for place in row] for row in zip(*places, strict=True)]
     return rows

@@ -24,6 +24,8 @@ from stream_ext.plan.algebra import (
     Unit,
     Update,
 )
+from stream_ext.plan.formulas import Call
+from stream_ext.plan.functions import CASTS, registered_functions
 from stream_ext.plan.terms import Position
 from stream_ext.plan.walk import Part, parts_of, query_parts, walk
 from stream_ext.plan.windows import Declared, Extent, Trigger, WindowClause
@@ -146,8 +148,20 @@ def _part(node: Part, inside: str) -> Refusal | None:
             return node.position, "GRAPH inside WINDOW"
         case InWindow() if inside:
             return node.position, f"WINDOW inside {inside}"
+        case Call(name) if name.startswith("<"):
+            return _function(node)
         case _:
             return None
+
+
+def _function(call: Call) -> Refusal | None:
+    """Casts run, and what was registered; a call of anything else could only ever be an error."""
+    if call.distinct:
+        return call.position, "DISTINCT in a function"
+    name = call.name[1:-1]
+    if (name in CASTS and len(call.arguments) == 1) or name in registered_functions():
+        return None
+    return call.position, f"the function {call.name}"
 
 
 # ---- windows -------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hbase_store.arrays import NO_IDS, Ids, distinct_values, gather_ranges
+from hbase_store.arrays import NO_IDS, Ids, Mask, distinct_values, gather_ranges
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.path_pairs import EdgeChange
 from stream_ext.paths import Edges, Places
@@ -84,3 +84,12 @@ def all_nodes(edges: Edges) -> Ids:
     """Whatever is a subject or an object."""
     ends = [ids for predicate in edges.predicates().tolist() for ids in edges.pairs(predicate)[:2]]
     return distinct_values(np.concatenate([distinct_values(ids) for ids in ends])) if ends else NO_IDS
+
+
+def are_nodes(edges: Edges, ids: Ids) -> Mask:
+    """Which are a subject or an object."""
+    found = np.zeros(len(ids), np.bool_)
+    for inverse in (False, True):
+        others = np.flatnonzero(~found)
+        found[others[edges.predicates_of(ids[others], inverse)[0]]] = True
+    return found

@@ -68,12 +68,12 @@ class PathPairs:
     def starts(self) -> Ids:
         return self._starts
 
-    def step(self, edges: Edges, change: EdgeChange, starts: Ids, control: Control, exactly: bool = False) -> ZSet:
-        """`starts` are those that somebody asks for now, ascending; `exactly`: there may be no others.
+    def step(self, edges: Edges, change: EdgeChange, starts: Ids, control: Control, allowed: Ids | None = None) -> ZSet:
+        """`starts` are those that somebody asks for now, ascending; no others may be there than those `allowed`.
 
         `change` tells the edges in which `edges` differ from those of the step before, and may tell more."""
         steps = change.steps(self._path)
-        gone = self._needless(starts, exactly)
+        gone = self._needless(starts, allowed)
         new = starts[~np.isin(starts, self._starts)]
         if not len(steps[0]) and not len(gone) and not len(new):
             return empty(2)
@@ -82,14 +82,17 @@ class PathPairs:
             return self._step_plain(self._reached, edges, steps, gone, new, control)
         return self._anew(edges, control) if len(steps[0]) else self._more(edges, gone, new, control)
 
-    def _needless(self, starts: Ids, exactly: bool) -> Ids:
+    def _needless(self, starts: Ids, allowed: Ids | None) -> Ids:
         """Starts that nobody asks for, once they are more than the others.
 
         Those that the store does not know go at once: they may come back under the id that it has given them."""
         gone = self._starts[~np.isin(self._starts, starts)]
-        if exactly or len(gone) > len(starts) + _KEPT_AT_LEAST:
+        if len(gone) > len(starts) + _KEPT_AT_LEAST:
             return gone
-        return gone[is_local(gone)]
+        now = is_local(gone)
+        if allowed is not None:
+            now |= ~np.isin(gone, allowed)
+        return gone[now]
 
     # ---- any path
 

@@ -24,7 +24,8 @@ from stream_ext.operators.minus import Minus
 from stream_ext.operators.no_rows import NoRows
 from stream_ext.operators.operator import Operator
 from stream_ext.operators.otherwise import Otherwise
-from stream_ext.operators.pattern import IdPattern, id_graph, id_pattern
+from stream_ext.operators.path_join import PathJoin
+from stream_ext.operators.pattern import UNKNOWN, IdPattern, O, P, S, id_graph, id_pattern
 from stream_ext.operators.project import Project
 from stream_ext.operators.slice import Slice
 from stream_ext.operators.sources import Table as TableSource
@@ -33,6 +34,7 @@ from stream_ext.operators.store_join import StoreJoin
 from stream_ext.operators.testing import Calculator, Tester
 from stream_ext.operators.union import Union
 from stream_ext.operators.window_scan import WindowScan
+from stream_ext.paths import id_path
 from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.formulas import Not
 from stream_ext.plan.logic import (
@@ -172,7 +174,17 @@ class Builder:
         return self._joined(wire, self._add(scan, (), node.certain, f"{_said(node)} in {node.window}", node))
 
     def _path(self, node: PathSource, wire: Wire) -> Wire:
-        raise AssertionError("paths are refused before they are planned")
+        path = id_path(node.path, lambda text: self._resolve(text) or UNKNOWN)
+        subject, object = (end.name if isinstance(end, Variable) else end for end in (node.subject, node.object))
+        graph = id_graph(node.graph, self._resolve)
+        operator = PathJoin(wire.variables, subject, path, object, graph, wire.maybe)
+        says = f"{_node(node.subject)} path {_node(node.object)}"
+        inputs: tuple[Wire, ...] = (wire,)
+        if node.window is not None:
+            scan = WindowScan(self._windows[node.window], IdPattern({}, {S: "s", P: "p", O: "o"}))
+            self.plan.scans.append(scan)
+            inputs += (self._add(scan, (), frozenset(scan.variables), f"all triples in {node.window}"),)
+        return self._add(operator, inputs, wire.certain | node.certain, says, node)
 
     def _per_graph(self, node: PerGraph, ground: Ground) -> Wire:
         """Begins with the graphs, and carries them through."""

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from stream_ext.errors import Unsupported
 from stream_ext.plan.algebra import (
     Admin,
-    Bgp,
     Graph,
     InAnyWindow,
     InWindow,
@@ -138,8 +137,6 @@ def _parts(root: Part) -> Iterator[Refusal]:
 
 def _part(node: Part, inside: str) -> Refusal | None:
     match node:
-        case Bgp(_, paths) if paths:
-            return paths[0].position, "a property path"
         case Service():
             return node.position, "SERVICE"
         case InAnyWindow():

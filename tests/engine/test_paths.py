@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path as Folder
 
 import numpy as np
 import pytest
 
+import hbase_store
+from hbase_store import Store
 from stream_ext import path_kernels
 from stream_ext.control import Control
 from stream_ext.errors import QueryCancelled, QueryTooLarge
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.path_edges import SortedEdges, WindowEdges
+from stream_ext.operators.path_join import PathJoin
 from stream_ext.operators.path_pairs import NO_CHANGE, EdgeChange, PathPairs
+from stream_ext.operators.pattern import IdGraph
 from stream_ext.paths import ROUNDS, id_path
 from stream_ext.plan.formulas import (
     Path,
@@ -25,10 +31,13 @@ from stream_ext.plan.formulas import (
     Repeat,
 )
 from stream_ext.plan.terms import Constant
+from stream_ext.query_run import ChangesBetween
+from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import FOREVER
 from tests.engine import model
 from tests.engine.model import Entry, Row
 from tests.engine.test_law import Source, entries_of, zset
+from tests.engine.test_law_of_sources import Graph
 
 NODES = 5
 P, Q = 11, 12
@@ -77,8 +86,134 @@ class Edges(Source):
         return self.random.randrange(1, NODES + 1), self.random.choice([P, Q]), self.random.randrange(1, NODES + 1)
 
 
+#: (subject, object), where "a" and "b" are variables of the left side, "x" and "y" new ones, and numbers constants.
+ENDS: list[tuple[str | int, str | int]] = [
+    ("a", "x"), ("x", "a"), ("a", "b"), ("x", "y"), ("x", "x"), ("a", "a"),
+    (2, "x"), ("x", 2), (2, 3), (9, "x"), ("a", 2),
+]  # fmt: skip
+
+
+def answers(
+    rows: Counter[Row], way: model.Path, ends: tuple[str | int, str | int], edges: set[tuple[int, int, int]]
+) -> Counter[Row]:
+    """Each row (a, b) with the pairs that agree with it."""
+    nodes = {node for s, _, o in edges for node in (s, o)}
+    asked = {end for end in ends if isinstance(end, int)}  # a constant need not be a node
+    new = [end for end in dict.fromkeys(ends) if isinstance(end, str) and end not in "ab"]
+    pairs = model.path(way, edges, nodes | asked)
+    out: Counter[Row] = Counter()
+    for row, n in rows.items():
+        for pair, m in pairs.items():
+            bound: dict[str | int, int] = {"a": row[0], "b": row[1]}
+            agree = all(
+                bound.setdefault(end, node) == node if isinstance(end, str) else end == node
+                for end, node in zip(ends, pair, strict=True)
+            )
+            if agree:
+                out[*row, *(bound[name] for name in new)] += n * m
+    return out
+
+
+@pytest.mark.parametrize("way", PATHS, ids=str)
+@pytest.mark.parametrize("ends", ENDS, ids=str)
+def test_a_path_over_a_window_follows_its_rows_and_its_edges(
+    way: model.Path, ends: tuple[str | int, str | int]
+) -> None:
+    seed = PATHS.index(way) * 100 + ENDS.index(ends)
+    left, edges = Source(seed, 2), Edges(seed + 1, 3)
+    operator = PathJoin(("a", "b"), end(ends[0]), id_path(algebra(way), int), end(ends[1]))
+    out: list[Entry] = []
+    for step in range(15):
+        time = step * 10
+        rows, triples = zset(left.change(time, 4), 2), zset(edges.change(time, 5), 3)
+        out += entries_of(operator.step(at(time), rows, triples))
+        there = set(model.alive(edges.all, time))
+        expected = answers(model.alive(left.all, time), way, ends, there)  # type: ignore[arg-type]  # rows of three
+        assert model.alive(out, time) == expected, f"seed {seed}, step {step}"
+
+
+def end(name: str | int) -> str | Constant:
+    return name if isinstance(name, str) else Constant(b"%d" % name)
+
+
+#: A term's text is its id.
+NUMBERED = Vocabulary(lambda texts: np.array([int(text) for text in texts], np.uint64), lambda ids: [])
+
+
 def at(time: int, last: bool = False, control: Control = Control.FREE) -> Moment:
-    return Moment(time, snapshot=None, changes=None, last=last, control=control)  # type: ignore[arg-type]  # a window's
+    return Moment(time, snapshot=None, changes=None, last=last, control=control, vocabulary=NUMBERED)  # type: ignore[arg-type]  # a window's
+
+
+@pytest.mark.parametrize("way", PATHS, ids=str)
+@pytest.mark.parametrize("ends", ENDS, ids=str)
+def test_one_step_that_is_the_last_follows_the_path_through_all_that_comes(
+    way: model.Path, ends: tuple[str | int, str | int]
+) -> None:
+    left, edges = Source(7, 2), Edges(8, 3)
+    rows, triples = zset(left.change(0, 8), 2), zset(edges.change(0, 20), 3)
+    operator = PathJoin(("a", "b"), end(ends[0]), id_path(algebra(way), int), end(ends[1]))
+    expected = answers(model.alive(left.all, 0), way, ends, set(model.alive(edges.all, 0)))  # type: ignore[arg-type]
+    assert model.alive(entries_of(operator.step(at(0, last=True), rows, triples)), 0) == expected
+
+
+@pytest.fixture
+def store(tmp_path: Folder) -> Iterator[Store]:
+    opened = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
+    yield opened
+    opened.close()
+
+
+SCOPES: dict[str, tuple[Callable[[list[int]], IdGraph], Callable[[list[int], int], bool]]] = {
+    "default": (lambda nodes: IdGraph(), lambda nodes, g: g == 0),
+    "named": (lambda nodes: IdGraph(nodes[1]), lambda nodes, g: g == nodes[1]),
+    "merged": (lambda nodes: IdGraph(None), lambda nodes, g: True),
+    "each": (lambda nodes: IdGraph(None, "g"), lambda nodes, g: g != 0),
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("way", PATHS, ids=str)
+def test_a_path_over_the_store_follows_its_rows_and_the_store(store: Store, way: model.Path, scope: str) -> None:
+    seed = PATHS.index(way)
+    world, left = Graph(store, seed), Source(seed, 2)
+    names = {P: world.nodes[4], Q: world.nodes[5]}
+    graph, holds = SCOPES[scope]
+    for ends in [("a", "x"), ("x", "y"), (1, "x"), ("x", "b")]:
+        operator = PathJoin(
+            ("a", "b"),
+            ends[0] if isinstance(ends[0], str) else Constant(b"<http://ex/%d>" % (ends[0] - 1)),
+            id_path(algebra(way), lambda name: names[int(name)]),
+            ends[1],
+            graph(world.nodes),
+        )
+        follow(store, world, left, operator, way, ends, scope, holds, names)
+
+
+def follow(store, world, left, operator, way, ends, scope, holds, names) -> None:  # type: ignore[no-untyped-def]
+    vocabulary = Vocabulary(store.ids, store.terms)
+    back = {id: name for name, id in names.items()}
+    left.all.clear()
+    out: list[Entry] = []
+    last: int | None = None
+    for step in range(10):
+        time, sn = step * 10, world.change()
+        rows = [(tuple(world.nodes[i - 1] for i in row), w, until) for row, w, until in left.change(time, 4)]
+        changes = None if last is None else ChangesBetween(store, last, sn)
+        now = Moment(time, store.at(sn), changes, vocabulary=vocabulary)
+        out += entries_of(operator.step(now, zset(rows, 2)))
+        last = sn
+        alive = Counter({tuple(world.nodes[i - 1] for i in row): n for row, n in model.alive(left.all, time).items()})
+        quads = [(s, back[p], o, g) for s, p, o, g in world.quads if holds(world.nodes, g)]
+        graphs = sorted({g for *_, g in quads}) if scope == "each" else [None]
+        fixed = tuple(end if isinstance(end, str) else world.nodes[end - 1] for end in ends)
+        expected: Counter[Row] = Counter()
+        for g in graphs:
+            triples = {(s, p, o) for s, p, o, h in quads if g in (None, h)}
+            if scope == "named" and not triples:
+                continue  # a graph without triples is none
+            for row, n in answers(alive, way, fixed, triples).items():
+                expected[row if g is None else (*row, g)] += n
+        assert model.alive(out, time) == expected, f"ends {ends}, step {step}"
 
 
 # ---- the pairs alone -------------------------------------------------------------------------------------------
@@ -93,7 +228,7 @@ def test_the_pairs_of_some_starts_follow_the_edges(way: model.Path) -> None:
     for step in range(40):
         change = window.step(at(step * 10), zset(edges.change(step * 10, 5), 3))
         asked = np.array(sorted(chance.sample(range(1, NODES + 3), chance.randrange(5))), np.uint64)
-        out += entries_of(pairs.step(window.edges, change, asked, Control.FREE, exactly=True))
+        out += entries_of(pairs.step(window.edges, change, asked, Control.FREE, asked))
         triples = {(s, p, o) for s, p, o in model.alive(edges.all, step * 10)}
         nodes = {node for s, _, o in triples for node in (s, o)} | set(asked.tolist())
         there = Counter({pair: n for pair, n in model.path(way, triples, nodes).items() if pair[0] in asked})
@@ -154,6 +289,14 @@ def test_a_long_search_ends_when_it_is_cancelled_and_when_it_finds_too_much() ->
         PathPairs(path).step(chain(n), NO_CHANGE, starts, cancelled)
     with pytest.raises(QueryTooLarge):
         PathPairs(path).step(chain(n), NO_CHANGE, starts, Control(bytes_max=1 << 20))
+
+
+def test_starts_that_nobody_asks_for_are_forgotten() -> None:
+    operator = PathJoin(("a",), "a", id_path(algebra(("*", P)), int), "x")
+    for step in range(100):
+        rows = zset([((step * 100 + i,), 1, step * 10 + 20) for i in range(1, 101)], 1)
+        operator.step(at(step * 10), rows, zset([], 3))
+    assert operator.starts_known <= 3 * 1024  # 300 are asked for at a time; 10,000 have been
 
 
 def test_warming_compiles_what_paths_call() -> None:

@@ -21,13 +21,6 @@ def error_of(text: str) -> TextError:
 REFUSED = [
     ("ASK { SERVICE :s { } }", "SERVICE", 7),
     ("SELECT DSTREAM ?x { }", "DSTREAM", 8),
-    ("ASK { ?s :p/:q ?o }", "a property path", 10),
-    ("ASK { ?s :p+ ?o }", "a property path", 10),
-    ("ASK { ?s :p? ?o }", "a property path", 10),
-    ("ASK { ?s ^:p ?o }", "a property path", 10),
-    ("ASK { ?s !:p ?o }", "a property path", 10),
-    ("ASK { ?s (:p|:q)* ?o }", "a property path", 10),
-    ("ASK { ?s a|:q ?o }", "a property path", 10),
     ("ASK { FILTER (<http://ex/f>(1)) }", "the function <http://ex/f>", 15),
     ("SELECT (1 + <http://ex/f>(1) AS ?x) { }", "the function <http://ex/f>", 13),
     ("ASK { FILTER (<http://ex/f>(DISTINCT 1)) }", "DISTINCT in a function", 15),

@@ -46,6 +46,7 @@ class TextTooLong(errors.TooLarge):
 #: The first class that fits decides; subclasses stand before their parents.
 STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotAllowed, 403),
+    (errors.ServiceFailed, 502),
     (errors.TextError, 400),
     (errors.BadData, 400),
     (errors.BadArgument, 400),

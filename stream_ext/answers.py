@@ -14,8 +14,11 @@ from stream_ext.dataset import Dataset, read_runnable
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.evaluate import Answer, Asking, Instant, evaluate
+from stream_ext.operators.service import check_services, placed
+from stream_ext.outside import NOTHING
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
+from stream_ext.plan.walk import query_parts
 from stream_ext.schedule import QueryState
 from stream_ext.shard import query_of, windows_of
 from stream_ext.vocabulary import Decode, Vocabulary
@@ -42,11 +45,13 @@ def answer_once(
             "a query with windows is evaluated at a time: register it (`rillet register`, POST /queries) to have it "
             "evaluated at every close of its windows, or give the time (--at T, at=T) to have it evaluated once"
         )
-    if at is None or not unit.windows:
-        return evaluate(store, unit, sn, asking=asking)  # without windows every time has the same answer
-    # The streams that had these names then: a name may be another stream's by now.
-    windows = windows_of(unit, _catalog_then(store, unit, sn))
-    return evaluate(store, unit, sn, windows, Instant(at), asking=asking)
+    check_services(query_parts(unit), asking.outside if asking else NOTHING, text)
+    with placed(text):
+        if at is None or not unit.windows:
+            return evaluate(store, unit, sn, asking=asking)  # without windows every time has the same answer
+        # The streams that had these names then: a name may be another stream's by now.
+        windows = windows_of(unit, _catalog_then(store, unit, sn))
+        return evaluate(store, unit, sn, windows, Instant(at), asking=asking)
 
 
 def _catalog_then(store: Store, query: Query, sn: int) -> Catalog:

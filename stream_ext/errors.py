@@ -5,6 +5,7 @@ RilletError
 │   ├── QuerySyntaxError   it is not in the language
 │   ├── Unsupported        the language has it, this version does not run it: refused by name
 │   ├── NotAllowed         it would fetch from elsewhere what the settings do not allow
+│   ├── ServiceFailed      another endpoint did not answer what SERVICE asked
 │   └── UpdateFailed       an operation of an update could not be done; nothing of its request was
 ├── BadData            pushed or loaded RDF: line, column
 ├── BadArgument        an option, parameter or header
@@ -51,6 +52,10 @@ class Unsupported(TextError):
 
 
 class NotAllowed(TextError):
+    pass
+
+
+class ServiceFailed(TextError):
     pass
 
 

@@ -18,6 +18,7 @@ from stream_ext.network import Network, Traced, logic_of
 from stream_ext.operators.construct import Construct
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import id_graph
+from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Form, Pattern, Query
 from stream_ext.plan.lift import lift_select
@@ -62,6 +63,7 @@ class Asking:
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE
+    outside: Outside = NOTHING  # what LOAD and SERVICE may ask for
     plans: Plans | None = None
     known: KnownValues | None = None
 
@@ -111,7 +113,7 @@ def solve(select: Select, snapshot: Snapshot, vocabulary: Vocabulary, asking: As
     network = Network(select, {}, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)))
     moment = Moment(
         0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
-        vocabulary=vocabulary, base=asking.base,
+        vocabulary=vocabulary, base=asking.base, outside=asking.outside,
     )  # fmt: skip
     return network.once(moment)
 
@@ -125,7 +127,7 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
     now_ms = at.time if at else asking.now_ms
     return Moment(
         at.time if at else 0, snapshot, None, last=True, now_ms=now_ms, seed=asking.seed, control=asking.control,
-        vocabulary=Vocabulary(store.ids, store.terms, asking.known), base=asking.base,
+        vocabulary=Vocabulary(store.ids, store.terms, asking.known), base=asking.base, outside=asking.outside,
     )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def _over_http(url: str, outside: Outside) -> Fetched:
         try:
             return _followed(client, url, outside, ends)
         except httpx.TimeoutException:
-            raise CannotFetch(_late(url, outside)) from None
+            raise CannotFetch(late(url, outside)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CannotFetch(f"<{url}> cannot be fetched: {error or type(error).__name__}") from None
 
@@ -105,17 +105,18 @@ def _received(response: httpx.Response, url: str, outside: Outside, ends: float)
     said = response.headers.get("content-type", "")
     vague = said.partition(";")[0].strip().lower() in _VAGUE
     media_type = _by_name(url, f"Content-Type {said or '(none)'} and its name") if vague else said
-    return Fetched(url, media_type, b"".join(_pieces(response, url, outside, ends)))
+    return Fetched(url, media_type, b"".join(pieces(response, url, outside, ends)))
 
 
-def _pieces(response: httpx.Response, url: str, outside: Outside, ends: float) -> Iterator[bytes]:
+def pieces(response: httpx.Response, url: str, outside: Outside, ends: float) -> Iterator[bytes]:
+    """The body, unpacked, as far as size and time allow."""
     size = 0
     for piece in response.iter_bytes(_PIECE_BYTES):
         size += len(piece)
         if size > outside.bytes_max:
             raise CannotFetch(_large(url, outside.bytes_max))
         if time.monotonic() > ends:
-            raise CannotFetch(_late(url, outside))
+            raise CannotFetch(late(url, outside))
         yield piece
 
 
@@ -150,5 +151,5 @@ def _large(url: str, bytes_max: int) -> str:
     return f"<{url}> has more than {bytes_max} bytes, the limit of this server (--fetch-bytes)"
 
 
-def _late(url: str, outside: Outside) -> str:
+def late(url: str, outside: Outside) -> str:
     return f"<{url}> took longer than {outside.timeout_s:g} s (--fetch-timeout)"

@@ -225,7 +225,7 @@ class Service:
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
-        published = self._injector.change(change_of(unit, text, self.outside, control)).result()
+        published = self._injector.change(change_of(unit, text, self._asking(control))).result()
         self._await(published.sn, wait)
         return updated(published, self.store)
 
@@ -263,7 +263,7 @@ class Service:
     ) -> Answer:
         """`dataset` goes before the one that the text names; `control` may end it early."""
         self._check_text(text)
-        asking = Asking(self.base, self.clock.now_ms(), urandom(8), control, self._plans, self._known)
+        asking = self._asking(control)
         return answer_once(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def is_small(self, query: Query) -> bool:
@@ -272,6 +272,9 @@ class Service:
             return False
         rows = rows_at_most(self.store, query, self.head())
         return rows is not None and rows <= _SMALL_ROWS
+
+    def _asking(self, control: Control) -> Asking:
+        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.outside, self._plans, self._known)
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()

@@ -57,8 +57,12 @@ def add(commands: Commands) -> None:
     taken = "what stream elements that are not absorbed may take in the store"
     add_setting(parser, "--timing-bytes", taken, "1G", type=size, metavar="SIZE")
     add_setting(parser, "--allow-load", "URLs that LOAD may fetch; without it none", type=urls, metavar="'URL ...'")
-    add_setting(parser, "--fetch-bytes", "the most that LOAD takes from one URL", "64M", type=size, metavar="SIZE")
-    add_setting(parser, "--fetch-timeout", "the longest that LOAD waits for one", "30s", type=seconds, metavar="TIME")
+    asked = "endpoints that SERVICE may ask; without it none"
+    add_setting(parser, "--allow-service", asked, type=urls, metavar="'URL ...'")
+    most = "the most that LOAD takes from one URL, or SERVICE from one answer"
+    add_setting(parser, "--fetch-bytes", most, "64M", type=size, metavar="SIZE")
+    longest = "the longest that LOAD and SERVICE wait for one answer"
+    add_setting(parser, "--fetch-timeout", longest, "30s", type=seconds, metavar="TIME")
     add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
     for flag in _NOT_BUILT:
         parser.add_argument(flag, action=Refuse)
@@ -87,7 +91,10 @@ def serve(arguments: argparse.Namespace) -> None:
         timing_bytes=arguments.timing_bytes,
         token=arguments.token or None,
         outside=Outside(
-            load=arguments.allow_load or (), bytes_max=arguments.fetch_bytes, timeout_s=arguments.fetch_timeout
+            load=arguments.allow_load or (),
+            service=arguments.allow_service or (),
+            bytes_max=arguments.fetch_bytes,
+            timeout_s=arguments.fetch_timeout,
         ),
     )
     try:

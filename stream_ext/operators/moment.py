@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot
 from stream_ext.control import Control
+from stream_ext.outside import NOTHING, Outside
 from stream_ext.vocabulary import Vocabulary
 
 Ids = npt.NDArray[np.uint64]
@@ -56,3 +57,4 @@ class Moment:
     control: Control = Control.FREE
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
     base: str = ""
+    outside: Outside = NOTHING  # whom SERVICE may ask

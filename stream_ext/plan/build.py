@@ -27,6 +27,7 @@ from stream_ext.operators.otherwise import Otherwise
 from stream_ext.operators.path_join import PathJoin
 from stream_ext.operators.pattern import UNKNOWN, IdPattern, O, P, S, id_graph, id_pattern
 from stream_ext.operators.project import Project
+from stream_ext.operators.service import Call, Service
 from stream_ext.operators.slice import Slice
 from stream_ext.operators.sources import Table as TableSource
 from stream_ext.operators.sources import Unit
@@ -157,7 +158,13 @@ class Builder:
             case Select():
                 return self._sub_select(node, wire, ground)
             case Remote():
-                raise AssertionError("SERVICE is refused before it is planned")
+                return self._remote(node, wire)
+
+    def _remote(self, node: Remote, wire: Wire) -> Wire:
+        service = node.service
+        call = Call(service, node.inner, tuple(sorted(node.inner_variables)), node.silent, node.position)
+        said = f"?{service.name}" if isinstance(service, Variable) else service.text.decode()
+        return self._add(Service(wire.variables, call), (wire,), wire.certain, f"service {said}", node)
 
     def _pattern(self, source: Source) -> IdPattern:
         if source not in self._patterns:

@@ -161,7 +161,7 @@ class Normaliser:
             case SubSelect(query):
                 return self.select(self._kept_apart(query), place)
             case Service(node, inner, silent, position):
-                return Remote(node, inner, _in_scope(inner), silent, position)
+                return Remote(node, inner, _seen(inner), silent, position)
             case InAnyWindow():
                 raise AssertionError("WINDOW with a variable is refused before it is planned")
 
@@ -418,6 +418,11 @@ def _names_in(pattern: Pattern) -> Iterable[str]:
 
 def _is_grouped(query: Query) -> bool:
     return bool(query.shape.group_by) or query.shape.place("aggregate") is not None
+
+
+def _seen(pattern: Pattern) -> Names:
+    """Without those that no one can name: a blank node inside of SERVICE is a variable of the other side."""
+    return frozenset(name for name in _in_scope(pattern) if not name.startswith(("_:", ".")))
 
 
 def _in_scope(pattern: Pattern) -> Names:

@@ -76,15 +76,16 @@ def refusals(unit: Unit) -> Iterator[Refusal]:
             yield from _operation(operation)
     elif not isinstance(unit, Admin):
         yield from _query(unit.query if isinstance(unit, Register) else unit)
+        if isinstance(unit, Register):
+            for part in query_parts(unit.query):
+                for node in walk(part):
+                    if isinstance(node, Service):
+                        yield node.position, "SERVICE in a registered query"
 
 
 def _operation(operation: Operation) -> Iterator[Refusal]:
     match operation:
-        case Modify(graph):
-            if graph is not None:
-                yield operation.position, "WITH"
-            for clause in operation.using:
-                yield clause.position, clause.said
+        case Modify():
             yield from _parts(operation.pattern)
             for node in walk(operation.pattern):
                 if isinstance(node, InWindow):
@@ -130,15 +131,23 @@ def _parts(root: Part) -> Iterator[Refusal]:
         refused = _part(node, inside)
         if refused is not None:
             yield refused
+        if isinstance(node, Service):
+            # The other side may run what we do not; but our windows are not there.
+            yield from _windows_elsewhere(node)
+            continue
         if isinstance(node, Graph | InWindow):
             inside = "GRAPH" if isinstance(node, Graph) else "WINDOW"
         waiting += [(part, inside) for part in parts_of(node)]
 
 
+def _windows_elsewhere(service: Service) -> Iterator[Refusal]:
+    for node in walk(service.inner):
+        if isinstance(node, InWindow | InAnyWindow):
+            yield node.position, "a window inside SERVICE"
+
+
 def _part(node: Part, inside: str) -> Refusal | None:
     match node:
-        case Service():
-            return node.position, "SERVICE"
         case InAnyWindow():
             return node.position, "WINDOW with a variable"
         case Graph() if inside == "WINDOW":

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from stream_ext.plan.algebra import Bgp, DeleteWhere, Graph, Join, Modify, Pattern, QuadPattern, TriplePattern
+from stream_ext.plan.normalise import STORE
 from stream_ext.plan.terms import Node, Position
-from stream_ext.updates.solving import solutions
-from stream_ext.updates.templates import Solved, Template, variables_of
+from stream_ext.updates.solving import dataset_of, solutions
+from stream_ext.updates.templates import Template, variables_of
 from stream_ext.updates.working import Working
-from stream_ext.vocabulary import Vocabulary
 
 
 def modify(operation: Modify, working: Working) -> None:
     deletes, inserts = operation.deletes or (), operation.inserts or ()
-    solved = _solve(operation.pattern, variables_of(deletes, inserts), working)
+    solved = solutions(operation.pattern, variables_of(deletes, inserts), dataset_of(operation), working)
     gone = list(Template(deletes, operation.graph, solved, working).deleted())
     come = list(Template(inserts, operation.graph, solved, working).inserted())
     for quads in gone:
@@ -30,16 +30,11 @@ def modify(operation: Modify, working: Working) -> None:
 
 def delete_where(operation: DeleteWhere, working: Working) -> None:
     """The quads are the pattern as well."""
-    solved = _solve(pattern_of(operation.quads, operation.position), variables_of(operation.quads), working)
+    pattern = pattern_of(operation.quads, operation.position)
+    solved = solutions(pattern, variables_of(operation.quads), STORE, working)
     for quads in list(Template(operation.quads, None, solved, working).deleted()):
         if len(quads[0]):
             working.batch.delete(*quads)
-
-
-def _solve(pattern: Pattern, variables: tuple[str, ...], working: Working) -> Solved:
-    vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
-    found = solutions(pattern, variables, working.snapshot, vocabulary, working.control)
-    return Solved(dict(zip(variables, found.columns, strict=True)), len(found), vocabulary)
 
 
 def pattern_of(quads: Sequence[QuadPattern], position: Position) -> Pattern:

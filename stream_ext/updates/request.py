@@ -13,10 +13,10 @@ import numpy as np
 from hbase_store import Batch, Store
 from hbase_store.errors import BadRow, SnapshotGone, StoreUnavailable
 from stream_ext.adaptor import check_terms
-from stream_ext.control import Control
-from stream_ext.errors import NotAllowed, UpdateFailed
+from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
+from stream_ext.evaluate import Asking
 from stream_ext.injector import Change, Intent, View
-from stream_ext.outside import NOTHING, Outside
+from stream_ext.operators.service import Unanswered, check_services
 from stream_ext.plan.algebra import (
     DeleteData,
     DeleteWhere,
@@ -56,10 +56,10 @@ class Published:
     changed: bool
 
 
-def change_of(update: Update, text: str, outside: Outside = NOTHING, control: Control = Control.FREE) -> Change:
+def change_of(update: Update, text: str, asking: Asking | None = None) -> Change:
     """Its result is a `Published`; a request that asserts nothing of any quad makes no snapshot."""
-    request = _Request(update, text, control)
-    request.prepare(outside)
+    request = _Request(update, text, asking or Asking())
+    request.prepare()
 
     def change(view: View) -> Intent:
         return Intent(
@@ -84,25 +84,27 @@ def updated(published: Published, store: Store) -> Updated:
 class _Request:
     """Made in the caller's thread, where what needs no store is checked; run by the writer."""
 
-    def __init__(self, update: Update, text: str, control: Control) -> None:
-        self._operations, self._text, self._control = update.operations, text, control
+    def __init__(self, update: Update, text: str, asking: Asking) -> None:
+        self._operations, self._text, self._asking = update.operations, text, asking
         self._known: Known = {}
         self._documents: dict[int, Parsed | None] = {}
         self.asserts = False
 
-    def prepare(self, outside: Outside) -> None:
+    def prepare(self) -> None:
         for number, operation in enumerate(self._operations, 1):
             if isinstance(operation, InsertData | DeleteData):
                 check_terms(node.text for node in nodes_of(operation.quads) if isinstance(node, Constant))
+            elif isinstance(operation, Modify):
+                check_services([operation.pattern], self._asking.outside, self._text)
             elif isinstance(operation, Load):
-                self._control.check()
+                self._asking.control.check()
                 with self._placed(number, operation):
-                    self._documents[number] = fetched(operation, outside)
+                    self._documents[number] = fetched(operation, self._asking.outside)
 
     def run(self, store: Store, batch: Batch) -> None:
-        working = Working(batch, store.preview(batch), self._control)
+        working = Working(batch, store.preview(batch), self._asking)
         for number, operation in enumerate(self._operations, 1):
-            self._control.check()
+            self._asking.control.check()
             with self._placed(number, operation):
                 self._run(number, operation, working)
         self.asserts = not batch.is_empty
@@ -135,6 +137,9 @@ class _Request:
             yield
         except Forbidden as error:
             raise NotAllowed(which + str(error), self._text, *operation.position) from None
+        except Unanswered as error:
+            kind = NotAllowed if error.forbidden else ServiceFailed
+            raise kind(which + error.why, self._text, *error.position) from None
         except (CannotUpdate, BadRow) as error:
             why = f"{which}{error}; nothing of this request was done"
             raise UpdateFailed(why, self._text, *operation.position) from None

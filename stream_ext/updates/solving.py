@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from hbase_store import Snapshot
-from stream_ext.control import Control
-from stream_ext.evaluate import Asking, solve, where
-from stream_ext.plan.algebra import Pattern
-from stream_ext.plan.normalise import STORE
+from collections.abc import Sequence
+
+import numpy as np
+
+from stream_ext.evaluate import solve, where
+from stream_ext.plan.algebra import Modify, Pattern
+from stream_ext.plan.logic import GraphScope
+from stream_ext.plan.normalise import STORE, Dataset, dataset
+from stream_ext.updates.templates import Solved
+from stream_ext.updates.working import Working
 from stream_ext.vocabulary import Vocabulary
-from stream_ext.zset import ZSet
 
 
-def solutions(
-    pattern: Pattern, variables: tuple[str, ...], snapshot: Snapshot, vocabulary: Vocabulary, control: Control
-) -> ZSet:
-    """A row each, with a column for each of the variables (0 where one is unbound)."""
-    return solve(where(pattern, variables, STORE), snapshot, vocabulary, Asking(control=control))
+def solutions(pattern: Pattern, variables: Sequence[str], of: Dataset, working: Working) -> Solved:
+    """Over the store with all that the operations before did."""
+    vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
+    found = solve(where(pattern, variables, of), working.snapshot, vocabulary, working.asking)
+    weights = found.weight_array()
+    columns = found.columns if found.weights is None else tuple(np.repeat(column, weights) for column in found.columns)
+    return Solved(dict(zip(variables, columns, strict=True)), int(weights.sum()), vocabulary)
+
+
+def dataset_of(operation: Modify) -> Dataset:
+    """USING says what the pattern is solved over; without it WITH does, for the default graph."""
+    if operation.using:
+        return dataset(operation.using, windowed=False)
+    if operation.graph is not None:
+        return Dataset(GraphScope(graphs=(operation.graph,)), None)
+    return STORE

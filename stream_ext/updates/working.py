@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hbase_store import Batch, Preview, Snapshot
 from hbase_store.terms import NO_TERM
-from stream_ext.control import Control
+from stream_ext.evaluate import Asking
 from stream_ext.plan.terms import Constant
 
 #: As the graph of a quad.
@@ -25,7 +25,7 @@ class Forbidden(Exception):
 class Working:
     batch: Batch
     preview: Preview
-    control: Control
+    asking: Asking
 
     @property
     def snapshot(self) -> Snapshot:

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import hbase_store
 from endpoint.results import write
 from hbase_store import Loading, Store
 from stream_ext.answers import answer_once, decoded
+from stream_ext.evaluate import Asking
+from stream_ext.outside import Outside, places
 from stream_ext.plan.algebra import Extend, Query, Shape, SubSelect
 from stream_ext.plan.walk import walk
 from stream_ext.rdf import careful_rows, parse_rdf
 from stream_ext.syntax import parse
 from tests.conformance.cases import Case
 from tests.conformance.expected import Expected, csv_result, read_expected, standard_result
+from tests.conformance.remote import Remote, remote
 from tests.conformance.sameness import Table, same
 from tests.conformance.values import comparable
 
@@ -30,12 +34,24 @@ def judge(case: Case, place: Path) -> str:
     """What is wrong; "" if nothing is."""
     text = case.query.read_bytes().decode()
     with closing(hbase_store.open(f"lmdb:{place}", folding=False)) as store:
-        for path in case.data:
-            load(store, path, None)
-        for name, path in graphs_of(case, text):
-            load(store, path, name)
-        found = ask(store, text, case.query.as_uri(), case.result.suffix)
+        if "SERVICE" in text:
+            with remote(case.services) as elsewhere:
+                found = played(case, text, store, elsewhere)
+        else:
+            found = played(case, text, store, None)
     return difference(case, text, read_expected(case.result), found)
+
+
+def played(case: Case, text: str, store: Store, elsewhere: Remote | None) -> Expected:
+    for path in case.data:
+        load(store, path, None, elsewhere)
+    for name, path in graphs_of(case, text):
+        load(store, path, name)
+    if elsewhere is None:
+        return ask(store, text, case.query.as_uri(), case.result.suffix)
+    asking = Asking(outside=Outside(service=places(elsewhere.address)))
+    found = ask(store, elsewhere.here(text), case.query.as_uri(), case.result.suffix, asking)
+    return replace(found, rows=tuple(tuple(map(elsewhere.there, row)) for row in found.rows or ()))
 
 
 def graphs_of(case: Case, text: str) -> Iterable[tuple[str, Path]]:
@@ -56,15 +72,16 @@ def query_of(case: Case, text: str) -> Query:
     return query
 
 
-def load(store: Store, path: Path, graph: str | None) -> None:
-    parsed = parse_rdf(path.read_bytes(), _MEDIA_TYPES[path.suffix], path.as_uri())
+def load(store: Store, path: Path, graph: str | None, elsewhere: Remote | None = None) -> None:
+    data = path.read_bytes() if elsewhere is None else elsewhere.here(path.read_bytes().decode()).encode()
+    parsed = parse_rdf(data, _MEDIA_TYPES[path.suffix], path.as_uri())
     loading = Loading(careful_rows, False)
     loading.add(parsed.terms, (parsed.s, parsed.p, parsed.o, parsed.g))
     store.load(loading, graph=None if graph is None else f"<{graph}>".encode())
 
 
-def ask(store: Store, text: str, base: str, suffix: str) -> Expected:
-    answer = answer_once(store, text, base, store.head(), None)
+def ask(store: Store, text: str, base: str, suffix: str, asking: Asking | None = None) -> Expected:
+    answer = answer_once(store, text, base, store.head(), None, asking=asking)
     if answer.boolean is not None:
         return Expected(boolean=answer.boolean)
     if answer.graph is not None:

@@ -22,7 +22,7 @@ class Remote(ThreadingHTTPServer):
 
     def __init__(self, services: Sequence[tuple[str, Path]]) -> None:
         super().__init__(("127.0.0.1", 0), _Answering)
-        address = f"http://127.0.0.1:{self.server_port}"
+        self.address = address = f"http://127.0.0.1:{self.server_port}"
         self.stores = {f"/{number}": loaded(path) for number, (_, path) in enumerate(services)}
         self._places = {name: f"{address}/{number}" for number, (name, _) in enumerate(services)}
         self._places[NOWHERE] = f"{address}/nowhere"

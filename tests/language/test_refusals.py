@@ -19,7 +19,8 @@ def error_of(text: str) -> TextError:
 
 #: Texts, what each is refused as, and where in its second line.
 REFUSED = [
-    ("ASK { SERVICE :s { } }", "SERVICE", 7),
+    (WINDOW + "[RANGE 5s] { SERVICE :s { WINDOW :w { ?s ?p ?o } } }", "a window inside SERVICE", 63),
+    ("REGISTER QUERY q AS ASK { SERVICE :s { } }", "SERVICE in a registered query", 27),
     ("SELECT DSTREAM ?x { }", "DSTREAM", 8),
     ("ASK { FILTER (<http://ex/f>(1)) }", "the function <http://ex/f>", 15),
     ("SELECT (1 + <http://ex/f>(1) AS ?x) { }", "the function <http://ex/f>", 13),
@@ -28,9 +29,6 @@ REFUSED = [
     ("ASK FROM STREAM :s [RANGE 1s] { }", "FROM STREAM (C-SPARQL)", 5),
     ("ASK FROM NAMED STREAM :s [RANGE 1s] { }", "FROM NAMED STREAM (C-SPARQL)", 5),
     ("ASK { STREAM :s [RANGE 1s] { ?s ?p ?o } }", "STREAM in a pattern (CQELS-QL)", 7),
-    ("WITH :g DELETE { } WHERE { }", "WITH", 1),
-    ("DELETE { } USING :g WHERE { }", "USING", 12),
-    ("DELETE { } USING NAMED :g WHERE { }", "USING NAMED with a graph", 12),
     ("REGISTER DSTREAM q AS ASK { }", "REGISTER DSTREAM", 10),
     ("REGISTER QUERY q AS SELECT * { ?s ?p ?o }", "a registered query without windows", 1),
     (WINDOW + "[NOW] { }", "a NOW window", 38),

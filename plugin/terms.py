@@ -76,6 +76,8 @@ def to_node(text: bytes, labels: Labels) -> Node:
     if term.kind == "iri":
         return URIRef(term.value)
     if term.kind == "blank":
+        if term.value.startswith("q"):  # the query's own making (BNODE): no node of the store
+            return BNode(term.value)
         return BNode(labels.label(int(term.value[1:])))
     datatype = None if term.datatype is None else URIRef(term.datatype)
     return Literal(term.value, lang=term.language, datatype=datatype, normalize=False)

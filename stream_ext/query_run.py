@@ -165,7 +165,9 @@ class QueryRun:
 
     def _moment(self, sn: int, time: int) -> Moment:
         changes = None if self._store_sn is None else ChangesBetween(self._store, self._store_sn, sn)
-        return Moment(time, self._store.at(sn), changes, now_ms=time, vocabulary=self._vocabulary)
+        # Chance is a function of the query and of what is evaluated, so that it comes again when that is repeated.
+        seed = b"%d %d %d" % (self.number, sn, time)
+        return Moment(time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary)
 
     def _empty_run(self, sn: int, time: int) -> Run | None:
         """The evaluations from `time` on in which nothing can happen: all windows empty, the last answer too."""

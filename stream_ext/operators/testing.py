@@ -26,6 +26,7 @@ class Tester:
 
     def __init__(self, variables: tuple[str, ...], condition: Expression, sees: Names) -> None:
         self._condition: Condition = compile_condition(condition, _shown(variables, sees))
+        self.is_volatile = self._condition.is_volatile
 
     def mask(self, moment: Moment, rows: ZSet) -> npt.NDArray[np.bool_]:
         return self._condition.mask(rows.columns, scope_of(moment), rows.count)
@@ -36,6 +37,7 @@ class Calculator:
 
     def __init__(self, variables: tuple[str, ...], expression: Expression, sees: Names) -> None:
         self._computed: Computed = compile_value(expression, _shown(variables, sees))
+        self.is_volatile = self._computed.is_volatile
 
     def ids(self, moment: Moment, rows: ZSet) -> Ids:
         return self._computed.ids(rows.columns, scope_of(moment), rows.count)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stream_ext.operators.aggregates import Aggregated
+from stream_ext.operators.anew import Anew
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.exists import Exists, Keep
@@ -222,9 +223,9 @@ class Builder:
     def _optional(self, node: Optional, wire: Wire, ground: Ground) -> Wire:
         left = self.extend(node.left, wire, ground)
         right = self._right_side(node.right, left, ground)
-        if any(test.questions for test in node.tests):
-            return self._optional_that_asks(node, left, right, ground)
         testers = [Tester(_merged(left, right), test.condition, self._sees(test, ground)) for test in node.tests]
+        if any(test.questions for test in node.tests) or any(tester.is_volatile for tester in testers):
+            return self._optional_that_asks(node, left, right, ground)
         operator = LeftJoin(left.variables, right.variables, testers, _maybe(left, right))
         return self._add(operator, (left, right), left.certain, "optional", node)
 
@@ -261,7 +262,10 @@ class Builder:
     def _assign(self, variable: str, test: Test, wire: Wire, ground: Ground) -> Wire:
         wire = self._answered(test, wire, ground)
         calculator = Calculator(wire.variables, test.condition, self._sees(test, ground))
-        return self._add(Extend(wire.variables, variable, calculator), (wire,), wire.certain, f"bind ?{variable}")
+        operator: Operator = Extend(wire.variables, variable, calculator)
+        if calculator.is_volatile:
+            operator = Anew(wire.variables, operator)
+        return self._add(operator, (wire,), wire.certain, f"bind ?{variable}")
 
     # ---- conditions ---------------------------------------------------------------------------------------------
 
@@ -276,7 +280,10 @@ class Builder:
                 continue
             wire = self._answered(test, wire, ground)
             tester = Tester(wire.variables, test.condition, self._sees(test, ground))
-            wire = self._add(Filter(wire.variables, tester), (wire,), wire.certain, "filter")
+            operator: Operator = Filter(wire.variables, tester)
+            if tester.is_volatile:
+                operator = Anew(wire.variables, operator)
+            wire = self._add(operator, (wire,), wire.certain, "filter")
         return wire
 
     def _answered(self, test: Test, wire: Wire, ground: Ground) -> Wire:

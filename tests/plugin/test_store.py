@@ -236,6 +236,14 @@ def test_queries_and_updates_are_answered_by_our_engine(graph: Graph) -> None:
     assert graph.query("ASK { ex:b ex:q ex:a }").askAnswer is False
 
 
+def test_a_blank_node_that_a_query_makes_is_one_for_rdflib_too(graph: Graph) -> None:
+    graph.update("INSERT DATA { <http://ex/a> <http://ex/p> 1, 2 }")
+    rows = list(graph.query("SELECT (BNODE('x') AS ?one) (BNODE('x') AS ?other) (BNODE() AS ?third) { ?s ?p ?o }"))
+    assert all(isinstance(node, BNode) for row in rows for node in row)  # type: ignore[union-attr]  # rows
+    assert all(row.one == row.other != row.third for row in rows)  # type: ignore[union-attr]
+    assert len({node for row in rows for node in row}) == 4  # type: ignore[union-attr]
+
+
 def test_no_foreign_engine_answers_what_ours_does_not(service: Service, graph: Graph) -> None:
     graph.add((EX.a, EX.p, EX.b))
     with pytest.raises(NotAllowed):

@@ -28,10 +28,12 @@ _CHUNK = 1 << 17
 
 
 class Condition:
-    __slots__ = ("_root",)
+    """`is_volatile`: the same row may be judged otherwise at another moment."""
 
-    def __init__(self, root: Node) -> None:
-        self._root = root
+    __slots__ = ("_root", "is_volatile")
+
+    def __init__(self, root: Node, is_volatile: bool) -> None:
+        self._root, self.is_volatile = root, is_volatile
 
     def mask(self, columns: Sequence[Ids], scope: Scope, count: int | None = None) -> Mask:
         """The rows for which the condition is true. `count` says how many there are where there is no column."""
@@ -40,7 +42,7 @@ class Condition:
 
 
 class Computed:
-    """`is_volatile`: the same row may have another value when it is asked again."""
+    """`is_volatile`: the same row may have another value at another moment."""
 
     __slots__ = ("_root", "is_volatile")
 
@@ -59,7 +61,8 @@ def compile_condition(
 
     `resources` are variables that never are literals (subjects, predicates, graphs): these are compared by id."""
     columns = _columns(variables)
-    return Condition(compiled(expression, columns, _places(resources, columns), only_true=True))
+    root = compiled(expression, columns, _places(resources, columns), only_true=True)
+    return Condition(root, _is_volatile(expression))
 
 
 def compile_value(

@@ -58,7 +58,7 @@ def query(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--format {format} is not for this answer; its formats: table, {', '.join(known)}")
     began = time.monotonic()
     if arguments.store is not None:
-        body = _of_store(arguments, text, "json" if format == "table" else format)
+        body = _of_store(arguments, text, format, is_graph)
     elif arguments.explain:
         with client_of(arguments) as client:
             print_json(client.query(text, explain="true"))
@@ -69,7 +69,7 @@ def query(arguments: argparse.Namespace) -> None:
         print("done")  # an update
     elif format == "table":
         answer = _triples(body) if is_graph else _parsed(body)
-        print("\n".join(_table(answer, _prefixes(text), time.monotonic() - began)))
+        print("\n".join(_table(answer, prefixes_of(text), time.monotonic() - began)))
     elif format == "json":
         print_json(_parsed(body))
     else:
@@ -95,21 +95,25 @@ def _of_server(arguments: argparse.Namespace, text: str, accept: str) -> Any:
         return client.query(text, accept=accept, **wishes)
 
 
-def _of_store(arguments: argparse.Namespace, text: str, format: str) -> str:
-    from endpoint import local, results
+def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: bool) -> str:
+    from endpoint import graph_results, local, results
 
     if arguments.timeout or arguments.explain:
         raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
     if local.changes(text):
         raise UsageError("a store opened with --store is read only; send it to a server (--server)")
     with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
-        return b"".join(results.write(format, answer.variables, batches, answer.boolean)).decode()
+        if is_graph:
+            pieces = graph_results.write({"table": "nt", "json": "json-ld"}.get(format, format), batches)
+        else:
+            pieces = results.write("json" if format == "table" else format, answer.variables, batches, answer.boolean)
+        return b"".join(pieces).decode()
 
 
 # ---- for people ------------------------------------------------------------------------------------------------
 
 
-def _prefixes(text: str) -> dict[str, str]:
+def prefixes_of(text: str) -> dict[str, str]:
     """The names that the text itself gives to the beginnings of IRIs."""
     return {iri: name for name, iri in _PREFIX.findall(text)}
 

@@ -1,17 +1,27 @@
-"""`rillet explain`: what a text means, read here; it needs no server and no store, and changes nothing."""
+"""`rillet explain`: what a text means, read here; it needs no server and no store, and changes nothing.
+
+With a store it also says how that would answer: the operators, how many rows each is expected to make, and with
+--analyze how many it made and how long it took."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
-from endpoint.commands.flags import DEFAULT_SERVER, Commands, add_command, add_setting
+from endpoint.commands import terminal
+from endpoint.commands.asking import prefixes_of
+from endpoint.commands.flags import DEFAULT_SERVER, Commands, UsageError, add_command, add_setting, whole
 from endpoint.commands.talking import add_text, text_of
+
+if TYPE_CHECKING:
+    from endpoint.local import Planned
 
 _EXAMPLES = """\
   rillet explain -f near.rq
-  rillet explain --sparql -f near.rq          as plain SPARQL 1.1, for another engine
-  rillet explain --json 'SELECT * { ?s ?p ?o }'"""
+  rillet explain --sparql near.rq             as plain SPARQL 1.1, for another engine
+  rillet explain --json 'SELECT * { ?s ?p ?o }'
+  rillet explain report.rq --store lmdb:rillet-data --analyze"""
 
 
 def add(commands: Commands) -> None:
@@ -20,19 +30,51 @@ def add(commands: Commands) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the policy as JSON, as a server says it")
     form.add_argument("--sparql", action="store_true", help="the query or update as plain SPARQL 1.1 instead")
+    form.add_argument("--analyze", action="store_true", help="run it over --store, and say what each operator did")
+    parser.add_argument("--store", metavar="URL", help="say how this store would answer")
+    parser.add_argument("--snapshot", type=whole, metavar="SN", help="at an earlier snapshot of it")
     add_setting(parser, "--base", "what relative IRIs resolve against", DEFAULT_SERVER + "/", metavar="IRI")
 
 
 def explain(arguments: argparse.Namespace) -> None:
     text = text_of(arguments)
-    if arguments.json:
+    if arguments.store is not None:
+        _of_store(arguments, text)
+    elif arguments.analyze or arguments.snapshot is not None:
+        raise UsageError("--analyze and --snapshot are for a store: say which one with --store URL")
+    elif arguments.json:
         from stream_ext import explanation
 
         print(json.dumps(explanation.explain(text, arguments.base), indent=2))
-        return
+    else:
+        _meaning(arguments, text)
+
+
+def _meaning(arguments: argparse.Namespace, text: str) -> None:
     from stream_ext.printing import to_sparql
     from stream_ext.printing.plan import explain_text
     from stream_ext.syntax import parse
 
     unit = parse(text, arguments.base)
     print(to_sparql(unit) if arguments.sparql else explain_text(unit), end="\n" * bool(arguments.sparql))
+
+
+# ---- over a store ----------------------------------------------------------------------------------------------
+
+
+def _of_store(arguments: argparse.Namespace, text: str) -> None:
+    from endpoint.local import planned
+
+    if arguments.json or arguments.sparql:
+        raise UsageError("--json and --sparql say what a text means, whatever the store: leave --store out")
+    found = planned(arguments.store, text, arguments.base, arguments.snapshot, arguments.analyze)
+    prefixes = prefixes_of(text)
+    rows = [_row(line, prefixes) for line in found]
+    columns = ["operator", "estimated", "rows", "ms"] if arguments.analyze else ["operator", "estimated"]
+    print("\n".join(terminal.table(columns, [row[: len(columns)] for row in rows])))
+
+
+def _row(line: Planned, prefixes: dict[str, str]) -> list[str]:
+    estimated = "" if line.estimated is None else f"{line.estimated:,.0f}"
+    made = ["", ""] if line.rows is None else [f"{line.rows:,}", f"{line.ms:,.3f}"]
+    return [terminal.shortened(line.text, prefixes), estimated, *made]

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 _CELL_MIN = 8
 _NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?")
+_BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _LOCAL_NAME = re.compile(r"[A-Za-z_0-9][\w-]*")
 
 
@@ -48,10 +49,15 @@ def _short(iri: str, prefixes: Mapping[str, str]) -> str:
     return f"<{iri}>"
 
 
+def shortened(text: str, prefixes: Mapping[str, str]) -> str:
+    """All IRIs in a text, as `shown` writes them."""
+    return re.sub(r"<([^<>\s]+)>", lambda found: _short(found[1], prefixes), text)
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
     """Lines: a head, a rule, the rows. Columns of numbers end at the right; cells too wide for the terminal are cut."""
     width = width or shutil.get_terminal_size((120, 24)).columns
-    body = [[" ".join(cell.split()) for cell in row] for row in rows]
+    body = [[_BREAKS.sub(" ", cell) for cell in row] for row in rows]
     sizes = _sizes([max([len(name), *(len(row[i]) for row in body)]) for i, name in enumerate(columns)], width)
     right = [_are_numbers(row[i] for row in body) for i in range(len(columns))]
     fitted = [list(map(_cell, row, sizes, right)) for row in body]

@@ -168,6 +168,47 @@ def test_a_format_that_the_answer_cannot_have_is_refused(capsys: pytest.CaptureF
     assert "its formats: table, turtle, nt, xml, json" in capsys.readouterr().err
 
 
+def test_a_plan_is_told_with_what_was_expected_and_what_came(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.ttl").write_text(
+        "@prefix : <http://ex/> . :one :age 7 ; :likes :two . :two :age 10 . :three :age 11 ."
+    )
+    store = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("load", tmp_path / "a.ttl", "--store", store) == 0
+    query = "PREFIX : <http://ex/> SELECT ?x ?y { ?x :age ?n OPTIONAL { ?x :likes ?y } FILTER(?n < 11) }"
+    capsys.readouterr()
+    assert rillet("explain", query, "--store", store, "--analyze") == 0
+    head, _, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["operator", "estimated", "rows", "ms"]
+    made = {cells[0]: cells[1:] for line in lines for cells in [re.split(r"\s{2,}", line.lstrip("├└│─ "))]}
+    assert made["?x :age ?n"][:2] == ["3", "3"]
+    assert made["?x :likes ?y"][1] == "1"
+    assert any(line.startswith(("├─ ", "└─ ")) for line in lines)
+    assert rillet("explain", query, "--store", store) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["operator", "estimated"]
+    assert rillet("explain", query, "--analyze") == 2
+    assert "say which one with --store URL" in capsys.readouterr().err
+    assert rillet("explain", query, "--store", store, "--snapshot", 9) == 1
+    assert "there is no snapshot 9; the latest is 1" in capsys.readouterr().err
+
+
+def test_a_graph_is_an_answer_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.ttl").write_text("@prefix : <http://ex/> . :one :age 7 .")
+    store = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("load", tmp_path / "a.ttl", "--store", store) == 0
+    query = "PREFIX : <http://ex/> CONSTRUCT { ?x a :Aged } WHERE { ?x :age ?n }"
+    for format, says in {
+        "nt": "<http://ex/one> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://ex/Aged> .\n",
+        "turtle": "<http://ex/one> a <http://ex/Aged>",
+        "table": ":one     <http://www.w3.org/1999/02/22-rdf-syntax-ns#type>  :Aged\n",
+        "json": '"@id": "http://ex/one"',
+    }.items():
+        capsys.readouterr()
+        assert rillet("query", query, "--store", store, "--format", format) == 0
+        assert says in capsys.readouterr().out
+
+
 # ---- with a server
 
 

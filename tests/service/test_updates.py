@@ -128,9 +128,65 @@ def test_a_pattern_without_variables_asks_once(service: Service) -> None:
     assert {quad[:2] for quad in quads(service)} == {("a", "p"), ("b", "p")}
 
 
+EVERYWHERE = "INSERT DATA { :a :p 1 . GRAPH :g { :a :p 2 . :b :q 3 } GRAPH :h { :a :p 2 . :c :q 4 } }"
+
+
+@pytest.mark.parametrize(
+    ("text", "gone", "come"),
+    [
+        # WITH is the graph of the templates, and the default graph of the pattern.
+        ("WITH :g DELETE { ?s :p ?o } INSERT { ?s :r ?o } WHERE { ?s :p ?o }", {"a p 2 g"}, {"a r 2 g"}),
+        ("WITH :g INSERT { GRAPH :h { ?s :r ?o } } WHERE { ?s :q ?o }", set(), {"b r 3 h"}),
+        ("WITH :g DELETE { ?s ?p ?o } WHERE { GRAPH :h { ?s ?p ?o } }", {"a p 2 g"}, set()),
+        ("WITH :none INSERT { :x :r 1 } WHERE { }", set(), {"x r 1 none"}),
+        ("WITH :none INSERT { :x :r ?o } WHERE { ?s ?p ?o }", set(), set()),
+        # USING is what the pattern is solved over, whatever WITH says of it.
+        ("INSERT { ?s :r ?o } USING :g WHERE { ?s :q ?o }", set(), {"b r 3"}),
+        ("INSERT { ?s :r ?o } USING :g USING :h WHERE { ?s :q ?o }", set(), {"b r 3", "c r 4"}),
+        ("WITH :g INSERT { ?s :r ?o } USING :h WHERE { ?s :q ?o }", set(), {"c r 4 g"}),
+        ("WITH :g DELETE { ?s :p ?o } USING :h WHERE { ?s :p ?o }", {"a p 2 g"}, set()),
+        ("INSERT { ?s :r ?o } USING NAMED :g WHERE { GRAPH ?x { ?s :q ?o } }", set(), {"b r 3"}),
+        ("INSERT { ?s :r ?o } USING NAMED :g WHERE { ?s ?p ?o }", set(), set()),
+        ("INSERT { ?s :r ?o } USING :g WHERE { GRAPH :h { ?s ?p ?o } }", set(), set()),
+        ("DELETE { GRAPH :g { ?s :p ?o } } USING :g USING :h WHERE { ?s :p ?o }", {"a p 2 g"}, set()),
+    ],
+)
+def test_with_and_using_say_which_graphs_are_meant(service: Service, text: str, gone: set[str], come: set[str]) -> None:
+    update(service, EVERYWHERE)
+    before = quads(service)
+    update(service, text)
+    after = quads(service)
+    assert ({" ".join(quad) for quad in before - after}, {" ".join(quad) for quad in after - before}) == (gone, come)
+
+
+def test_terms_that_a_pattern_makes_become_terms_of_the_store(service: Service) -> None:
+    update(service, "INSERT DATA { :a :name 'x' . :b :name 'y' }")
+    update(
+        service,
+        """INSERT { ?iri :label ?both ; :same ?node . ?node :of ?s ; :again ?node } WHERE {
+            ?s :name ?n BIND(CONCAT(?n, '!') AS ?both) BIND(IRI(CONCAT(STR(?s), '2')) AS ?iri) BIND(BNODE() AS ?node)
+        }""",
+    )
+    found = quads(service)
+    assert {("a2", "label", "x!"), ("b2", "label", "y!")} < found
+    nodes = {s: o for s, p, o in found if p == "same"}
+    assert len(set(nodes.values())) == 2, "a blank node for each solution"
+    assert {("a", nodes["a2"]), ("b", nodes["b2"])} == {(o, s) for s, p, o in found if p == "of"}
+    assert {(node, node) for node in nodes.values()} == {(s, o) for s, p, o in found if p == "again"}
+    assert update(service, "DELETE { ?s :label ?l } WHERE { ?s :label ?l FILTER(STRENDS(?l, '!')) }").deleted == 2
+    assert update(service, "DELETE { ?s :name ?l } WHERE { ?s :name ?n BIND(CONCAT(?n, '?') AS ?l) }").deleted == 0
+
+
+def test_a_term_that_no_row_can_hold_fails_the_request(service: Service) -> None:
+    update(service, f"INSERT DATA {{ :a :p '{'x' * 1000}' }}")
+    doubled = " ".join(f"BIND(CONCAT(?o{i}, ?o{i}) AS ?o{i + 1})" for i in range(13))
+    with pytest.raises(UpdateFailed, match="line 2, column 1: a term of 8192002 bytes; the longest that can be stored"):
+        update(service, f"INSERT {{ :b :p ?o13 }} WHERE {{ :a :p ?o0 {doubled} }}")
+    assert service.head() == 1
+
+
 # ---- whole graphs ----------------------------------------------------------------------------------------------
 
-EVERYWHERE = "INSERT DATA { :a :p 1 . GRAPH :g { :a :p 2 . :b :q 3 } GRAPH :h { :a :p 2 . :c :q 4 } }"
 PLAIN = {("a", "p", "1")}
 IN_G = {("a", "p", "2"), ("b", "q", "3")}
 IN_H = {("a", "p", "2"), ("c", "q", "4")}
@@ -315,7 +371,24 @@ class Writer:
     def _modify(self) -> str:
         templates = [f"DELETE {self._block('?x', '?y')}", f"INSERT {self._block('?x', '?y', '?z')}"]
         chosen = self._one(["0", "1", "01"])
-        return " ".join(templates[int(i)] for i in chosen) + f" WHERE {self._block('?x', '?y')}"
+        first = self._one(["", "", f"WITH :{self._one(GRAPHS)} "])
+        using = self._one(["", "", "", "USING :g", "USING :g USING :h", "USING :h USING NAMED :g", "USING NAMED :h"])
+        return first + " ".join([*(templates[int(i)] for i in chosen), using, "WHERE", self._pattern()])
+
+    def _pattern(self) -> str:
+        more = self._one([
+            "", "",
+            f"OPTIONAL {{ {self._triple('?x', '?z')} }}",
+            f"MINUS {{ {self._triple('?x', '?y')} }}",
+            f"FILTER NOT EXISTS {{ {self._triple('?y', '?z')} }}",
+            f"BIND(:{self._one(NAMES)} AS ?z)",
+            f"VALUES ?z {{ :{self._one(NAMES)} 1 }}",
+            "FILTER(ISIRI(?y))",
+        ])  # fmt: skip
+        block = self._block("?x", "?y")
+        joins = not more.startswith("BIND") and self._random.random() < 0.2
+        other = f" UNION {self._block('?x', '?z')}" if joins else ""
+        return f"{{ {block}{other} {more} }}"
 
     def _graphs(self) -> str:
         graph = self._one([f"GRAPH :{self._one(GRAPHS)}", "DEFAULT", "NAMED", "DEFAULT"])
@@ -328,7 +401,7 @@ class Writer:
         ])  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(10))
 def test_random_requests_leave_what_pyoxigraph_has(service: Service, seed: int) -> None:
     writer, other = Writer(seed), pyoxigraph.Store()
     changed = 0
@@ -360,6 +433,7 @@ def test_a_hundred_thousand_solutions_are_written_as_arrays(service: Service) ->
     data = "\n".join(f"<{EX}s{i}> <{EX}p> <{EX}o{i % 1000}> ." for i in range(count))
     service.create_stream("s", {"timeless": True})
     service.push("s", data.encode(), "application/n-triples", timestamp=1)
+    update(service, "DELETE { ?s :q ?o } INSERT { ?s :p ?o } WHERE { ?s :q ?o }")  # compiled code is loaded by this
     started = time.process_time()
     done = update(service, "DELETE { ?s :p ?o } INSERT { ?s :q ?o } WHERE { ?s :p ?o }")
     spent = time.process_time() - started
@@ -368,5 +442,4 @@ def test_a_hundred_thousand_solutions_are_written_as_arrays(service: Service) ->
     snapshot = store.at(service.head())
     assert (snapshot.count(p), snapshot.count(q)) == (0, count)
     assert np.array_equal(snapshot.pairs(q)[0], np.unique(snapshot.pairs(q)[0]))
-    assert spent < 5  # a row at a time it would be far more
-    print(f"{spent:.3f} s")
+    assert spent < 0.8, "it takes some 40 ms; a row at a time it would be far more"

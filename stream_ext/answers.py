@@ -19,8 +19,9 @@ from stream_ext.outside import NOTHING
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.plan.walk import query_parts
-from stream_ext.schedule import QueryState
+from stream_ext.schedule import QueryState, ScheduledWindow, t0_of
 from stream_ext.shard import query_of, windows_of
+from stream_ext.timing import timing_of
 from stream_ext.vocabulary import Decode, Vocabulary
 
 
@@ -50,7 +51,7 @@ def answer_once(
         if at is None or not unit.windows:
             return evaluate(store, unit, sn, asking=asking)  # without windows every time has the same answer
         # The streams that had these names then: a name may be another stream's by now.
-        windows = windows_of(unit, _catalog_then(store, unit, sn))
+        windows = _windows_then(store, unit, _catalog_then(store, unit, sn), sn)
         return evaluate(store, unit, sn, windows, Instant(at), asking=asking)
 
 
@@ -64,6 +65,16 @@ def _catalog_then(store: Store, query: Query, sn: int) -> Catalog:
     return then
 
 
+def _windows_then(store: Store, query: Query, catalog: Catalog, sn: int) -> tuple[ScheduledWindow, ...]:
+    """Where the first push after a registration would give the origin of the closes, here the first element does."""
+    timing, vector = timing_of(query, catalog), store.vts(sn)
+    if timing.is_settled:
+        return timing.windows
+    firsts = [vector[w.stream].first for w in timing.windows if w.stream in vector]
+    known = [first for first in firsts if first is not None]
+    return timing.settled(t0_of(np.array(known or [0], np.int64))).windows
+
+
 def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryDefinition, state: QueryState) -> Answer:
     """The whole answer of the evaluation that `state` speaks of, asked again."""
     last = state.evaluated
@@ -71,15 +82,17 @@ def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryD
     query = query_of(definition.text, definition.base)
     # Only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
     then, instant = max(last.sn, store.oldest()), Instant(last.time, last.sn, last.push)
-    return replace(evaluate(store, query, then, windows_of(query, catalog), instant, state.ranked), sn=last.sn)
+    return replace(
+        evaluate(store, query, then, windows_of(query, catalog, state.t0), instant, state.ranked), sn=last.sn
+    )
 
 
 def answer_of(body: EmissionBody, store: Store) -> Answer:
     """What an emission of an RSTREAM said is the whole answer."""
     # The place -1 (unbound) finds the last entry: the id that is no term.
-    ids = np.append(store.ids(body.terms), np.uint64(0))
-    columns = [ids[places] for places in columns_of(body)]
     vocabulary = Vocabulary(store.ids, store.terms)
+    ids = np.append(vocabulary.encode(body.terms), np.uint64(0))
+    columns = [ids[places] for places in columns_of(body)]
     return Answer(
         tuple(body.variables), columns, body.boolean, body.sn, None, len(columns[0]) if columns else 0, vocabulary
     )

@@ -34,6 +34,7 @@ class EmissionBody(msgspec.Struct, frozen=True, array_like=True):
     boolean: bool | None
     repeated: int
     first: int | None
+    gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def body_of(
         part.boolean,
         part.repeated,
         part.first,
+        part.gap,
     )
 
 
@@ -106,7 +108,8 @@ def to_json(body: EmissionBody) -> bytes:
         }
     )[:-1]
     repeated = b"" if not body.repeated else b',"repeated":%d,"first":%s' % (body.repeated, _json(body.first))
-    return b"".join((opening, repeated, b",", _answer(body), b"}"))
+    gap = b',"gap":true' if body.gap else b""
+    return b"".join((opening, repeated, gap, b",", _answer(body), b"}"))
 
 
 def _answer(body: EmissionBody) -> bytes:

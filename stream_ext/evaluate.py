@@ -26,7 +26,7 @@ from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import Dataset, dataset, normalise_pattern, template_of
 from stream_ext.plan.terms import Constant
 from stream_ext.plans import Plans
-from stream_ext.query_run import reach
+from stream_ext.presence import reach
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import ZSet

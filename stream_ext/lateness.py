@@ -86,6 +86,8 @@ class Lateness:
     def follow(self, query: QueryDefinition, state: QueryState, catalog: Catalog) -> None:
         """From where the streams stand; what was due there counts as evaluated."""
         timing = timing_of(query_of(query.text, query.base), catalog, state.t0)
+        if timing.ends_at is not None:
+            return  # it has ended with its registration: nothing comes too late for it
         idles = any(catalog.streams[window.stream].options.idle_ms is not None for window in timing.windows)
         followed = _Followed(timing, state, idles)
         schedule = self._made(followed)

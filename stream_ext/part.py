@@ -25,7 +25,7 @@ class Part(msgspec.Struct):
 
     A term that the query made itself is one of `made`: its id is local, and counts the places there. `repeated` > 0
     tells of a run of that many empty evaluations from `first` to `time`. If `emits` is False the query was evaluated
-    and says nothing."""
+    and says nothing. `gap`: it is the first to say something since the query was paused."""
 
     query: int
     sn: int
@@ -39,3 +39,4 @@ class Part(msgspec.Struct):
     state: QueryState
     emits: bool
     made: list[bytes] = []
+    gap: bool = False

@@ -19,7 +19,7 @@ from stream_ext.catalog import (
     generated_name,
     names_of,
 )
-from stream_ext.errors import BadArgument, NameInUse, TooLarge, Unsupported
+from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.injector import Intent, View
 from stream_ext.options import StreamOptions
 from stream_ext.plan.algebra import R2S, Query, Register, WindowClause
@@ -113,16 +113,6 @@ def read_registration(text: str, base: str, name: str | None, queries_max: int) 
         if names is not None and names != wanted:
             raise BadArgument(f"the text registers {written!r}, but it was sent to {name!r}")
         names = wanted
-    if not query.windows:
-        line, column = (unit.position.line, unit.position.column) if isinstance(unit, Register) else (1, 1)
-        raise Unsupported(
-            "a registered query without windows is not supported in this version; "
-            "add FROM NAMED WINDOW :w ON <stream> [RANGE 10s STEP 1s] and WINDOW :w {...}, "
-            "or send it as a one-shot query",
-            text,
-            line,
-            column,
-        )
     constants = constants_of(query)
     check_terms(constants)
     return Registration(text, base, names, query, constants, queries_max)

@@ -25,7 +25,7 @@ from stream_ext.injector import Change, Intent, View
 from stream_ext.kept import Kept
 from stream_ext.plan.algebra import Bgp, InAnyWindow, InWindow, Query
 from stream_ext.plan.walk import Part, parts_of, query_parts
-from stream_ext.query_run import reach
+from stream_ext.presence import reach
 from stream_ext.schedule import QueryState, ScheduledWindow
 from stream_ext.shard import query_of
 from stream_ext.timing import timing_of
@@ -89,8 +89,10 @@ class Retention:
     def follow(self, query: QueryDefinition, catalog: Catalog) -> None:
         parsed = query_of(query.text, query.base)
         timing = timing_of(parsed, catalog)
-        pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
-        self._queries[query.number] = _Needs(timing.windows, _reads_store(parsed), pace_ms)
+        pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms], default=0)
+        # One without windows is built anew at the position of the queries, wherever that is.
+        reads_store = bool(timing.windows) and _reads_store(parsed)
+        self._queries[query.number] = _Needs(timing.windows, reads_store, pace_ms)
 
     def forget(self, query: int) -> None:
         self._queries.pop(query, None)

@@ -71,15 +71,12 @@ class Moved(Protocol):
 
 
 class Evaluated(msgspec.Struct, frozen=True, array_like=True):
-    """The last evaluation: in which snapshot, after which of its pushes, how manyeth there, for which time.
-
-    `arrivals`: it was an arrival's, which saw the elements of its push up to this time (else: all of them)."""
+    """The last evaluation: in which snapshot, after which of its pushes, how manyeth there, for which time."""
 
     sn: int
     push: int
     k: int
     time: int
-    arrival: bool = False
 
 
 class QueryState(msgspec.Struct, frozen=True, array_like=True):
@@ -90,7 +87,7 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     origin of the closes where the first push decides it, once it has. Closes up to `after` are done, be it that nothing
     was evaluated for them; `last` is the greatest time of an evaluation. `begins` are the first closes of each window
     that were reported, and then the first times of each period. `sn` is the snapshot that it was made in (0: at
-    registration), `gap` says that nothing was said yet since a pause."""
+    registration), `gap` says that nothing was said yet since a pause, `ended` that nothing will be said any more."""
 
     registered: int | None = None
     evaluated: Evaluated | None = None
@@ -101,6 +98,7 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     begins: list[int | None] = []
     sn: int = 0
     gap: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,8 +390,11 @@ class Schedule:
         """Whether every window has been reported, every period come to: an older first element changes nothing then."""
         return None not in self._begins
 
-    def state(self, evaluated: Evaluated | None, ranked: bytes | None = None, sn: int = 0) -> QueryState:
-        return QueryState(self.registered, evaluated, ranked, self.t0, self.after, self.last, list(self._begins), sn)
+    def state(
+        self, evaluated: Evaluated | None, ranked: bytes | None = None, sn: int = 0, gap: bool = False
+    ) -> QueryState:
+        begins, ended = list(self._begins), self.timing.ends_at is not None
+        return QueryState(self.registered, evaluated, ranked, self.t0, self.after, self.last, begins, sn, gap, ended)
 
     def seen(self, time: int) -> None:
         """An evaluation was made at `time`."""

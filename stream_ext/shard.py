@@ -5,7 +5,7 @@ get the same parts from it. What it needs beyond the store is where each query h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hbase_store import Store
 from hbase_store import open as open_store
@@ -18,6 +18,7 @@ from stream_ext.plan import normalise
 from stream_ext.plan.algebra import Query, Register
 from stream_ext.query_run import QueryRun
 from stream_ext.schedule import QueryState, ScheduledWindow
+from stream_ext.store_run import StoreRun
 from stream_ext.syntax import parse
 from stream_ext.timing import timing_of
 
@@ -42,6 +43,9 @@ def windows_of(query: Query, catalog: Catalog, t0: int | None = None) -> tuple[S
     return timing_of(query, catalog, t0).windows
 
 
+Run = QueryRun | StoreRun
+
+
 class Shard:
     """All queries' runs at snapshot `sn`. A query whose step raises is reported in `faults` and stepped no more.
 
@@ -49,7 +53,7 @@ class Shard:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._runs: dict[int, QueryRun] = {}
+        self._runs: dict[int, Run] = {}
         self.sn = 0
         self.faults: dict[int, str] = {}
 
@@ -66,16 +70,10 @@ class Shard:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
         parts: list[Part] = []
         pushes = arrivals(self._store, sn) if self._runs else []
-        for number, run in list(self._runs.items()):
-            try:
-                parts += run.step(sn, pushes)
-            except StoreUnavailable:
-                raise
-            except Exception as error:  # noqa: BLE001  a query's fault must not stop the others; it is reported
-                self._fault(number, error)
+        for number in list(self._runs):
+            parts += self._guarded(number, lambda run: run.step(sn, pushes))
         self.sn = sn
-        self._follow_catalog(sn)
-        return parts
+        return parts + self._follow_catalog(sn)
 
     def refresh(self) -> int:
         """Takes in what has been published; the new head."""
@@ -84,31 +82,51 @@ class Shard:
     def close(self) -> None:
         self._store.close()
 
-    def _follow_catalog(self, sn: int) -> None:
+    def _follow_catalog(self, sn: int) -> list[Part]:
+        """Queries that come and go; what the new ones say at once."""
         changes = [change for change in self._store.row(sn).catalog if change.kind == "query"]
         if not changes:
-            return
+            return []
+        parts: list[Part] = []
         catalog = Catalog.read(self._store, sn)
         for change in changes:
             self._runs.pop(change.number, None)
             self.faults.pop(change.number, None)
             if change.number in catalog.queries:
                 self._start(catalog.queries[change.number], None, catalog)
+            if change.number in self._runs:
+                parts += self._guarded(change.number, lambda run: run.start(sn))
+        return parts
+
+    def _guarded(self, number: int, call: Callable[[Run], list[Part]]) -> list[Part]:
+        """What a query's run says; its fault must not stop the others, and is reported."""
+        try:
+            return call(self._runs[number])
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  see above
+            self._fault(number, error)
+            return []
 
     def _start(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> None:
         if definition.paused:
             return
         try:
-            query = query_of(definition.text, definition.base)
-            timing = timing_of(query, catalog)
-            streams = [catalog.streams[window.stream] for window in timing.windows]
-            run = QueryRun(definition.number, query, timing, [s.name or s.iri for s in streams], self._store)
+            run = self._run_of(definition, catalog)
             run.resume(definition.standing(state), self.sn)
             self._runs[definition.number] = run
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001  as in step
+        except Exception as error:  # noqa: BLE001  as in `_guarded`
             self._fault(definition.number, error)
+
+    def _run_of(self, definition: QueryDefinition, catalog: Catalog) -> Run:
+        query = query_of(definition.text, definition.base)
+        if not query.windows:
+            return StoreRun(definition.number, query, self._store)
+        timing = timing_of(query, catalog)
+        streams = [catalog.streams[window.stream] for window in timing.windows]
+        return QueryRun(definition.number, query, timing, [s.name or s.iri for s in streams], self._store)
 
     def _fault(self, number: int, error: Exception) -> None:
         self._runs.pop(number, None)

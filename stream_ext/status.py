@@ -7,6 +7,7 @@ from typing import Any
 from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.engine import Engine
 from stream_ext.injector import Injector
+from stream_ext.schedule import QueryState
 
 
 def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "iri": query.iri,
         "text": query.text,
         "r2s": query.r2s,
-        "state": "failed" if error is not None else "paused" if query.paused else "running",
+        "state": "failed" if error is not None else _state(query, state),
         "error": error,
         "runner": merge.owner,
         "why": _why(engine),
@@ -66,6 +67,12 @@ def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, An
         "retention": engine.retention.status(injector.catalog),
         "spark": None if engine.spark is None else engine.spark.status(),
     }
+
+
+def _state(query: QueryDefinition, state: QueryState | None) -> str:
+    if query.paused:
+        return "paused"
+    return "ended" if state is not None and state.ended else "running"
 
 
 def _fault_of(query: int, engine: Engine) -> str | None:

@@ -21,6 +21,7 @@ class Teller(Protocol):
     number: int
     empty_said: tuple[list[Ids], bool | None, bool]
 
+    def tell_gap(self) -> bool: ...
     def bounds_at(self, time: int) -> list[WindowBounds]: ...
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]: ...
     def state_at(self, sn: int, push: int, k: int, time: int) -> QueryState: ...
@@ -38,12 +39,12 @@ class QuietRun:
 class Steps:
     def __init__(self, query: Teller, sn: int) -> None:
         self._query, self._sn = query, sn
-        self._k = 0
+        self.count = 0  # of evaluations so far
         self._parts: list[Part] = []
         self._quiet: list[QuietRun] = []
 
     def add(self, time: int, push: int, quiet: bool, columns: list[Ids], boolean: bool | None, emits: bool) -> None:
-        if quiet and emits:
+        if quiet and emits and not boolean and not any(map(len, columns)):
             self._quiet.append(QuietRun(Run((Grid(time, 1, 1),)), push, self._next_k(1)))
             return
         self._tell_quiet()
@@ -57,8 +58,8 @@ class Steps:
         return self._parts
 
     def _next_k(self, count: int) -> int:
-        first = self._k
-        self._k += count
+        first = self.count
+        self.count += count
         return first
 
     def _tell_quiet(self) -> None:
@@ -76,7 +77,8 @@ class Steps:
                 self._parts.append(self._part(time, entry.push, k, columns, boolean, emits))
 
     def _part(self, time: int, push: int, k: int, columns: list[Ids], boolean: bool | None, emits: bool) -> Part:
+        gap = emits and self._query.tell_gap()
         state = self._query.state_at(self._sn, push, k, time)
         bounds = self._query.bounds_at(time)
         columns, made = self._query.portable(columns)
-        return Part(self._query.number, self._sn, k, time, bounds, columns, boolean, 0, None, state, emits, made)
+        return Part(self._query.number, self._sn, k, time, bounds, columns, boolean, 0, None, state, emits, made, gap)

@@ -57,7 +57,7 @@ class Answer:
     def restore(self, moment: Moment, ranked: bytes) -> None:
         """Takes a saved order of first appearance over."""
         assert self.ranking is not None, "only a LIMIT without ORDER BY keeps one"
-        self.ranking.restore(ranked)
+        self.ranking.restore(ranked, moment.vocabulary)
         self._whole = self._present(moment)
 
     def is_empty(self) -> bool:

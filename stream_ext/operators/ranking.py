@@ -8,6 +8,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from hbase_store.terms import LOCAL, tag_of
+from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Ids, Weights
 
 
@@ -40,10 +42,20 @@ class Ranking:
                 kept[i] = False
         self._ranked = self._ranked[kept]
 
-    def save(self) -> bytes:
-        return msgspec.msgpack.encode((self._width, np.ascontiguousarray(self._ranked).tobytes()))
+    def save(self, vocabulary: Vocabulary) -> bytes:
+        """Terms that only this query knows go as texts: another process numbers them anew."""
+        ids = self._ranked.reshape(-1)
+        local = np.unique(ids[tag_of(ids) == LOCAL])
+        texts = dict(zip(local.tolist(), vocabulary.decode(local) if len(local) else [], strict=True))
+        return msgspec.msgpack.encode((self._width, np.ascontiguousarray(self._ranked).tobytes(), texts))
 
-    def restore(self, saved: bytes) -> None:
+    def restore(self, saved: bytes, vocabulary: Vocabulary) -> None:
         """Takes a saved order over (its rows are the answer that the rebuilt state has)."""
-        width, rows = msgspec.msgpack.decode(saved, type=tuple[int, bytes])
-        self._ranked = np.frombuffer(rows, np.uint64).reshape(-1, width).copy()
+        width, rows, texts = msgspec.msgpack.decode(saved, type=tuple[int, bytes, dict[int, bytes]])
+        ids = np.frombuffer(rows, np.uint64).copy()
+        if texts:
+            was = np.array(sorted(texts), np.uint64)
+            now = vocabulary.encode([texts[id] for id in was.tolist()])
+            local = tag_of(ids) == LOCAL
+            ids[local] = now[np.searchsorted(was, ids[local])]
+        self._ranked = ids.reshape(-1, width) if width else np.empty((0, 0), np.uint64)

@@ -25,6 +25,7 @@ from stream_ext.plan.algebra import (
 )
 from stream_ext.plan.formulas import Call
 from stream_ext.plan.functions import CASTS, registered_functions
+from stream_ext.plan.policy import Evaluated, policy_of
 from stream_ext.plan.terms import Position
 from stream_ext.plan.walk import Part, parts_of, query_parts, walk
 from stream_ext.plan.windows import Declared, Extent, Trigger, WindowClause
@@ -62,8 +63,9 @@ def _hollow(unit: Query | Register) -> Iterator[Refusal]:
     """What is asked once, and not for ever."""
     if not isinstance(unit, Register):
         return
-    if not unit.query.windows:
-        yield unit.position, "a registered query without windows"
+    every = unit.query.shape.place("COMPUTED EVERY")
+    if every is not None and not unit.query.windows:
+        yield every, "COMPUTED EVERY for a query without windows"
     for name, position in unit.query.shape.places:
         if name in ("CONSTRUCT", "DESCRIBE"):
             yield position, f"a registered {name}"
@@ -100,6 +102,8 @@ _CLAUSES_RUN = frozenset(
     {
         "aggregate",
         "SELECT *",
+        "DSTREAM",
+        "REGISTER DSTREAM",
         "CONSTRUCT",
         "DESCRIBE",
         "REDUCED",
@@ -119,6 +123,7 @@ def _query(query: Query) -> Iterator[Refusal]:
             yield position, name
     for window in query.windows:
         yield from _window(window)
+    yield from _mixtures(query)
     for part in query_parts(query):
         yield from _parts(part)
 
@@ -170,6 +175,19 @@ def _function(call: Call) -> Refusal | None:
     return call.position, f"the function {call.name}"
 
 
+def _mixtures(query: Query) -> Iterator[Refusal]:
+    """Windows that run, and do not run together."""
+    past = [window for window in query.windows if window.extent is Extent.HISTORY]
+    if past and len(past) < len(query.windows):
+        yield past[0].place("extent") or past[0].position, "a START ... END window beside one that goes on"
+    kinds = policy_of(query).evaluated.value
+    if Evaluated.ARRIVAL in kinds and len(kinds) > 1:
+        for window in query.windows:
+            for clause in (f"REPORT {Trigger.CONTENT_CHANGE}", "EMIT ON_UPDATE"):
+                if (place := window.place(clause)) is not None:
+                    yield place, f"{clause} beside evaluations at closes or periods"
+
+
 # ---- windows -------------------------------------------------------------------------------------------------
 
 _DECLARATIONS = {
@@ -183,7 +201,6 @@ _EXTENTS = {
     Extent.ALL: "an ALL window",
     Extent.TRIPLES: "a TRIPLES (count) window",
     Extent.ELEMENTS: "an ELEMENTS (count) window",
-    Extent.HISTORY: "a START ... END window",
 }
 _SPELLINGS = frozenset({"COUNT", "ROWS"})
 #: What is written of windows, and run.
@@ -198,6 +215,9 @@ _RUN = _SPELLINGS | frozenset(
         "EMIT ON_CLOSE",
         f"REPORT {Trigger.WINDOW_CLOSE}",
         f"REPORT {Trigger.PERIODIC}",
+        f"REPORT {Trigger.NON_EMPTY_CONTENT}",
+        f"REPORT {Trigger.CONTENT_CHANGE}",
+        "EMIT ON_UPDATE",
     }
 )
 

@@ -22,6 +22,7 @@ from stream_ext.plan.algebra import R2S, Query
 from stream_ext.schedule import initial_state
 from stream_ext.shard import Shard, constants_of, query_of
 from stream_ext.timing import timing_of
+from stream_ext.vocabulary import decoder
 from tests.engine.timing_model import Element, Model, Said
 from tests.engine.timing_model import Window as ModelWindow
 
@@ -114,12 +115,29 @@ PATTERNS = [
     ("SELECT ?a ?g ?k", "WINDOW :w1 { ?a :p ?b } GRAPH ?g { ?b :k ?k }", 1),
     ("SELECT ?a ?k", "WINDOW :w1 { ?a :p ?b } GRAPH :g1 { ?b :k ?k } FILTER(?k != :n3)", 1),
     ("SELECT ?k", "WINDOW :w1 { ?a :p ?b } :n1 :k ?k", 1),
+    ("SELECT ?a ?t", 'WINDOW :w1 { ?a :v ?v BIND(CONCAT("t", STR(?v)) AS ?t) }', 1),
+    ("SELECT ?a ?b ?k", "WINDOW :w1 { ?a :p ?b } OPTIONAL { ?b :k ?k }", 1),
+    ("SELECT ?a ?b ?c", "WINDOW :w1 { ?a :p ?b } OPTIONAL { WINDOW :w2 { ?b :p ?c } }", 2),
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } MINUS { WINDOW :w2 { ?b :p ?c } }", 2),
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } FILTER NOT EXISTS { ?b :k ?k }", 1),
+    ("SELECT ?a ?b", "{ WINDOW :w1 { ?a :p ?b } } UNION { ?a :k ?b }", 1),
+    ("SELECT ?a (COUNT(?b) AS ?n)", "WINDOW :w1 { ?a :p ?b } } GROUP BY ?a #", 1),
+    ("SELECT (SUM(?v) AS ?n) (MAX(?v) AS ?m)", "WINDOW :w1 { ?a :v ?v }", 1),
     ("ASK", "WINDOW :w1 { ?a :p :n1 }", 1),
     ("ASK", "WINDOW :w1 { ?a :p ?b } ?b :k :n2", 1),
 ]
 
 
-REPORTS: list[tuple[str, ...]] = [(), (), ("PERIODIC 6ms",), ("WINDOW_CLOSE", "PERIODIC 9ms")]
+REPORTS: list[tuple[str, ...]] = [
+    (),
+    (),
+    ("PERIODIC 6ms",),
+    ("WINDOW_CLOSE", "PERIODIC 9ms"),
+    ("CONTENT_CHANGE",),
+    ("NON_EMPTY_CONTENT",),
+    ("NON_EMPTY_CONTENT", "PERIODIC 4ms"),
+    ("CONTENT_CHANGE", "NON_EMPTY_CONTENT"),
+]
 
 
 def random_scene(seed: int) -> Scene:
@@ -139,7 +157,7 @@ def random_scene(seed: int) -> Scene:
         for i in range(1, count + 1)
     ]
     lateness = {1: chance.choice([0, 0, 8]), 2: 0}
-    scene = Scene(windows, pattern, select, chance.choice(["RSTREAM", "ISTREAM"]), lateness)
+    scene = Scene(windows, pattern, select, chance.choice(["RSTREAM", "ISTREAM", "DSTREAM"]), lateness)
     scene.report = chance.choice(REPORTS)
     now = {1: chance.randrange(60), 2: chance.randrange(60)}
     for _ in range(chance.randrange(6, 16)):
@@ -296,7 +314,12 @@ def bag_of(store: Store, part: Part, query: Query) -> Bag | bool:
     assert part.repeated == 0
     if part.boolean is not None:
         return part.boolean
-    columns = [[term.decode() for term in store.terms(column)] for column in part.columns]
+    decode = decoder(part.made, store.terms)
+
+    def text(id: int) -> str:
+        return decode(np.array([id], np.uint64))[0].decode() if id else "None"
+
+    columns = [[text(id) for id in column.tolist()] for column in part.columns]
     return Counter(zip(*columns, strict=True))
 
 
@@ -356,10 +379,11 @@ class Oracle:
         before, self.before = self.before, now
         if self.scene.r2s == "RSTREAM":
             return [(sn, said.time, now)]
+        came = self.scene.r2s == "ISTREAM"
         if isinstance(now, bool):
-            return [(sn, said.time, True)] if now and not before else []
+            return [(sn, said.time, True)] if now != before and now is came else []
         assert isinstance(before, Counter)
-        return [(sn, said.time, now - before)]
+        return [(sn, said.time, now - before if came else before - now)]
 
     def _ask(self, windows: dict[str, set[Triple]]) -> Bag | bool:
         lines = [" ".join(triple) + " ." for triple, graph in self.store if graph is None]

@@ -163,8 +163,8 @@ def test_what_cannot_be_registered_is_refused_and_leaves_nothing(service: Servic
         service.register("REGISTER RSTREAM q AS SELECT")
     with pytest.raises(BadArgument, match="an update is not registered"):
         service.register(f"INSERT DATA {{ {triple('a', 1)} }}")
-    with pytest.raises(Unsupported, match="without windows"):
-        service.register("SELECT * WHERE { ?s ?p ?o }")
+    with pytest.raises(Unsupported, match="a NOW window"):
+        service.register(registration(window="NOW"))
     assert (service.head(), service.streams(), service.queries()) == (head, [], [])
 
 

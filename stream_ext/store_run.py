@@ -1,0 +1,97 @@
+"""A store run: a registered query without windows, over the store as it changes.
+
+It answers at its registration, and at each snapshot that changed the store and thereby its answer. That NOW() says
+something else by then is no change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from hbase_store import Store
+from stream_ext.arrivals import Arrival
+from stream_ext.network import Network, logic_of
+from stream_ext.operators.moment import Moment
+from stream_ext.part import Part
+from stream_ext.plan.algebra import R2S, Query
+from stream_ext.query_run import ChangesBetween, Said, said_of, seed_of
+from stream_ext.schedule import Evaluated, QueryState
+from stream_ext.vocabulary import Vocabulary
+from stream_ext.zset import Columns, Weights
+
+Whole = tuple[Columns, Weights]
+
+
+class StoreRun:
+    """Steps one query from snapshot to snapshot; the same changes give the same parts, in whatever process."""
+
+    def __init__(self, number: int, query: Query, store: Store) -> None:
+        self.number = number
+        self._query = query
+        self._store = store
+
+    @property
+    def streams(self) -> frozenset[int]:
+        return frozenset()
+
+    def resume(self, state: QueryState, sn: int) -> None:
+        """Silently: the answer at `sn` is that of the last evaluation, or it would have been evaluated since."""
+        self._state = state
+        self._vocabulary = Vocabulary(self._store.ids, self._store.terms)
+        r2s = self._query.r2s or R2S.RSTREAM
+        self._network = Network(logic_of(self._query), {}, self._store.at(sn), self._store.ids, r2s)
+        self._stepped_sn: int | None = None
+        if state.evaluated is not None:
+            self._step(sn)
+            if state.ranked is not None and self._network.answer.ranking is not None:
+                self._network.answer.restore(self._moment(sn, None), state.ranked)
+
+    def start(self, sn: int) -> list[Part]:
+        """The first answer, in the snapshot of the registration."""
+        return [self._part(sn, said_of(self._query, self._step(sn)))]
+
+    def step(self, sn: int, arrivals: Sequence[Arrival]) -> list[Part]:
+        if not len(self._store.net_changes(sn)):
+            self._stepped_sn = sn
+            return []
+        before = self._network.answer.whole()
+        emitted = self._step(sn)
+        if _is_same(before, self._network.answer.whole()):
+            return []
+        return [self._part(sn, said_of(self._query, emitted))]
+
+    def _step(self, sn: int) -> Whole:
+        low = self._stepped_sn
+        self._stepped_sn = sn
+        return self._network.step(self._moment(sn, None if low is None else ChangesBetween(self._store, low, sn)))
+
+    def _moment(self, sn: int, changes: ChangesBetween | None) -> Moment:
+        time, seed = self._time(sn), seed_of(self.number, sn, 0)
+        return Moment(time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary)
+
+    def _time(self, sn: int) -> int:
+        return self._store.row(sn).published_ms
+
+    def _part(self, sn: int, said: Said) -> Part:
+        time, (columns, boolean, emits) = self._time(sn), said
+        if self._query.r2s in (R2S.ISTREAM, R2S.DSTREAM) and boolean is None:
+            emits = bool(columns) and bool(len(columns[0]))
+        gap = emits and self._state.gap
+        ranking = self._network.answer.ranking
+        self._state = msgspec.structs.replace(
+            self._state,
+            evaluated=Evaluated(sn, 0, 0, time),
+            ranked=None if ranking is None else ranking.save(self._vocabulary),
+            sn=sn,
+            gap=self._state.gap and not gap,
+        )
+        columns, made = self._vocabulary.portable(columns)
+        return Part(self.number, sn, 0, time, [], columns, boolean, 0, None, self._state, emits, made, gap)
+
+
+def _is_same(before: Whole, after: Whole) -> bool:
+    """Whether two answers are the same bag, in the same order."""
+    columns = zip(before[0], after[0], strict=True)
+    return np.array_equal(before[1], after[1]) and all(np.array_equal(a, b) for a, b in columns)

@@ -1,0 +1,200 @@
+"""What makes a query be evaluated: arrivals, content, windows of the past, changes of the store; and pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stream_ext.errors import Unsupported
+from stream_ext.service import Service
+
+from .opened import EX, opened, push, push_lines, registration, said, times, triple, values
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with opened(tmp_path) as service:
+        yield service
+
+
+def told(service: Service, since: int = 0) -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in said(service, since=since)]
+
+
+# ---- arrivals
+
+
+def test_every_arrival_is_evaluated_at_once_over_the_window_that_is_open(service: Service) -> None:
+    service.register(registration(window="RANGE 2s STEP 1s REPORT CONTENT_CHANGE"))
+    push(service, "s", 500, triple("a", 1))
+    push(service, "s", 1000, triple("b", 1))
+    push(service, "s", 900, triple("c", 1))
+    assert told(service) == [
+        (500, [("a", "1")]),
+        (1000, [("a", "1"), ("b", "1")]),
+        (1000, [("a", "1"), ("b", "1"), ("c", "1")]),
+    ]
+    assert [(w["from"], w["to"]) for e in said(service) for w in e["windows"]] == [(-1000, 500), (0, 1000), (0, 1000)]
+    push_lines(service, "s", {"timestamp": 2600, "data": triple("e", 1)}, {"timestamp": 2500, "data": triple("d", 1)})
+    assert told(service, since=3) == [(2500, [("b", "1"), ("d", "1")]), (2600, [("b", "1"), ("d", "1"), ("e", "1")])]
+    late = push(service, "s", 900, triple("z", 1))
+    assert (late.late, len(said(service))) == (1, 5), "it can be in no window any more, and makes no evaluation"
+    service.heartbeat("s", 9000, wait="evaluated")
+    assert len(said(service)) == 5
+
+
+def test_an_arrival_waits_for_no_other_stream(service: Service) -> None:
+    text = (
+        f"PREFIX : <{EX}> REGISTER ISTREAM q AS SELECT ?x FROM NAMED WINDOW :w ON s [RANGE 10s EMIT ON_UPDATE] "
+        "FROM NAMED WINDOW :v ON t [RANGE 10s] WHERE { WINDOW :w { ?x :p ?y } WINDOW :v { ?x :p ?z } }"
+    )
+    service.register(text)
+    push(service, "s", 5000, triple("a", 1))
+    push(service, "t", 100, triple("a", 1))
+    assert told(service) == [(5000, []), (5000, [("a",)])]
+
+
+# ---- content
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_nothing_is_said_while_every_window_is_empty_and_the_answer_before_stays(restart: bool, tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.register(registration(window="RANGE 1s STEP 1s REPORT NON_EMPTY_CONTENT", r2s="ISTREAM"))
+        push(service, "s", 100, triple("a", 1))
+        push(service, "s", 1100, triple("a", 1, "other"))
+        service.heartbeat("s", 2_000_000, wait="evaluated")
+        assert told(service) == [(1000, [("a", "1")]), (2000, [])], "an empty answer over content is reported"
+        if restart:
+            service.close()
+            service = stack_reopen(tmp_path)
+        push(service, "s", 2_000_100, triple("a", 1))
+        push(service, "s", 2_001_000, triple("a", 1))
+        push(service, "s", 2_002_000, triple("b", 1))
+        assert told(service)[2:] == [(2_001_000, [("a", "1")]), (2_002_000, [])]
+        service.close()
+
+
+def stack_reopen(folder: Path) -> Service:
+    from .opened import open_service
+
+    return open_service(folder)
+
+
+# ---- windows of the past
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_window_of_the_past_is_replayed_at_registration_and_then_it_ends(restart: bool, tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.create_stream("s", {})
+        for time in (500, 1500, 2500, 3500):
+            push(service, "s", time, triple(f"t{time}", 1))
+        service.register(registration(window="START 1000 END 3000 STEP 1s"))
+        service.update(f"INSERT DATA {{ {triple('x', 1)} }}", wait="evaluated")
+        expected = [(2000, [("t1500", "1")]), (3000, [("t1500", "1"), ("t2500", "1")])]
+        assert told(service) == expected
+        assert said(service)[1]["windows"] == [{"stream": "s", "from": 1000, "to": 3000, "bounds": "[)"}]
+        if not restart:
+            assert push(service, "s", 2600, triple("late", 1)).late == 0
+    with opened(tmp_path) as service:
+        push(service, "s", 9000, triple("new", 1))
+        assert told(service) == expected
+        assert service.query_status("q")["state"] == "ended"
+
+
+# ---- the store as it changes
+
+NAMED = f"PREFIX : <{EX}> REGISTER RSTREAM q AS SELECT ?x ?y WHERE {{ ?x :p ?y }}"
+
+
+def change(service: Service, text: str) -> int:
+    return service.update(f"PREFIX : <{EX}> {text}", wait="evaluated")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_query_without_windows_answers_at_registration_and_when_its_answer_changes(
+    restart: bool, tmp_path: Path
+) -> None:
+    with opened(tmp_path) as service:
+        change(service, "INSERT DATA { :a :p :b }")
+        registered, _, _ = service.register(NAMED)
+        service.update(f"PREFIX : <{EX}> INSERT DATA {{ :z :other :b }}", wait="evaluated")
+        (first,) = said(service)
+        assert (values(first), first["windows"], first["snapshot"]) == ([("a", "b")], [], registered.registered_sn)
+        assert first["time"] == 1_000_000, "that of the publication"
+        if not restart:
+            change(service, "INSERT DATA { :c :p :d }")
+    with opened(tmp_path) as service:
+        if restart:
+            change(service, "INSERT DATA { :c :p :d }")
+        change(service, "INSERT DATA { :c :p :d }")
+        change(service, "DELETE DATA { :a :p :b }")
+        change(service, "DELETE DATA { :c :p :d }")
+        assert [values(emission) for emission in said(service)] == [
+            [("a", "b")],
+            [("a", "b"), ("c", "d")],
+            [("c", "d")],
+            [],
+        ]
+        assert (service.query_status("q")["late"], service.query_status("q")["waits_for"]) == (0, [])
+
+
+def test_without_windows_an_istream_says_what_came_and_is_silent_else(service: Service) -> None:
+    service.register(NAMED.replace("RSTREAM", "ISTREAM"))
+    service.register(NAMED.replace("RSTREAM q AS SELECT ?x ?y", "ISTREAM asked AS ASK"))
+    change(service, "INSERT DATA { :a :p :b }")
+    change(service, "DELETE DATA { :a :p :b } ; INSERT DATA { :c :p :d }")
+    change(service, "DELETE DATA { :c :p :d }")
+    change(service, "INSERT DATA { :a :p :b }")
+    assert [values(emission) for emission in said(service)] == [[("a", "b")], [("c", "d")], [("a", "b")]]
+    assert [emission["boolean"] for emission in said(service, "asked")] == [True, True]
+
+
+def test_elements_that_the_store_absorbs_change_the_answers_over_it(service: Service) -> None:
+    service.create_stream("s", {"timeless": True})
+    service.register(NAMED)
+    push(service, "s", 5, triple("a", "b"))
+    assert [values(emission) for emission in said(service)] == [[], [("a", "b")]]
+
+
+# ---- pauses
+
+
+def test_the_first_emission_after_a_pause_says_so(service: Service) -> None:
+    service.register(registration(window="RANGE 1s STEP 1s"))
+    push(service, "s", 100, triple("a", 1))
+    push(service, "s", 1000, triple("b", 1))
+    service.pause_query("q")
+    push(service, "s", 3500, triple("c", 1))
+    service.resume_query("q")
+    for time in (4000, 5000):
+        push(service, "s", time, triple("d", 1))
+    assert [(emission["time"], emission.get("gap")) for emission in said(service)] == [
+        (1000, None),
+        (4000, True),
+        (5000, None),
+    ]
+
+
+def test_a_query_over_the_store_answers_anew_when_it_is_resumed(service: Service) -> None:
+    service.register(NAMED)
+    service.pause_query("q")
+    change(service, "INSERT DATA { :a :p :b }")
+    service.resume_query("q")
+    change(service, "INSERT DATA { :c :p :d }")
+    assert [(values(emission), emission.get("gap")) for emission in said(service)] == [
+        ([], None),
+        ([("a", "b")], True),
+        ([("a", "b"), ("c", "d")], None),
+    ]
+    assert times(said(service)) == [1_000_000] * 3
+
+
+def test_what_does_not_run_together_is_refused_by_name(service: Service) -> None:
+    with pytest.raises(Unsupported, match="REPORT CONTENT_CHANGE beside evaluations at closes or periods"):
+        service.register(registration(window="RANGE 1s REPORT WINDOW_CLOSE, CONTENT_CHANGE"))
+    with pytest.raises(Unsupported, match="COMPUTED EVERY for a query without windows"):
+        service.register(NAMED.replace("RSTREAM q AS", "QUERY q COMPUTED EVERY 5s AS"))

@@ -24,6 +24,8 @@ from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Service
 
+#: For how long a thread that computes keeps the event loop waiting for the interpreter. Python's own is 5 ms.
+_SWITCH_S = 0.001
 _GRACE_S = 5  # for answers that are under way when the server is told to stop
 
 
@@ -94,6 +96,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Returns when a signal has stopped it; `say` gets the lines for people."""
     check_token(settings)
     spark = settings.spark()
+    sys.setswitchinterval(_SWITCH_S)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
         address = _address(settings.host, listening)

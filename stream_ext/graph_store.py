@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hbase_store import NAMED, Batch, Snapshot, Store
+from hbase_store import Batch, Snapshot, Store
 from hbase_store.terms import iri
 from stream_ext.adaptor import Ids, check_terms, is_blank
 from stream_ext.errors import BadArgument, BadData, NotFound
@@ -68,22 +68,11 @@ def checked_graph(graph: str) -> bytes:
 # ---- reading ---------------------------------------------------------------------------------------------------
 
 
-def triples_of(snapshot: Snapshot, graph: int) -> Columns:
-    """(s, p, o) of one graph, predicate by predicate."""
-    found = [(*snapshot.pairs(p, graph=graph)[:2], p) for p in snapshot.predicates(graph).tolist()]
-    s, o = (_joined([columns[place] for columns in found]) for place in (0, 1))
-    return s, _joined([np.full(len(subjects), p, np.uint64) for subjects, _, p in found]), o
-
-
 def _by_subject(*columns: Ids) -> tuple[Ids, ...]:
     """So that a subject is written once. The last column, if there are four, goes first: that is the graph."""
     s, g = columns[0], columns[3] if len(columns) > 3 else None
     order = np.argsort(s, kind="stable") if g is None else np.lexsort((s, g))
     return tuple(column[order] for column in columns)
-
-
-def _joined(columns: Sequence[Ids]) -> Ids:
-    return np.concatenate(columns) if columns else np.empty(0, np.uint64)
 
 
 def is_there(snapshot: Snapshot, graph: int) -> bool:
@@ -94,9 +83,9 @@ def is_there(snapshot: Snapshot, graph: int) -> bool:
 def read_graph(store: Store, graph: bytes | None, sn: int) -> GraphAnswer:
     """None is the default graph. A named graph without a triple is not there."""
     if graph is None:
-        return GraphAnswer(_by_subject(*triples_of(store.at(sn), DEFAULT_GRAPH)), sn)
+        return GraphAnswer(_by_subject(*store.at(sn).graph_quads(DEFAULT_GRAPH)), sn)
     id = int(store.ids([graph])[0])
-    columns = triples_of(store.at(sn), id) if id else None
+    columns = store.at(sn).graph_quads(id) if id else None
     if columns is None or not len(columns[0]):
         raise _no_graph(graph)
     return GraphAnswer(_by_subject(*columns), sn)
@@ -104,17 +93,7 @@ def read_graph(store: Store, graph: bytes | None, sn: int) -> GraphAnswer:
 
 def read_dataset(store: Store, sn: int) -> GraphAnswer:
     """The quads of the default graph and of all named ones."""
-    snapshot = store.at(sn)
-    s, p, o = triples_of(snapshot, DEFAULT_GRAPH)
-    named = [(*snapshot.pairs(predicate, graph=NAMED), predicate) for predicate in snapshot.predicates(NAMED).tolist()]
-    predicates = [np.full(len(subjects), predicate, np.uint64) for subjects, _, _, predicate in named]
-    quads = _by_subject(
-        _joined([s, *(columns[0] for columns in named)]),
-        _joined([p, *predicates]),
-        _joined([o, *(columns[1] for columns in named)]),
-        _joined([np.zeros(len(s), np.uint64), *(columns[2] for columns in named)]),
-    )
-    return GraphAnswer(quads, sn)
+    return GraphAnswer(_by_subject(*store.at(sn).quads()), sn)
 
 
 def _no_graph(graph: bytes) -> NotFound:
@@ -190,7 +169,7 @@ def _contents(view: View, graph: bytes | None) -> Columns:
     if graph is not None and not id:
         empty = np.empty(0, np.uint64)
         return empty, empty, empty
-    return triples_of(view.store.at(view.head), id)
+    return view.store.at(view.head).graph_quads(id)
 
 
 def _id(batch: Batch, graph: bytes | None) -> int:

@@ -70,7 +70,7 @@ def summary(figures: Figures) -> str:
 
 def _people(count: int) -> Iterator[str]:
     for n in range(count):
-        yield f'<http://ex/p{n}> <http://ex/name> "{n}" .\n<http://ex/p{n}> <http://ex/of> <http://ex/c{n % 8}> .\n'
+        yield f'<http://ex/p{n}> <http://ex/name> "{n}" .\n<http://ex/p{n}> <http://ex/of> <http://ex/c{n % 3}> .\n'
 
 
 def _loaded(folder: Path, file: Path) -> Path:

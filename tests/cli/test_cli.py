@@ -57,6 +57,10 @@ def test_files_become_snapshots_and_can_be_asked(tmp_path: Path, capsys: pytest.
     assert len(json.loads(capsys.readouterr().out)["results"]["bindings"]) == 1
     assert rillet("query", "ASK { ?s <http://ex/n> ?o }", "--store", store, "--snapshot", 1, "--format", "table") == 0
     assert capsys.readouterr().out == "no\n"
+    for form in ("turtle", "nt", "table"):
+        graph = "CONSTRUCT { <http://ex/s> <http://ex/made> ?o } { ?s <http://ex/n> ?o }"
+        assert rillet("query", graph, "--store", store, "--format", form) == 0
+        assert "<http://ex/made>" in capsys.readouterr().out
 
 
 def test_a_graph_is_named_for_what_has_none_and_standard_input_is_a_file(

@@ -16,6 +16,7 @@ from hbase_store.terms import BLANK, TAG_SHIFT, blank_id, inline_text
 from plugin.match import DEFAULT_GRAPH, Pattern, Quads, match
 from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.injector import Intent, View
+from stream_ext.plan.terms import Constant
 from stream_ext.service import Service
 
 Quad = tuple[Node, Node, Node, Node | None]
@@ -88,15 +89,24 @@ class Attachment:
     def id_of(self, node: Node) -> int:
         """Its id in the store, or ABSENT."""
         if isinstance(node, BNode):
-            number = self.labels.number(str(node), self._is_in_store)
+            number = self.number_of(node)
             return ABSENT if number is None else blank_id(number)
         return int(self.service.store.ids([to_bytes(node)])[0]) or ABSENT
+
+    def number_of(self, node: BNode) -> int | None:
+        """The blank node's number in the store; None: it is not there."""
+        return self.labels.number(str(node), self._is_in_store)
+
+    def graph_names(self) -> list[Constant]:
+        """The named graphs that there are."""
+        store = self.service.store
+        return [Constant(text) for text in store.terms(store.at().graphs())]
 
     def is_graph(self, name: BNode) -> bool:
         """Whether a blank node is known as the name of a graph."""
         if name in self.graphs:
             return True
-        number = self.labels.number(str(name), self._is_in_store)
+        number = self.number_of(name)
         if number is None:
             return False
         return any(True for _ in match(self.service.store.at(), Pattern(None, None, None, blank_id(number))))

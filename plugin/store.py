@@ -3,20 +3,18 @@
     graph = rdflib.Graph(store="rillet")
     graph.open("data")                      # a path, lmdb:PATH, hbase://host:9090/ns, or a running Service
 
-Queries and updates are answered by our engine alone. What it does not run is refused: a foreign evaluator beside
-it could give another answer to the same text."""
+Queries and updates are answered by our own engine (`plugin.sparql`), never by rdflib's."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from rdflib import BNode, Graph, URIRef, Variable
+from rdflib import BNode, Graph, URIRef
 from rdflib.graph import DATASET_DEFAULT_GRAPH_ID, Dataset
 from rdflib.plugins.sparql.sparql import Query, Update
 from rdflib.query import Result
@@ -27,8 +25,9 @@ from plugin.addresses import destroy, store_url
 from plugin.attachment import ABSENT, Attachment, Quad
 from plugin.match import DEFAULT_GRAPH, Quads
 from plugin.sharing import shared
-from plugin.terms import check_triple, to_node
-from stream_ext.errors import BadArgument, TextError, Unsupported
+from plugin.sparql import Asked, Sparql
+from plugin.terms import check_triple
+from stream_ext.errors import BadArgument
 from stream_ext.service import Service
 
 Triple = tuple[Node, Node, Node]
@@ -37,8 +36,9 @@ Match = tuple[Triple, Iterator[Graph]]
 
 
 Choice = Node | None | list[Node]
-Answered = TypeVar("Answered")
 
+#: How rdflib says that all graphs together are asked.
+_UNION = "__UNION__"
 ANYTHING: TriplePattern = (None, None, None)
 
 #: What `BNode()` calls itself. Parsers and programs have other labels for the graphs that they name.
@@ -289,30 +289,7 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> Result:
-        service = self._open.service
-        answer = self._send(service.query, query, initNs, initBindings, queryGraph, kwargs)
-        if answer.boolean is not None:
-            result = Result("ASK")
-            result.askAnswer = answer.boolean
-            return result
-        result = Result("SELECT")
-        result.vars = [Variable(name) for name in answer.variables]
-        memo: dict[bytes, Node] = {}
-        rows = service.decode(answer)
-        result.bindings = [self._binding(result.vars, row, memo) for row in rows]
-        return result
-
-    def _binding(
-        self, variables: Iterable[Variable], row: tuple[bytes | None, ...], memo: dict[bytes, Node]
-    ) -> Mapping[Variable, Any]:
-        binding: dict[Variable, Node] = {}
-        for variable, term in zip(variables, row, strict=True):
-            if term is not None:
-                node = memo.get(term)
-                if node is None:
-                    node = memo[term] = to_node(term, self._open.labels)
-                binding[variable] = node
-        return binding
+        return Sparql(self._open, self._asked(query, initNs, initBindings, queryGraph, **kwargs)).query()
 
     def update(
         self,
@@ -322,24 +299,22 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> None:
-        self._send(self._open.service.update, update, initNs, initBindings, queryGraph, kwargs)
-        self._open.commit()
+        Sparql(self._open, self._asked(update, initNs, initBindings, queryGraph, **kwargs)).update()
 
-    def _send(
+    def _asked(
         self,
-        to: Callable[[str], Answered],
-        query: Query | Update | str,
+        text: Query | Update | str,
         namespaces: Mapping[str, Any],
         bindings: Mapping[str, Identifier],
-        graph: str,
-        others: Mapping[str, Any],
-    ) -> Answered:
-        """What was added is written first: a text sees all that was said before it."""
-        head, text = _head_and_text(query, namespaces)
-        _check(text, bindings, graph, others)
-        self._open.write()
-        with _places_as_written(head, text):
-            return to(head + text)
+        graph: str | Identifier | None,
+        base: str | None = None,
+        **others: Any,
+    ) -> Asked:
+        if others:
+            raise BadArgument(f"{', '.join(others)}: not known to this store")
+        union = graph == _UNION
+        name = None if union or graph is None else self._graph_of(Graph(store=self, identifier=graph))
+        return Asked(text, namespaces, bindings, name, union, base)
 
 
 class HBaseStore(RilletStore):
@@ -376,40 +351,3 @@ def _distinct_triples(blocks: Sequence[Quads]) -> int:
 
 def _columns(block: Quads) -> tuple[np.ndarray, ...]:
     return block.s, block.p, block.o, block.g
-
-
-def _head_and_text(query: Query | Update | str, namespaces: Mapping[str, Any]) -> tuple[str, str]:
-    """The graph's prefixes that the text uses and does not declare itself; and the text."""
-    base = None
-    if not isinstance(query, str):
-        text, given, base = query._original_args
-        namespaces = {**namespaces, **(given or {})}
-    else:
-        text = query
-    used = {prefix for prefix in namespaces if re.search(rf"(?<![\w.-]){re.escape(prefix)}:", text)}
-    declared = set(re.findall(r"\bPREFIX\s+([\w.-]*):", text, re.IGNORECASE))
-    head = f"BASE <{base}> " if base else ""
-    return head + "".join(f"PREFIX {name}: <{namespaces[name]}> " for name in sorted(used - declared)), text
-
-
-@contextmanager
-def _places_as_written(head: str, text: str) -> Iterator[None]:
-    """An error names the place in the text that the user wrote, not in what stands before it on the first line."""
-    try:
-        yield
-    except TextError as error:
-        column = error.column - (len(head) if error.line == 1 else 0)
-        raise type(error)(error.message, text, error.line, max(1, column)) from None
-
-
-def _check(text: str, bindings: Mapping[str, Identifier], graph: str, others: Mapping[str, Any]) -> None:
-    if bindings:
-        raise Unsupported("initBindings is not built yet; write the terms into the text", text, 1, 1)
-    if graph == "__UNION__":
-        raise Unsupported("a union of all graphs as default graph is not built yet; use GRAPH ?g { ... }", text, 1, 1)
-    if isinstance(graph, URIRef) and graph != DATASET_DEFAULT_GRAPH_ID:
-        raise Unsupported(
-            f"querying the graph <{graph}> alone is not built yet; use GRAPH <{graph}> {{ ... }}", text, 1, 1
-        )
-    if others:
-        raise Unsupported(f"{', '.join(others)}: not known to this store", text, 1, 1)

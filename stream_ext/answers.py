@@ -10,7 +10,7 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog import Catalog, QueryDefinition
-from stream_ext.dataset import Dataset, read_runnable
+from stream_ext.dataset import Beside, read_runnable
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.evaluate import Answer, Asking, Instant, evaluate
@@ -31,7 +31,7 @@ def answer_once(
     base: str,
     sn: int,
     at: int | None,
-    dataset: Dataset | None = None,
+    dataset: Beside | None = None,
     asking: Asking | None = None,
 ) -> Answer:
     unit = read_runnable(text, base, dataset)

@@ -8,6 +8,7 @@ An update whose text says USING or WITH takes no other, as the SPARQL Protocol w
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from hbase_store.terms import iri
 from stream_ext.errors import BadArgument
@@ -16,6 +17,12 @@ from stream_ext.plan.refuse import runnable
 from stream_ext.syntax import parse_again
 from stream_ext.syntax.iris import is_absolute
 from stream_ext.updates.modify import pattern_of
+
+
+class Beside(Protocol):
+    """What is said beside a text, and changes what it means."""
+
+    def over(self, unit: Unit) -> Unit: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,9 @@ class Dataset:
 
     def __bool__(self) -> bool:
         return bool(self.default or self.named)
+
+    def over(self, unit: Unit) -> Unit:
+        return chosen(unit, self)
 
     def clauses(self, parameters: tuple[str, str]) -> tuple[GraphClause, ...]:
         """As FROM or USING say it; `parameters` is what the request calls the two."""
@@ -48,10 +58,10 @@ def _term(graph: str, parameter: str) -> bytes:
     return term
 
 
-def read_runnable(text: str, base: str, dataset: Dataset | None) -> Unit:
+def read_runnable(text: str, base: str, dataset: Beside | None) -> Unit:
     """What `text` means over `dataset` (None: over its own), if the engine runs all of it."""
     unit = parse_again(text, base)
-    return runnable(chosen(unit, dataset) if dataset else unit, text)
+    return runnable(dataset.over(unit) if dataset else unit, text)
 
 
 def chosen(unit: Unit, dataset: Dataset) -> Unit:

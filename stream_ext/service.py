@@ -25,7 +25,7 @@ from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, pause_query, resume_query
 from stream_ext.clock import Clock
 from stream_ext.control import Control
-from stream_ext.dataset import Dataset, read_runnable
+from stream_ext.dataset import Beside, read_runnable
 from stream_ext.emission import Emission, decode_body
 from stream_ext.engine import Engine
 from stream_ext.errors import BadArgument, Gone, Overload, TooLarge
@@ -212,7 +212,7 @@ class Service:
         self,
         text: str,
         wait: Wait = "published",
-        dataset: Dataset | None = None,
+        dataset: Beside | None = None,
         control: Control = Control.FREE,
     ) -> Updated:
         """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them.
@@ -258,7 +258,7 @@ class Service:
         text: str,
         snapshot: int | None = None,
         at: int | None = None,
-        dataset: Dataset | None = None,
+        dataset: Beside | None = None,
         control: Control = Control.FREE,
     ) -> Answer:
         """`dataset` goes before the one that the text names; `control` may end it early."""

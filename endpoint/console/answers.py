@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, repeat
+from typing import TYPE_CHECKING
 
 from endpoint import graph_results, results
 from endpoint.console.shown import Shown, shown
@@ -37,26 +37,25 @@ class Table:
 
 
 def table_of(service: Service, answer: Answer, form: str, prefixes: Mapping[str, str]) -> Table:
-    graph = getattr(answer, "graph", None)
-    variables = _TRIPLE if graph is not None else answer.variables
-    whole: Sequence[Any] = answer.columns if graph is None else graph
-    columns = [column[:ROWS_SHOWN] for column in whole]
-    count = len(whole[0]) if whole else 0
-    if form != TABLE:
-        batches = service.decoded(columns, answer)
-        if graph is not None:
-            pieces = graph_results.write(form, batches)
-        else:
-            pieces = results.write(form, variables, batches, answer.boolean)
-        return Table(variables, [], count, answer.boolean, b"".join(pieces).decode())
-    return Table(variables, _rows(service.decoded(columns, answer), prefixes), count, answer.boolean)
+    graph = answer.graph
+    variables = answer.variables if graph is None else _TRIPLE
+    columns = [column[:ROWS_SHOWN] for column in (answer.columns if graph is None else graph)]
+    batches = service.decoded(columns, replace(answer, count=min(answer.count, ROWS_SHOWN)))
+    if form == TABLE:
+        return Table(variables, _rows(batches, prefixes), answer.count, answer.boolean)
+    if graph is not None:
+        pieces = graph_results.write(form, batches)
+    else:
+        pieces = results.write(form, variables, batches, answer.boolean)
+    return Table(variables, [], answer.count, answer.boolean, b"".join(pieces).decode())
 
 
-def _rows(batches: Iterator[Decoded], prefixes: Mapping[str, str]) -> list[list[Shown | None]]:
+def _rows(batches: Iterable[Decoded], prefixes: Mapping[str, str]) -> list[list[Shown | None]]:
     rows: list[list[Shown | None]] = []
-    for texts, places, _ in batches:
+    for texts, places, count in batches:
         cells = [None if text is None else shown(text, prefixes) for text in texts]
-        rows += [[cells[place] for place in row] for row in zip(*places, strict=True)]
+        found: Iterable[Sequence[int]] = zip(*places, strict=True) if places else repeat((), count)
+        rows += [[cells[place] for place in row] for row in found]
     return rows
 
 

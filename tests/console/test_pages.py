@@ -146,6 +146,32 @@ def test_a_result_is_also_written_as_the_protocol_writes_it(form: str, media_typ
     assert raw.text.replace("\r", "") == protocol.replace("\r", "")
 
 
+def test_what_a_query_has_computed_is_shown_too(server: Live) -> None:
+    page = get(
+        server, "/query?query=SELECT (CONCAT('a', 'b') AS ?text) (?n * 100001 AS ?number) { ?s <http://ex/rooms> ?n }"
+    )
+    assert [row[1:] for row in page.cells()] == [["ab", "1200012"]]
+    assert page.cells()[0][0] == "1"
+
+
+@pytest.mark.parametrize(
+    ("query", "triples"),
+    [
+        (
+            "CONSTRUCT { ?s <http://ex/made> 'new' } { ?s <http://ex/rooms> ?n }",
+            [["<http://ex/z1>", "<http://ex/made>", "new"]],
+        ),
+        ("DESCRIBE ?s { ?s <http://ex/partOf> <http://ex/none> }", []),
+    ],
+)
+def test_a_graph_is_a_table_of_triples_or_written_as_rdf(query: str, triples: list[list[str]], server: Live) -> None:
+    page = get(server, f"/query?query={query}")
+    assert [row[1:] for row in page.cells()] == triples
+    [raw] = get(server, f"/query?query={query}&as=nt").all("pre")
+    assert len(raw.text.strip().splitlines()) == len(triples)
+    assert {option.shown for option in page.all("option")} == {"Table", "Turtle", "N-Triples", "RDF/XML", "JSON-LD"}
+
+
 def word(page: Page) -> list[str]:
     return [element.shown for element in page.elements if "answer" in element.attributes.get("class", "").split()]
 

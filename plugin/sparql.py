@@ -1,0 +1,163 @@
+"""rdflib's `query` and `update`, sent to our engine: a text and what rdflib says beside it in, rdflib's result out.
+
+Queries and updates are answered by our engine alone. What it does not run is refused: a foreign evaluator beside
+it could give another answer to the same text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from rdflib import BNode, Graph, Variable
+from rdflib.plugins.sparql.sparql import Query as PreparedQuery
+from rdflib.plugins.sparql.sparql import Update as PreparedUpdate
+from rdflib.query import Result
+from rdflib.term import Identifier, Node
+
+from hbase_store.terms import iri
+from plugin.attachment import Attachment
+from plugin.meaning import Meaning
+from plugin.terms import to_bytes, to_node
+from stream_ext.errors import BadArgument, TextError
+from stream_ext.plan.algebra import Form, Query
+from stream_ext.plan.terms import Constant
+from stream_ext.syntax import parse_again
+
+if TYPE_CHECKING:
+    from stream_ext.evaluate import Answer
+
+Text = str | PreparedQuery | PreparedUpdate
+
+#: A blank node that the store does not know: a label that no node of the store has, and no IRI of any graph.
+_STRANGER, _NO_GRAPH = b"_:qstranger%d", Constant(iri("urn:rillet:no-graph"))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A text as a program hands it over. `graph` is the one that is asked; `union`: all of them together."""
+
+    text: Text
+    namespaces: Mapping[str, Any]
+    bindings: Mapping[str, Identifier]
+    graph: Node | None
+    union: bool
+    base: str | None = None
+
+    def head_and_text(self) -> tuple[str, str]:
+        """The graph's base and prefixes that the text uses and does not declare itself; and the text."""
+        text, namespaces, base = self.text, {**_known_to_rdflib(), **self.namespaces}, self.base
+        if not isinstance(text, str):
+            text, given, prepared_base = text._original_args
+            namespaces |= given or {}
+            base = base or prepared_base
+        used = {prefix for prefix in namespaces if re.search(rf"(?<![\w.-]){re.escape(prefix)}:", text)}
+        declared = set(re.findall(r"\bPREFIX\s+([\w.-]*):", text, re.IGNORECASE))
+        head = f"BASE <{base}> " if base else ""
+        return head + "".join(f"PREFIX {name}: <{namespaces[name]}> " for name in sorted(used - declared)), text
+
+
+@cache
+def _known_to_rdflib() -> dict[str, Any]:
+    """Prefixes that no text for rdflib has to declare: rdf, rdfs, xsd, foaf, ..."""
+    return dict(Graph().namespaces())
+
+
+class Sparql:
+    """For one question: blank nodes that it brings along mean something to it alone."""
+
+    def __init__(self, attachment: Attachment, asked: Asked) -> None:
+        self._attachment, self._asked = attachment, asked
+        self._nodes: dict[bytes, Node] = {}
+
+    def query(self) -> Result:
+        head, text = self._asked.head_and_text()
+        service = self._attachment.service
+        self._attachment.write()  # a text sees all that was said before it
+        with _places_as_written(head, text):
+            unit = parse_again(head + text, service.base)
+            answer = service.query(head + text, dataset=self._meaning())
+        form = unit.form if isinstance(unit, Query) else Form.SELECT
+        result = Result(form.value)
+        if answer.boolean is not None:
+            result.askAnswer = answer.boolean
+        elif answer.graph is not None:
+            result.graph = self._graph(answer)
+        else:
+            result.vars = [Variable(name) for name in answer.variables]
+            result.bindings = list(self._bindings(answer, result.vars))
+        return result
+
+    def update(self) -> None:
+        head, text = self._asked.head_and_text()
+        into = self._asked.graph
+        self._attachment.write()
+        if isinstance(into, BNode) and self._attachment.number_of(into) is None:
+            raise BadArgument(f"the graph {into.n3()} holds no triple yet; add one to it, then update it")
+        with _places_as_written(head, text):
+            self._attachment.service.update(head + text, dataset=self._meaning())
+        self._attachment.commit()
+
+    # ---- what is said beside the text
+
+    def _meaning(self) -> Meaning | None:
+        asked = self._asked
+        bindings = {str(Variable(name)): self._constant(node) for name, node in asked.bindings.items()}
+        graph = None if asked.graph is None else self._graph_constant(asked.graph)
+        if not bindings and graph is None and not asked.union:
+            return None
+        return Meaning(bindings, graph, asked.union, self._attachment.graph_names)
+
+    def _constant(self, node: Identifier) -> Constant:
+        if not isinstance(node, BNode):
+            return Constant(to_bytes(node))
+        number = self._attachment.number_of(node)
+        text = _STRANGER % len(self._nodes) if number is None else b"_:b%d" % number
+        self._nodes[text] = node
+        return Constant(text)
+
+    def _graph_constant(self, name: Node) -> Constant:
+        """One that is not there has nothing in it."""
+        if not isinstance(name, BNode):
+            return Constant(to_bytes(name))
+        number = self._attachment.number_of(name)
+        return _NO_GRAPH if number is None else Constant(b"_:b%d" % number)
+
+    # ---- what is answered
+
+    def _bindings(self, answer: Answer, variables: Sequence[Variable]) -> Iterator[Mapping[Variable, Any]]:
+        for texts, columns, count in self._attachment.service.decoded(answer.columns, answer):
+            nodes = [None if text is None else self._node(text) for text in texts]
+            for row in zip(*columns, strict=True) if columns else repeat((), count):
+                found = ((variable, nodes[place]) for variable, place in zip(variables, row, strict=True))
+                yield {variable: node for variable, node in found if node is not None}
+
+    def _graph(self, answer: Answer) -> Graph:
+        graph = Graph()
+        for prefix, namespace in self._asked.namespaces.items():
+            graph.bind(prefix, namespace)
+        for texts, columns, _ in self._attachment.service.decoded(answer.graph or (), answer):
+            nodes = [self._node(text or b"") for text in texts]
+            for s, p, o in zip(*columns, strict=True):
+                graph.add((nodes[s], nodes[p], nodes[o]))
+        return graph
+
+    def _node(self, text: bytes) -> Node:
+        node = self._nodes.get(text)
+        if node is None:
+            node = self._nodes[text] = to_node(text, self._attachment.labels)
+        return node
+
+
+@contextmanager
+def _places_as_written(head: str, text: str) -> Iterator[None]:
+    """An error names the place in the text that the user wrote, not in what stands before it on the first line."""
+    try:
+        yield
+    except TextError as error:
+        column = error.column - (len(head) if error.line == 1 else 0)
+        raise type(error)(error.message, text, error.line, max(1, column)) from None

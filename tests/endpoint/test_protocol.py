@@ -161,6 +161,32 @@ def test_what_xml_cannot_say_is_refused_before_the_first_byte(server: Live) -> N
     assert ask(server, "application/json", query).json()["results"]["bindings"][0]["o"]["value"] == "\x07"
 
 
+def test_an_update_says_what_it_changed_or_why_it_did_not(server: Live) -> None:
+    def sent(text: str) -> httpx.Response:
+        return server.http.post("/update", data={"update": "PREFIX : <http://ex/counted/> " + text})
+
+    counted = ("rillet-snapshot", "rillet-inserted", "rillet-deleted")
+    first = sent("INSERT DATA { :a :p 1, 2 . GRAPH :g { :a :p 3 } }")
+    second = sent("DELETE { ?s :p ?o } INSERT { ?s :q ?o . ?s :r ?o } WHERE { ?s :p ?o }")
+    third = sent("DROP GRAPH :none")
+    head = int(first.headers["rillet-snapshot"])
+    assert [[int(answer.headers[name]) for name in counted] for answer in (first, second, third)] == [
+        [head, 3, 0],
+        [head + 1, 4, 2],
+        [head + 1, 0, 0],
+    ]
+    for text, status, says in (
+        ("CREATE GRAPH :g", 400, "is there already"),
+        ("CLEAR ALL ; COPY :none TO :g", 400, "operation 2 of 2"),
+        ("LOAD <http://127.0.0.1:1/x.ttl>", 403, "--allow-load"),
+        ("INSERT { ?s ?p ?o } WHERE { SERVICE <http://127.0.0.1:1/> { ?s ?p ?o } }", 403, "--allow-service"),
+    ):
+        answer = sent(text)
+        assert answer.status_code == status, answer.text
+        assert says in answer.text
+        assert int(answer.headers["rillet-snapshot"]) == head + 1
+
+
 # ---- SPARQLWrapper
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Ids, Mask, distinct_values, gather_ranges
+from stream_ext.control import Control
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.path_pairs import EdgeChange
-from stream_ext.paths import Edges, Places
+from stream_ext.paths import AnyLinkBut, Edges, Places, walk
 from stream_ext.zset import ZSet, concat, consolidate, empty
 
 
@@ -86,10 +87,10 @@ def all_nodes(edges: Edges) -> Ids:
     return distinct_values(np.concatenate([distinct_values(ids) for ids in ends])) if ends else NO_IDS
 
 
-def are_nodes(edges: Edges, ids: Ids) -> Mask:
+def are_nodes(edges: Edges, ids: Ids, control: Control) -> Mask:
     """Which are a subject or an object."""
     found = np.zeros(len(ids), np.bool_)
     for inverse in (False, True):
         others = np.flatnonzero(~found)
-        found[others[edges.predicates_of(ids[others], inverse)[0]]] = True
+        found[walk(AnyLinkBut(frozenset(), inverse), edges, others, ids[others], control)[0]] = True
     return found

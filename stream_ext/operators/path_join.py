@@ -147,7 +147,7 @@ class Search:
         elif zero and isinstance(self._start, str):
             # The value of a variable is a node, or it is in no solution of the path; a constant need not be one.
             allowed = np.union1d(pairs.starts, starts)
-            allowed = allowed[are_nodes(edges, allowed)]
+            allowed = allowed[are_nodes(edges, allowed, moment.control)]
             starts = starts[np.isin(starts, allowed)]
         return pairs.step(edges, change, starts, moment.control, allowed)
 

@@ -24,6 +24,7 @@ _QUERIES = 6  # over each data
 #: seed: where both peers err, and the sentence of the specification that says so.
 TRIAGED: dict[int, str] = {
     80: "STR gives the lexical form of a literal (17.4.2.5), here 5.0E-1; both peers write the value as 0.5",
+    10092: "an alternative path is the Union of its parts, so that a node reached by both is there twice (18.4)",
 }
 
 

@@ -167,6 +167,7 @@ SCOPES: dict[str, tuple[Callable[[list[int]], IdGraph], Callable[[list[int], int
     "default": (lambda nodes: IdGraph(), lambda nodes, g: g == 0),
     "named": (lambda nodes: IdGraph(nodes[1]), lambda nodes, g: g == nodes[1]),
     "merged": (lambda nodes: IdGraph(None), lambda nodes, g: True),
+    "some": (lambda nodes: IdGraph(None, None, np.array(nodes[:1], np.uint64)), lambda nodes, g: g == nodes[0]),
     "each": (lambda nodes: IdGraph(None, "g"), lambda nodes, g: g != 0),
 }
 

@@ -21,15 +21,33 @@ Weights = npt.NDArray[np.int64]
 Untils = npt.NDArray[np.int64]
 Picks = npt.NDArray[np.intp] | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 
+#: So few rows are picked out at once: to defer that would cost more.
+_FEW = 256
+
 #: The validity of what only an explicit retraction ends (rows of the store).
 FOREVER = int(np.iinfo(np.int64).max)
+
+
+class Deferred:
+    """Some values of a column, not picked out yet: what nobody looks at never is."""
+
+    __slots__ = ("_made", "base", "pick")
+
+    def __init__(self, base: Ids, pick: Picks) -> None:
+        self.base, self.pick = base, pick
+        self._made: Ids | None = None
+
+    def made(self) -> Ids:
+        if self._made is None:
+            self._made = self.base[self.pick]
+        return self._made
 
 
 @dataclass(frozen=True, slots=True)
 class ZSet:
     """`count` rows, a column a variable (0 = unbound). Rows may repeat; `consolidate` sums them."""
 
-    columns: Columns
+    held: tuple[Ids | Deferred, ...]
     count: int
     weights: Weights | None = None  # None: each row once
     untils: Untils | None = None  # None: all of them for ever
@@ -39,29 +57,57 @@ class ZSet:
 
     @property
     def width(self) -> int:
-        return len(self.columns)
+        return len(self.held)
+
+    @property
+    def columns(self) -> Columns:
+        return tuple(map(_made, self.held))
+
+    def column(self, place: int) -> Ids:
+        return _made(self.held[place])
 
     def take(self, which: Picks) -> ZSet:
-        count = int(np.count_nonzero(which)) if which.dtype == np.bool_ else len(which)
+        if which.dtype == np.bool_:
+            which = np.flatnonzero(which)
+        count = len(which)
         return ZSet(
-            tuple(column[which] for column in self.columns),
+            tuple(_made(column)[which] for column in self.held) if count <= _FEW else _picked(self.held, which),
             count,
             None if self.weights is None else self.weights[which],
             None if self.untils is None else self.untils[which],
         )
 
-    def with_columns(self, columns: Columns) -> ZSet:
+    def with_columns(self, columns: tuple[Ids | Deferred, ...]) -> ZSet:
         """The same rows under other columns."""
         return ZSet(columns, self.count, self.weights, self.untils)
 
     def negated(self) -> ZSet:
-        return ZSet(self.columns, self.count, -self.weight_array(), self.untils)
+        return ZSet(self.held, self.count, -self.weight_array(), self.untils)
 
     def weight_array(self) -> Weights:
         return np.ones(self.count, np.int64) if self.weights is None else self.weights
 
     def until_array(self) -> Untils:
         return np.full(self.count, FOREVER, np.int64) if self.untils is None else self.untils
+
+
+def _made(column: Ids | Deferred) -> Ids:
+    return column.made() if isinstance(column, Deferred) else column
+
+
+def _picked(columns: tuple[Ids | Deferred, ...], which: Picks) -> tuple[Deferred, ...]:
+    """Columns that were picked by the same places before share the places that are picked now."""
+    composed: dict[int, Picks] = {}
+    found = []
+    for column in columns:
+        if not isinstance(column, Deferred):
+            found.append(Deferred(column, which))
+            continue
+        key = id(column.pick)
+        if key not in composed:
+            composed[key] = column.pick[which]
+        found.append(Deferred(column.base, composed[key]))
+    return tuple(found)
 
 
 def empty(width: int) -> ZSet:
@@ -87,7 +133,7 @@ def concat(parts: Sequence[ZSet], width: int) -> ZSet:
     every_once = all(part.weights is None for part in parts)
     all_forever = all(part.untils is None for part in parts)
     return ZSet(
-        tuple(np.concatenate([part.columns[i] for part in parts]) for i in range(width)),
+        tuple(np.concatenate([part.column(i) for part in parts]) for i in range(width)),
         sum(part.count for part in parts),
         None if every_once else np.concatenate([part.weight_array() for part in parts]),
         None if all_forever else np.concatenate([part.until_array() for part in parts]),

@@ -35,10 +35,10 @@ class Cut:
         """The rows that stay, in order. Weights are gone: a row that counts twice is there twice."""
         if rows.weights is not None:
             rows = rows.take(np.repeat(np.arange(rows.count), np.maximum(rows.weights, 0)))
-            rows = ZSet(rows.columns, rows.count, None, rows.untils)
+            rows = ZSet(rows.held, rows.count, None, rows.untils)
         rows = self.ordered(moment, rows)
         if self.names != self.variables:
-            rows = rows.with_columns(tuple(rows.columns[self.variables.index(name)] for name in self.names))
+            rows = rows.with_columns(tuple(rows.held[self.variables.index(name)] for name in self.names))
         if self.distinct:
             rows = first_of_each(rows)
         return self._sliced(rows)
@@ -50,7 +50,7 @@ class Cut:
         for name, descending in reversed(self.order):
             if name not in self.variables:
                 continue  # it is unbound in all of them
-            ranks = order_ranks(rows.columns[self.variables.index(name)], scope)
+            ranks = order_ranks(rows.column(self.variables.index(name)), scope)
             keys.append(-ranks if descending else ranks)
         return rows.take(np.lexsort(keys)) if keys else rows
 

@@ -55,4 +55,4 @@ class Exists:
 
 def _marked(rows: ZSet, mark: np.uint64) -> ZSet:
     column: Ids = np.full(rows.count, mark, np.uint64)
-    return rows.with_columns((*rows.columns, column))
+    return rows.with_columns((*rows.held, column))

@@ -16,4 +16,4 @@ class Extend:
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         column = self._calculator.ids(moment, change) if change.count else np.empty(0, np.uint64)
-        return change.with_columns((*change.columns, column))
+        return change.with_columns((*change.held, column))

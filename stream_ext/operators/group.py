@@ -89,7 +89,7 @@ class Group:
     @staticmethod
     def _column(change: ZSet, place: int | None) -> Ids:
         """A variable that the rows do not have is unbound in all of them."""
-        return np.zeros(change.count, np.uint64) if place is None else np.ascontiguousarray(change.columns[place])
+        return np.zeros(change.count, np.uint64) if place is None else np.ascontiguousarray(change.column(place))
 
     def _touch_the_only_group(self) -> None:
         self._table.number(np.zeros((1, 1), np.uint64))

@@ -46,7 +46,7 @@ class LeftJoin:
         for pair in self._pairs.step(moment, left, right):
             row, both = self._holding(moment, *pair)
             joined.append(both)
-            covers.append(both.with_columns(row.columns))
+            covers.append(both.with_columns(row.held))
         alone = self._alone.step(moment, left, concat(covers, left.width))
         return concat([*joined, self._padded(alone)], len(self.variables))
 
@@ -55,7 +55,7 @@ class LeftJoin:
         places = ZSet((i.view(np.uint64),), len(i))
         kept, both = self._holding(moment, left.take(i), right.take(j), places)
         alone = np.ones(left.count, np.bool_)
-        alone[kept.columns[0].view(np.int64)] = False
+        alone[kept.column(0).view(np.int64)] = False
         if not alone.any():
             return both
         return concat([both, self._padded(left.take(alone))], len(self.variables))
@@ -77,4 +77,4 @@ class LeftJoin:
 
     def _padded(self, alone: ZSet) -> ZSet:
         missing = len(self.variables) - alone.width
-        return alone.with_columns((*alone.columns, *(np.zeros(alone.count, np.uint64) for _ in range(missing))))
+        return alone.with_columns((*alone.held, *(np.zeros(alone.count, np.uint64) for _ in range(missing))))

@@ -32,7 +32,7 @@ class Minus:
         for row, partner in self._pairs.step(moment, left, right):
             mask = self._meeting(row, partner)
             both = self._pairs.pairing.merged(row.take(mask), partner.take(mask))
-            covers.append(both.with_columns(row.take(mask).columns))
+            covers.append(both.with_columns(row.take(mask).held))
         return self._alone.step(moment, left, concat(covers, left.width))
 
     def _meeting(self, left: ZSet, right: ZSet) -> np.typing.NDArray[np.bool_]:

@@ -29,16 +29,16 @@ class Pairing:
         self._shared = [(left.index(v), right.index(v)) for v in shared if v not in carried]
 
     def left_keys(self, rows: ZSet) -> Columns:
-        return tuple(rows.columns[i] for i in self.left_key)
+        return tuple(rows.column(i) for i in self.left_key)
 
     def right_keys(self, rows: ZSet) -> Columns:
-        return tuple(rows.columns[i] for i in self.right_key)
+        return tuple(rows.column(i) for i in self.right_key)
 
     def compatible(self, left: ZSet, right: ZSet) -> npt.NDArray[np.bool_] | None:
         """Of rows side by side that agree in their keys; None: all of them."""
         mask = None
         for i, j in self._loose:
-            a, b = left.columns[i], right.columns[j]
+            a, b = left.column(i), right.column(j)
             agree = (a == b) | (a == 0) | (b == 0)
             mask = agree if mask is None else mask & agree
         return mask
@@ -47,7 +47,7 @@ class Pairing:
         """Which rows side by side bind at least one variable both."""
         mask = np.zeros(left.count, np.bool_)
         for i, j in self._shared:
-            mask |= (left.columns[i] != 0) & (right.columns[j] != 0)
+            mask |= (left.column(i) != 0) & (right.column(j) != 0)
         return mask
 
     def joined(self, left: ZSet, right: ZSet) -> ZSet:
@@ -63,8 +63,9 @@ class Pairing:
             untils = right.untils if left.untils is None else left.untils
         else:
             untils = np.minimum(left.untils, right.untils)
-        columns = list(left.columns)
+        columns = list(left.held)
         for i, j in self._loose:
-            columns[i] = np.where(columns[i] == 0, right.columns[j], columns[i])
-        columns += [right.columns[i] for i in self._rest]
+            known = left.column(i)
+            columns[i] = np.where(known == 0, right.column(j), known)
+        columns += [right.held[i] for i in self._rest]
         return ZSet(tuple(columns), left.count, paired_weights(left, right), untils)

@@ -22,4 +22,4 @@ class Project:
         if self._same:
             return change
         unbound = np.zeros(change.count if None in self._from else 0, np.uint64)
-        return change.with_columns(tuple(unbound if i is None else change.columns[i] for i in self._from))
+        return change.with_columns(tuple(unbound if i is None else change.held[i] for i in self._from))

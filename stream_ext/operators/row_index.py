@@ -65,12 +65,12 @@ class RowIndex:
 
     def _append(self, change: ZSet) -> None:
         start, stop = self._used, self._used + len(change)
-        for kept, column in zip(self.columns, change.columns, strict=True):
-            kept[start:stop] = column
+        for place, kept in enumerate(self.columns):
+            kept[start:stop] = change.column(place)
         self._weighted = self._weighted or change.weights is not None
         self.weights[start:stop] = 1 if change.weights is None else change.weights
         self.untils[start:stop] = change.until_array()
-        self._keys[start:stop] = key_of([change.columns[i] for i in self._key], len(change))
+        self._keys[start:stop] = key_of([change.column(i) for i in self._key], len(change))
         kernels.index_insert(self._keys, start, stop, self._heads, self._nexts, self._shift)
         self._used = stop
 

@@ -46,7 +46,7 @@ class StoreJoin:
             return empty(len(self.variables))
         if not self._maybe:
             return self._by(()).find(left, moment)
-        unbound = [left.columns[self._left.index(v)] == 0 for v in self._maybe]
+        unbound = [left.column(self._left.index(v)) == 0 for v in self._maybe]
         kinds = sum((mask.astype(np.int64) << n for n, mask in enumerate(unbound)), np.zeros(left.count, np.int64))
         found = []
         for kind in np.unique(kinds).tolist():
@@ -145,7 +145,7 @@ class _LookUp:
         fixed = self._pattern.fixed.get(position)
         if fixed is not None:
             return np.full(left.count, fixed, np.uint64)
-        return moment.vocabulary.outward(left.columns[self._at[self._pattern.binding[position]]])
+        return moment.vocabulary.outward(left.column(self._at[self._pattern.binding[position]]))
 
     # ---- one predicate ------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class _LookUp:
             i = np.flatnonzero(keep) if i is None else i[keep]
         moment.control.room(len(s), self._width)
         kept = left if i is None else left.take(i)
-        columns = [*kept.columns, *([None] * (self._width - left.width))]
+        columns = [*kept.held, *([None] * (self._width - left.width))]
         for place, position in self._put:
             column = _column(quad, position, predicate, len(s))
             columns[place] = moment.vocabulary.inward(column if keep is None else column[keep])

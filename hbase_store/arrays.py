@@ -105,8 +105,11 @@ def group_rows(column: Ids) -> list[tuple[int, Offsets | slice]]:
 
 def gather_ranges(starts: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
     """(offsets of each range in the result, indices of all members), for the ranges starts[i]:ends[i]."""
+    counts = ends - starts
+    if bool((counts == 1).all()):
+        return np.arange(len(starts) + 1), starts
     offsets = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(ends - starts, out=offsets[1:])
+    np.cumsum(counts, out=offsets[1:])
     return offsets, np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], ends - starts)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from hbase_store.terms import DICTIONARY, NO_TERM, TAG_SHIFT, inline_id, inline_
 _FEW = 64
 #: So many terms are remembered twice: those asked for since the last clearing, and those of the time before.
 REMEMBERED = 1 << 20
+#: So many texts that were decoded are kept.
+DECODED = 1 << 18
 
 
 class _Recent:
@@ -84,6 +87,7 @@ class Dictionary:
         self._places: tuple[_Recent, tuple[RunColumn, ...]] = _Recent(), ()
         self._remembered: dict[bytes, int] = {}
         self._before: dict[bytes, int] = {}
+        self._decoded: dict[int, bytes] = {}
 
     def add(self, sn: int, chunk: TermsChunk, texts: Sequence[bytes] | None = None) -> None:
         """`texts` are those of the chunk, if they are at hand: then hashing them costs nothing more."""
@@ -156,6 +160,21 @@ class Dictionary:
     # ---- id to text
 
     def terms(self, ids: Ids) -> list[bytes]:
+        """The texts of ids that were asked for lately are at hand: what an id means never changes."""
+        listed = ids.tolist()
+        found = list(map(self._decoded.get, listed))
+        if None not in found:
+            return cast(list[bytes], found)
+        missing = [i for i, text in enumerate(found) if text is None]
+        for i, text in zip(missing, self._read_terms(ids[missing] if len(missing) < len(ids) else ids), strict=True):
+            found[i] = text
+        if len(missing) <= DECODED // 4:
+            if len(self._decoded) + len(missing) > DECODED:
+                self._decoded = {}
+            self._decoded.update((listed[i], cast(bytes, found[i])) for i in missing)
+        return cast(list[bytes], found)
+
+    def _read_terms(self, ids: Ids) -> list[bytes]:
         if len(ids) <= _FEW:
             return self._few(ids.tolist())
         if bool((ids[1:] > ids[:-1]).all()):

@@ -102,13 +102,11 @@ class Snapshot:
 
         `inverse` asks for the subjects of objects. The graphs come only with `graph` = NAMED."""
         keys = as_ids(keys)
+        if len(keys) == 1 and graph == DEFAULT:
+            values = self.values(p, int(keys[0]), inverse)
+            return np.array((0, len(values)), np.int64), values
         columns = self._reach(graph != DEFAULT, p, inverse, keys).columns
-        if len(keys) < _MANY:
-            starts, ends = columns[0].searchsorted(keys, "left"), columns[0].searchsorted(keys, "right")
-        else:
-            from hbase_store.kernels import ranges  # numba takes a third of a second to import
-
-            starts, ends = ranges(columns[0], keys)
+        starts, ends = self._ranges(columns[0], keys)
         if len(keys) == 1:
             start, end = int(starts[0]), int(ends[0])
             offsets = np.array((0, end - start), np.int64)
@@ -131,6 +129,21 @@ class Snapshot:
         starts, ends = keyed.searchsorted(keys, "left"), keyed.searchsorted(keys, "right")
         offsets, places = gather_ranges(starts, ends)
         return offsets, values[places]
+
+    def degrees(self, p: int, keys: Ids, inverse: bool = False, graph: int = DEFAULT) -> Offsets:
+        """How many neighbours each key has."""
+        if graph != DEFAULT:
+            return np.diff(self.neighbours(p, keys, inverse, graph)[0])
+        keys = as_ids(keys)
+        starts, ends = self._ranges(self._reach(False, p, inverse, keys).columns[0], keys)
+        return ends - starts
+
+    def _ranges(self, column: Ids, keys: Ids) -> tuple[Offsets, Offsets]:
+        if len(keys) < _MANY:
+            return column.searchsorted(keys, "left"), column.searchsorted(keys, "right")
+        from hbase_store.kernels import ranges  # numba takes a third of a second to import
+
+        return ranges(column, keys)
 
     def pairs(self, p: int, inverse: bool = False, graph: int = DEFAULT) -> Columns:
         """(keys, values[, graphs]) of all edges, sorted by these columns; graphs only with `graph` = NAMED."""
@@ -196,6 +209,11 @@ class Snapshot:
         starts, ends = vertices.searchsorted(keys, "left"), vertices.searchsorted(keys, "right")
         offsets, places = gather_ranges(starts, ends)
         return offsets, predicates[places]
+
+    def predicates_listed(self, key: Ids, inverse: bool = False) -> Ids:
+        """The predicates that one vertex of the default graph may have edges of, and at least all that it has."""
+        listed = self.read(lambda layers: layers.predicates_of(False, int(inverse), key, self.sn))
+        return distinct_values(listed[1][listed[0] == key[0]])
 
     def _listed(self, named: bool, order: int, keys: Ids, graph: int) -> Columns:
         """(key, predicate) of ascending, distinct keys, for each predicate of which a key has edges, in order."""

@@ -142,8 +142,14 @@ def rows_of(answer: Answer) -> list[tuple[bytes | None, ...]]:
     """The rows as texts; None where a variable is unbound."""
     if not answer.columns:
         return [()] * answer.count
-    return [
-        row
-        for texts, columns, _ in decoded(answer.columns, answer.vocabulary.decode)
-        for row in zip(*([texts[place] for place in column] for column in columns), strict=True)
-    ]
+    return list(zip(*(_texts_of(column, answer.vocabulary.decode) for column in answer.columns), strict=True))
+
+
+def _texts_of(column: Ids, decode: Decode) -> Sequence[bytes | None]:
+    bound = column != 0
+    if bound.all():
+        return decode(column)
+    texts: list[bytes | None] = [None] * len(column)
+    for place, text in zip(np.flatnonzero(bound).tolist(), decode(column[bound]), strict=True):
+        texts[place] = text
+    return texts

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from stream_ext.operators.counting import Counting
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pairing import Pairing
 from stream_ext.operators.pattern import G, IdPattern, Ids, O, P, S
@@ -20,14 +21,21 @@ from stream_ext.zset import ZSet, concat, empty
 
 
 class StoreJoin:
-    """`maybe` names the variables that a left solution may leave unbound; the pattern binds them then."""
+    """`maybe` names the variables that a left solution may leave unbound; the pattern binds them then.
 
-    def __init__(self, left: tuple[str, ...], pattern: IdPattern, maybe: Names = NO_NAMES) -> None:
+    `unread` names those of the pattern that nobody reads: their values are counted, not listed."""
+
+    def __init__(
+        self, left: tuple[str, ...], pattern: IdPattern, maybe: Names = NO_NAMES, unread: Names = NO_NAMES
+    ) -> None:
         self.pattern = pattern
         self._left = left
         self._maybe = [v for v in left if v in maybe and v in pattern.variables]
         self._look_ups: dict[tuple[str, ...], _LookUp] = {}
-        self._pairing = Pairing(left, pattern.variables, frozenset(self._maybe))
+        self._counting = Counting(left, pattern) if unread else None
+        self._read = [i for i, v in enumerate(pattern.variables) if v not in unread]
+        read = tuple(pattern.variables[i] for i in self._read)
+        self._pairing = Pairing(left, read, frozenset(self._maybe))
         self.variables = self._pairing.variables
         self._memory = RowIndex(len(left), self._pairing.left_key)
 
@@ -35,6 +43,7 @@ class StoreJoin:
         parts = [self._look_up(left, moment)]
         if moment.changes is not None:
             change = change_of(self.pattern, moment)
+            change = change.with_columns(tuple(change.held[i] for i in self._read))
             i, slot = self._memory.probe(self._pairing.right_keys(change), len(change), moment.time)
             parts.append(self._pairing.joined(self._memory.at(slot), change.take(i)))
         if not moment.last:
@@ -44,6 +53,8 @@ class StoreJoin:
     def _look_up(self, left: ZSet, moment: Moment) -> ZSet:
         if not left.count:
             return empty(len(self.variables))
+        if self._counting is not None:
+            return self._counting.find(left, moment)
         if not self._maybe:
             return self._by(()).find(left, moment)
         unbound = [left.column(self._left.index(v)) == 0 for v in self._maybe]
@@ -98,6 +109,10 @@ def _inward(columns: tuple[Ids, ...], moment: Moment) -> tuple[Ids, ...]:
     return tuple(moment.vocabulary.inward(column) for column in columns)
 
 
+#: s, p, o and the graphs of what was found; the predicate may be one for all, graphs may not matter.
+_Quad = tuple[Ids, Ids | int, Ids, Ids | None]
+
+
 class _LookUp:
     """New solutions against the store, where it is known which of their variables are bound."""
 
@@ -112,11 +127,29 @@ class _LookUp:
 
     def find(self, left: ZSet, moment: Moment) -> ZSet:
         edges = StoreEdges(moment.snapshot, self._pattern.graph)
+        around = self._around_one(left, edges, moment)
+        if around is not None:
+            return self._put_beside(left, np.zeros(len(around[0]), np.int64), (*around, None), moment)
         parts = []
         for predicate, picked in self._predicates(left, edges, moment):
             moment.control.check()
             parts.append(self._under(left if picked is None else left.take(picked), predicate, edges, moment))
         return concat(parts, self._width)
+
+    def _around_one(self, left: ZSet, edges: StoreEdges, moment: Moment) -> tuple[Ids, Ids, Ids] | None:
+        """All edges (s, p, o) of one vertex in the default graph: a few look-ups, without arrays of one element."""
+        if left.count != 1 or edges.graph.one != 0 or P in self._pattern.fixed or self._is_bound(P):
+            return None
+        if self._is_bound(S) == self._is_bound(O):
+            return None
+        inverse = self._is_bound(O)
+        key = self._bound(O if inverse else S, left, moment)
+        predicates = edges.snapshot.predicates_listed(key, inverse)
+        found = [edges.snapshot.values(p, int(key[0]), inverse) for p in predicates.tolist()]
+        far = np.concatenate(found) if found else np.empty(0, np.uint64)
+        p = np.repeat(predicates, [len(values) for values in found])
+        near = np.repeat(key, len(far))
+        return (far, p, near) if inverse else (near, p, far)
 
     # ---- which predicates ---------------------------------------------------------------------------------------
 
@@ -151,10 +184,13 @@ class _LookUp:
 
     def _under(self, left: ZSet, predicate: int, edges: StoreEdges, moment: Moment) -> ZSet:
         i, s, o, g = self._edges(left, predicate, edges, moment)
-        quad = (s, None, o, g)
-        keep = None
+        return self._put_beside(left, i, (s, predicate, o, g), moment)
+
+    def _put_beside(self, left: ZSet, i: Picks | None, quad: _Quad, moment: Moment) -> ZSet:
+        """The left rows `i` with what was found for each; i None: each left row once."""
+        count, g, keep = len(quad[0]), quad[G], None
         for first, again in self._same:
-            same = _column(quad, first, predicate, len(s)) == _column(quad, again, predicate, len(s))
+            same = _column(quad, first, count) == _column(quad, again, count)
             keep = same if keep is None else keep & same
         if g is not None and self._pattern.binding[G] in self._at:
             graph = self._bound(G, left, moment)
@@ -162,11 +198,11 @@ class _LookUp:
             keep = same if keep is None else keep & same
         if keep is not None:
             i = np.flatnonzero(keep) if i is None else i[keep]
-        moment.control.room(len(s), self._width)
+        moment.control.room(count, self._width)
         kept = left if i is None else left.take(i)
         columns = [*kept.held, *([None] * (self._width - left.width))]
         for place, position in self._put:
-            column = _column(quad, position, predicate, len(s))
+            column = _column(quad, position, count)
             columns[place] = moment.vocabulary.inward(column if keep is None else column[keep])
         return kept.with_columns(tuple(columns))  # type: ignore[arg-type]  # every new column is put
 
@@ -223,9 +259,10 @@ def _all_pairs(n: int, predicate: int, edges: StoreEdges, moment: Moment) -> tup
     return i, np.tile(s, n), np.tile(o, n), None if g is None else np.tile(g, n)
 
 
-def _column(quad: tuple[Ids | None, ...], position: int, predicate: int, count: int) -> Ids:
+def _column(quad: _Quad, position: int, count: int) -> Ids:
     column = quad[position]
-    return np.full(count, predicate, np.uint64) if column is None else column
+    assert column is not None, "only a pattern with a graph variable looks at the graphs"
+    return np.full(count, column, np.uint64) if isinstance(column, int) else column
 
 
 def _grouped(predicates: Ids, rows: Picks | None) -> Iterator[tuple[int, Picks]]:

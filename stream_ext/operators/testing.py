@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +24,21 @@ def _shown(variables: tuple[str, ...], sees: Names) -> tuple[str, ...]:
     return tuple(v if v in sees else "" for v in variables)
 
 
+class _Lazily(Sequence[Ids]):
+    """The columns of some rows; those that nobody looks at are never made."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: ZSet) -> None:
+        self._rows = rows
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._rows.column(place)
+
+    def __len__(self) -> int:
+        return self._rows.width
+
+
 class Tester:
     """For which rows a condition is true."""
 
@@ -29,7 +47,7 @@ class Tester:
         self.is_volatile = self._condition.is_volatile
 
     def mask(self, moment: Moment, rows: ZSet) -> npt.NDArray[np.bool_]:
-        return self._condition.mask(rows.columns, scope_of(moment), rows.count)
+        return self._condition.mask(_Lazily(rows), scope_of(moment), rows.count)
 
 
 class Calculator:
@@ -40,4 +58,4 @@ class Calculator:
         self.is_volatile = self._computed.is_volatile
 
     def ids(self, moment: Moment, rows: ZSet) -> Ids:
-        return self._computed.ids(rows.columns, scope_of(moment), rows.count)
+        return self._computed.ids(_Lazily(rows), scope_of(moment), rows.count)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from stream_ext.operators.aggregates import Aggregated
 from stream_ext.operators.anew import Anew
+from stream_ext.operators.counting import can_count
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.exists import Exists, Keep
@@ -61,6 +62,7 @@ from stream_ext.plan.logic import (
     Without,
     mentioned,
 )
+from stream_ext.plan.needs import count_rows, read_of
 from stream_ext.plan.order import order_items, reads_store
 from stream_ext.plan.takes import takes
 from stream_ext.plan.terms import Variable
@@ -147,7 +149,7 @@ class Builder:
                 table = self._add(TableSource(names, rows), (), node.certain, f"values {' '.join(names)}", node)
                 return self._joined(wire, table)
             case Conjunction():
-                return self._conjunction(node, wire, ground)
+                return self._conjunction(node, wire, ground, NO_NAMES)
             case Optional():
                 return self._optional(node, wire, ground)
             case Without(left, right):
@@ -205,13 +207,22 @@ class Builder:
         found = self._joined(found, named)
         return self._project(found, tuple(v for v in found.variables if v != node.scope))
 
-    def _conjunction(self, node: Conjunction, wire: Wire, ground: Ground) -> Wire:
+    def _conjunction(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> Wire:
+        """`unread`: what nobody reads of it but itself."""
         waiting = list(node.tests)
         wire = self._test_what_is_bound(waiting, wire, ground)
         for item in order_items(node.items, frozenset(wire.variables) & wire.certain, self._estimates.rows):
-            wire = self.extend(item, wire, ground)
+            unseen = _only_in(item, node, unread)
+            if isinstance(item, Source) and unseen and self._can_count(item, wire, unseen):
+                operator = StoreJoin(wire.variables, self._pattern(item), NO_NAMES, unseen)
+                wire = self._add(operator, (wire,), wire.certain, f"count of {_said(item)}", item)
+            else:
+                wire = self.extend(item, wire, ground)
             wire = self._test_what_is_bound(waiting, wire, ground)
         return self._tested(waiting, wire, ground)
+
+    def _can_count(self, item: Source, wire: Wire, unseen: Names) -> bool:
+        return item.window is None and can_count(self._pattern(item), wire.certain, unseen)
 
     def _test_what_is_bound(self, waiting: list[Test], wire: Wire, ground: Ground) -> Wire:
         """A condition is tested as soon as all that it reads is there for certain."""
@@ -326,7 +337,14 @@ class Builder:
 
     def _selected(self, node: Select, start: Wire, ground: Ground, kept: tuple[str, ...]) -> tuple[Wire, Cut]:
         """From the pattern to the rows, for the values of `start`; `kept` are those of its columns that stay."""
-        wire = self.extend(node.inner, start, ground)
+        node = count_rows(node)
+        if isinstance(node.inner, Conjunction) and takes(node.inner, frozenset(start.variables) - ground.carried):
+            unread = node.inner.variables - read_of(node) - frozenset(start.variables)
+            wire = self._conjunction(node.inner, start, ground, unread)
+        elif isinstance(node.inner, Source):
+            wire = self._conjunction(Conjunction((node.inner,)), start, ground, node.inner.variables - read_of(node))
+        else:
+            wire = self.extend(node.inner, start, ground)
         for name, test in node.before:
             wire = self._assign(name, test, wire, ground)
         if node.grouping is not None:
@@ -393,6 +411,17 @@ class Builder:
         estimate = 0.0 if node is None else self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
         self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, says))
         return Wire(len(self.plan.stages) - 1, operator.variables, certain & frozenset(operator.variables))
+
+
+def _only_in(item: Logic, whole: Conjunction, unread: Names) -> Names:
+    """Of what nobody else reads, the variables of this item alone."""
+    found = item.variables & unread
+    for other in whole.items:
+        if other is not item:
+            found -= mentioned(other)
+    for test in whole.tests:
+        found -= test.needs
+    return found
 
 
 def _maybe(left: Wire, right: Wire) -> Names:

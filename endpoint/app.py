@@ -21,6 +21,7 @@ from endpoint import assets, routes
 from endpoint.access import Access
 from endpoint.body import Disconnected, Receive
 from endpoint.console import create_console
+from endpoint.console.examples import QUERIES
 from endpoint.desk import Desk
 from endpoint.errors import describe as describe_error
 from endpoint.errors import render
@@ -66,7 +67,7 @@ class Front:
         exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
         try:
             if exchange.method == "OPTIONS":
-                await exchange.answer(204, headers=_PREFLIGHT)
+                await exchange.answer(204, headers=[*_PREFLIGHT, *routes.allowed(exchange.path)])
             else:
                 await routes.dispatch(exchange)
         except Disconnected:
@@ -144,6 +145,7 @@ def create_app(service: Service, *, token: str | None = None, limits: HttpLimits
         service_description=describe(url),
         enable_update=True,
         public_url=url,
+        example_queries={name: {"query": text, "endpoint": url} for name, text in QUERIES.items()},
         favicon=ICON,
     )
     access, remembered = Access(token, service.base), Remembered(limits.remembered_bytes)

@@ -10,7 +10,7 @@ from endpoint import assets, emissions, graphs, loads, operations, protocol, que
 from endpoint.body import as_text
 from endpoint.errors import MethodNotAllowed
 from endpoint.exchange import Exchange, path_name
-from stream_ext.errors import NotFound
+from stream_ext.errors import BadArgument, NotFound
 
 Handler = Callable[..., Awaitable[None]]
 
@@ -82,6 +82,16 @@ async def dispatch(exchange: Exchange) -> None:
     if handler is None:
         raise MethodNotAllowed(exchange.method, path, tuple(methods))
     await handler(exchange, *names)
+
+
+def allowed(path: bytes) -> list[tuple[bytes, bytes]]:
+    """The header that says what may be asked of a path; nothing for a path that is not there."""
+    try:
+        _, methods, _ = _find(path)
+    except (NotFound, BadArgument):
+        return []
+    methods = (*methods, *(("HEAD",) if "GET" in methods else ()), "OPTIONS")
+    return [(b"allow", ", ".join(methods).encode())]
 
 
 def _find(path: bytes) -> tuple[str, Any, list[str]]:

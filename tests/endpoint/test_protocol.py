@@ -351,5 +351,7 @@ def test_a_page_elsewhere_may_ask_but_not_write(server: Live) -> None:
     update = {"update": "INSERT DATA { <http://ex/origin> a 1 }"}
     assert server.http.post("/update", data=update, headers=foreign).status_code == 403
     assert server.http.post("/update", data=update, headers=own).status_code == 204
+    assert server.http.options("/data/a/b").headers["allow"] == "GET, PUT, POST, DELETE, HEAD, OPTIONS"
+    assert "allow" not in server.http.options("/streams/a/b").headers
     preflight = server.http.options("/streams/s", headers=foreign)
     assert (preflight.status_code, "Last-Event-ID" in preflight.headers["access-control-allow-headers"]) == (204, True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 from rdflib import BNode
@@ -22,6 +23,7 @@ from stream_ext.service import Service
 Quad = tuple[Node, Node, Node, Node | None]
 #: The id of what the store has never seen.
 ABSENT = -1
+MET_MAX = 1 << 16
 
 
 class Attachment:
@@ -30,6 +32,7 @@ class Attachment:
         self.labels = Labels()
         self.namespaces: dict[str, str] = {}
         self.graphs: dict[Node, None] = {}  # graphs that programs of this process made, empty ones too
+        self._met: dict[int, Node] = {}  # terms that were read lately: to make one of rdflib's costs microseconds
         self._pending: dict[Quad, bool] = {}
         self._uncommitted: list[int] = []  # snapshots that were written because somebody read, to be taken back
         self._lock = threading.RLock()
@@ -112,13 +115,22 @@ class Attachment:
         return any(True for _ in match(self.service.store.at(), Pattern(None, None, None, blank_id(number))))
 
     def nodes_of(self, ids: Sequence[np.ndarray]) -> dict[int, Node]:
-        """Every distinct id but 0 as rdflib's term, decoded in one call."""
+        """Every distinct id but 0 as rdflib's term; those that were not met lately are decoded in one call."""
         if not ids:
             return {}
         distinct = np.unique(np.concatenate(ids))
-        distinct = distinct[distinct != 0]
-        texts = self.service.store.terms(distinct)
-        return {id: to_node(text, self.labels) for id, text in zip(distinct.tolist(), texts, strict=True)}
+        met = self._met
+        nodes = {id: met.get(id) for id in distinct[distinct != 0].tolist()}
+        unmet = [id for id, node in nodes.items() if node is None]
+        if unmet:
+            texts = self.service.store.terms(np.array(unmet, np.uint64))
+            fresh = {id: to_node(text, self.labels) for id, text in zip(unmet, texts, strict=True)}
+            if len(met) + len(fresh) > MET_MAX:
+                self._met = met = {}
+            if len(fresh) <= MET_MAX:
+                met.update(fresh)
+            nodes.update(fresh)
+        return cast("dict[int, Node]", nodes)
 
     def _is_in_store(self, number: int) -> bool:
         """Whether some quad of the store has this blank node."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from rdflib import BNode, Literal, URIRef
 from rdflib.term import Node
@@ -79,8 +80,11 @@ def to_node(text: bytes, labels: Labels) -> Node:
         if term.value.startswith("q"):  # the query's own making (BNODE): no node of the store
             return BNode(term.value)
         return BNode(labels.label(int(term.value[1:])))
-    datatype = None if term.datatype is None else URIRef(term.datatype)
+    datatype = None if term.datatype is None else _datatype(term.datatype)
     return Literal(term.value, lang=term.language, datatype=datatype, normalize=False)
+
+
+_datatype = lru_cache(maxsize=256)(URIRef)
 
 
 def check_triple(subject: Node, predicate: Node, object: Node) -> None:

@@ -161,4 +161,4 @@ def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWi
     for stream, oldest in reach(windows, at.time).items():
         for arrival in history(store, stream, sn if at.sn is None else at.sn, oldest, whole=at.sn is None):
             if at.push is None or (arrival.sn, arrival.push) <= (at.sn, at.push):
-                network.arrive(arrival.stream, arrival.s, arrival.p, arrival.o, arrival.times)
+                network.arrive(arrival)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store import Snapshot
+from stream_ext.arrivals import Arrival
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.r2s import Answer
 from stream_ext.plan.algebra import R2S, Query
@@ -22,7 +23,7 @@ from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import constants_of, normalise
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import Columns, Ids, Weights, ZSet
+from stream_ext.zset import Columns, Weights, ZSet
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 
@@ -68,11 +69,11 @@ class Network:
         self._last = wire.stage
         self.answer = Answer(cut, r2s)
 
-    def arrive(self, stream: int, s: Ids, p: Ids, o: Ids, times: npt.NDArray[np.int64]) -> None:
+    def arrive(self, arrival: Arrival) -> None:
         """Triples of a stream; they count from the first evaluation whose windows hold them."""
         for scan in self.scans:
-            if scan.window.stream == stream:
-                scan.arrive(s, p, o, times)
+            if scan.window.stream == arrival.stream:
+                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times)
 
     def step(self, moment: Moment) -> tuple[Columns, Weights]:
         """One evaluation: what is emitted of it."""

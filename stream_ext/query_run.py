@@ -176,7 +176,7 @@ class QueryRun:
 
     def _arrive(self, arrival: Arrival) -> None:
         assert self._network is not None
-        self._network.arrive(arrival.stream, arrival.s, arrival.p, arrival.o, arrival.times)
+        self._network.arrive(arrival)
         for presence in self._presence:
             if presence.window.stream == arrival.stream:
                 presence.arrive(arrival.element_times)

@@ -137,6 +137,7 @@ def window_join(batches: int) -> Figures:
     The emitted pairs are compared with a plain numpy join of each batch before a time is given."""
     import numpy as np
 
+    from stream_ext.arrivals import Arrival
     from stream_ext.network import Network, logic_of
     from stream_ext.operators.moment import Moment
     from stream_ext.plan.algebra import R2S, Query
@@ -163,7 +164,9 @@ def window_join(batches: int) -> Figures:
     for b, sides in enumerate(made):
         began = time.perf_counter()
         for stream, (k, value) in enumerate(sides, 1):
-            network.arrive(stream, k, np.full(rows, stream, np.uint64), value, np.full(rows, b, np.int64))
+            times, no_graph = np.full(rows, b, np.int64), np.zeros(rows, np.uint64)
+            columns = (k, np.full(rows, stream, np.uint64), value, no_graph, times)
+            network.arrive(Arrival(b + 1, 0, stream, times, *columns, b, None, False))
         emitted, weights = network.step(Moment(b + 1, None, None))  # type: ignore[arg-type]  # as above
         seconds.append(time.perf_counter() - began)
         _check_pairs(made, b, span, int(weights.sum()), _checksum(emitted))

@@ -26,9 +26,14 @@ class WindowScan:
         self._content = Distinct(self.variables)
         self._waiting: list[tuple[Columns, Times]] = []
 
-    def arrive(self, s: Ids, p: Ids, o: Ids, times: Times) -> None:
-        """Triples of the window's stream, with the time of their elements, in order of arrival."""
-        fits, columns = self.pattern.match((s, p, o, np.zeros(len(s), np.uint64)))
+    def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times) -> None:
+        """Triples of the window's stream, with the graph and the time of their elements, in order of arrival."""
+        fits, columns = self.pattern.match((s, p, o, g))
+        graph = self.pattern.graph
+        if graph.each is not None:
+            fits &= g != 0  # GRAPH ?g ranges over the named ones
+        elif graph.one:
+            fits &= g == np.uint64(graph.one)
         if fits.any():
             self._waiting.append((columns(fits), times[fits]))
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 
+from hbase_store.terms import iri
 from stream_ext.plan.algebra import (
     Aggregate,
     Bgp,
@@ -69,6 +70,7 @@ from stream_ext.plan.rename import rename_query
 from stream_ext.plan.replace_parts import replaced
 from stream_ext.plan.terms import BlankLabel, Constant, Node, Variable
 from stream_ext.plan.walk import walk
+from stream_ext.plan.windows import Declared, Dialect, WindowClause
 
 
 def dataset(clauses: Sequence[GraphClause], windowed: bool, everything: bool = False) -> Dataset:
@@ -89,6 +91,11 @@ class Dataset:
         self.default = default
         self._named = named
 
+    @property
+    def listed(self) -> tuple[Constant, ...] | None:
+        """The graphs of FROM NAMED; None: there is no dataset clause."""
+        return self._named
+
     def named(self, node: Node) -> GraphScope:
         """`GRAPH node`."""
         if isinstance(node, Constant) and self._named is not None and node not in self._named:
@@ -101,8 +108,26 @@ STORE = Dataset(GraphScope(), None)
 
 def normalise(query: Query, union_default: bool = False) -> Select:
     """The whole query; what CONSTRUCT and DESCRIBE make of its rows is not part of it."""
-    normaliser = Normaliser(dataset(query.shape.graphs, bool(query.windows), union_default))
+    where = dataset(query.shape.graphs, bool(query.windows), union_default)
+    if query.dialect is Dialect.CSPARQL:
+        normaliser = Normaliser(Dataset(where.default, where.listed or ()), query.windows)
+        normaliser.default = _merged_windows(query)
+    else:
+        normaliser = Normaliser(where, query.windows)
     return normaliser.select(query, normaliser.default)
+
+
+def _merged_windows(query: Query) -> Place:
+    """C-SPARQL: the default graph is the merge of the windows and the FROM graphs; nothing else of the store, but for
+    a text with bare names only, which reads the default graph, too."""
+    names = tuple(window.name for window in query.windows)
+    graph = dataset(query.shape.graphs, False).default
+    if not any(not clause.named for clause in query.shape.graphs):
+        bare = any(window.declared is Declared.BARE_NAME for window in query.windows)
+        graph = GraphScope() if bare else NOWHERE
+    if graph == NOWHERE and len(names) == 1:
+        return Place(GraphScope(), names[0])
+    return Place(graph, None, names)
 
 
 def normalise_pattern(pattern: Pattern, names: Iterable[str], where: Dataset = STORE) -> Select:
@@ -112,20 +137,32 @@ def normalise_pattern(pattern: Pattern, names: Iterable[str], where: Dataset = S
     return Select(inner, (), None, (), (), (), tuple(names), False, 0, None)
 
 
+#: No graph of the store.
+NOWHERE = GraphScope(graphs=())
+
+
 class Place:
-    """Where the leaves of a group look."""
+    """Where the leaves of a group look: in the store, in one window, or in several windows and graphs merged."""
 
-    __slots__ = ("graph", "window")
+    __slots__ = ("graph", "merged", "window")
 
-    def __init__(self, graph: GraphScope, window: str | None = None) -> None:
-        self.graph, self.window = graph, window
+    def __init__(self, graph: GraphScope, window: str | None = None, merged: tuple[str, ...] = ()) -> None:
+        self.graph, self.window, self.merged = graph, window, merged
+
+    def parts(self) -> list[tuple[GraphScope, str | None]]:
+        """Each place that is merged."""
+        if not self.merged:
+            return [(self.graph, self.window)]
+        windows: list[tuple[GraphScope, str | None]] = [(GraphScope(), name) for name in self.merged]
+        return windows if self.graph == NOWHERE else [*windows, (self.graph, None)]
 
 
 class Normaliser:
     """One for each query: it gives out the names that no one else has."""
 
-    def __init__(self, where: Dataset) -> None:
+    def __init__(self, where: Dataset, windows: Sequence[WindowClause] = ()) -> None:
         self._dataset = where
+        self._windows = windows
         self.default = Place(where.default)
         self._numbers = count(1)
 
@@ -137,7 +174,7 @@ class Normaliser:
     def pattern(self, pattern: Pattern, place: Place) -> Logic:
         match pattern:
             case Bgp(patterns, paths):
-                triples = (Source(t.subject, t.predicate, t.object, place.graph, place.window) for t in patterns)
+                triples = (_triple(t.subject, t.predicate, t.object, place) for t in patterns)
                 return _all((*triples, *(self._path(path, place) for path in paths)), ())
             case Join(left, right):
                 return _all((self.pattern(left, place), self.pattern(right, place)), ())
@@ -162,8 +199,13 @@ class Normaliser:
                 return self.select(self._kept_apart(query), place)
             case Service(node, inner, silent, position):
                 return Remote(node, inner, _seen(inner), silent, position)
-            case InAnyWindow():
-                raise AssertionError("WINDOW with a variable is refused before it is planned")
+            case InAnyWindow(name, inner):
+                return Either(tuple(self._in_window(name, each.name, inner) for each in self._windows))
+
+    def _in_window(self, variable: str, name: str, inner: Pattern) -> Logic:
+        """`WINDOW ?variable { inner }`, for one of the windows."""
+        table = Table((variable,), ((Constant(iri(name)),),))
+        return _all((self.pattern(inner, Place(GraphScope(), name)), table), ())
 
     def _optional(self, pattern: LeftJoin, place: Place) -> Logic:
         left = self._in_graph(self.pattern(pattern.left, place), place)
@@ -209,7 +251,7 @@ class Normaliser:
     def _follow(self, subject: Node, path: Path, target: Node, place: Place) -> Logic:
         match path:
             case Constant():
-                return Source(subject, path, target, place.graph, place.window)
+                return _triple(subject, path, target, place)
             case PathInverse(inner):
                 return self._follow(target, inner, subject, place)
             case PathSequence(parts):
@@ -217,7 +259,8 @@ class Normaliser:
             case PathAlternative(parts):
                 return Either(tuple(self._follow(subject, part, target, place) for part in parts))
             case PathRepeat() | PathNegated():
-                return PathSource(subject, path, target, place.graph, place.window)
+                ((graph, window),) = place.parts()  # over several it is refused before it is planned
+                return PathSource(subject, path, target, graph, window)
 
     def _sequence(self, subject: Node, parts: Sequence[Path], target: Node, place: Place) -> Logic:
         between = [Variable(self.fresh(), hidden=True) for _ in parts[1:]]
@@ -350,6 +393,16 @@ class _Stages:
         name = self._normaliser.fresh()
         self.before.append((name, self._normaliser.test(expression, self._inside, self._place)))
         return name
+
+
+def _triple(subject: Node, predicate: Node, target: Node, place: Place) -> Logic:
+    """One triple pattern; over several graphs that are merged a triple counts once, wherever it is."""
+    parts = [Source(subject, predicate, target, graph, window) for graph, window in place.parts()]
+    if len(parts) == 1:
+        return parts[0]
+    nodes = (subject, predicate, target)
+    names = tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, Variable)))
+    return Select(Either(tuple(parts)), (), None, (), (), (), names, True, 0, None)
 
 
 def template_of(query: Query) -> tuple[QuadPattern, ...]:

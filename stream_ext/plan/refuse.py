@@ -12,23 +12,36 @@ from collections.abc import Iterator
 from stream_ext.errors import Unsupported
 from stream_ext.plan.algebra import (
     Admin,
+    Bgp,
+    Filter,
     Graph,
     InAnyWindow,
     InWindow,
+    Join,
     Modify,
     Operation,
+    Pattern,
     Query,
     Register,
     Service,
+    SubSelect,
     Unit,
     Update,
 )
-from stream_ext.plan.formulas import Call
+from stream_ext.plan.formulas import (
+    Call,
+    Path,
+    PathAlternative,
+    PathInverse,
+    PathNegated,
+    PathRepeat,
+    PathSequence,
+)
 from stream_ext.plan.functions import CASTS, registered_functions
 from stream_ext.plan.policy import Evaluated, policy_of
 from stream_ext.plan.terms import Position
 from stream_ext.plan.walk import Part, parts_of, query_parts, walk
-from stream_ext.plan.windows import Declared, Extent, Trigger, WindowClause
+from stream_ext.plan.windows import Declared, Dialect, Extent, Trigger, WindowClause
 from stream_ext.syntax import parse_again
 
 Refusal = tuple[Position, str]
@@ -140,8 +153,10 @@ def _parts(root: Part) -> Iterator[Refusal]:
             # The other side may run what we do not; but our windows are not there.
             yield from _windows_elsewhere(node)
             continue
-        if isinstance(node, Graph | InWindow):
-            inside = "GRAPH" if isinstance(node, Graph) else "WINDOW"
+        if isinstance(node, InWindow | InAnyWindow):
+            inside = "WINDOW"
+        elif isinstance(node, Graph):
+            inside = _GRAPH_IN_WINDOW if inside in ("WINDOW", _GRAPH_IN_WINDOW) else "GRAPH"
         waiting += [(part, inside) for part in parts_of(node)]
 
 
@@ -153,16 +168,31 @@ def _windows_elsewhere(service: Service) -> Iterator[Refusal]:
 
 def _part(node: Part, inside: str) -> Refusal | None:
     match node:
-        case InAnyWindow():
-            return node.position, "WINDOW with a variable"
-        case Graph() if inside == "WINDOW":
-            return node.position, "GRAPH inside WINDOW"
-        case InWindow() if inside:
-            return node.position, f"WINDOW inside {inside}"
+        case Graph(_, inner) if inside in ("WINDOW", _GRAPH_IN_WINDOW) and not _asks(inner):
+            return node.position, "GRAPH inside WINDOW around a group that has no triple of its own"
+        case SubSelect() if inside == _GRAPH_IN_WINDOW:
+            return node.position, "a sub-SELECT in GRAPH inside WINDOW"
+        case InWindow() | InAnyWindow() if inside:
+            return node.position, f"WINDOW inside {inside.split()[0]}"
         case Call(name) if name.startswith("<"):
             return _function(node)
         case _:
             return None
+
+
+_GRAPH_IN_WINDOW = "GRAPH inside WINDOW"
+
+
+def _asks(pattern: Pattern) -> bool:
+    """Whether a triple is looked for in the graph around this group, not only in those inside of it."""
+    waiting: list[Part] = [pattern]
+    while waiting:
+        match waiting.pop():
+            case Bgp(patterns, paths) if patterns or paths:
+                return True
+            case Join() | Filter() as node:
+                waiting += parts_of(node)
+    return False
 
 
 def _function(call: Call) -> Refusal | None:
@@ -180,6 +210,8 @@ def _mixtures(query: Query) -> Iterator[Refusal]:
     past = [window for window in query.windows if window.extent is Extent.HISTORY]
     if past and len(past) < len(query.windows):
         yield past[0].place("extent") or past[0].position, "a START ... END window beside one that goes on"
+    if query.dialect is Dialect.CSPARQL and (len(query.windows) > 1 or query.shape.graphs or _is_bare(query)):
+        yield from _repeated_paths(query)
     kinds = policy_of(query).evaluated.value
     if Evaluated.ARRIVAL in kinds and len(kinds) > 1:
         for window in query.windows:
@@ -188,14 +220,31 @@ def _mixtures(query: Query) -> Iterator[Refusal]:
                     yield place, f"{clause} beside evaluations at closes or periods"
 
 
+def _is_bare(query: Query) -> bool:
+    return any(window.declared is Declared.BARE_NAME for window in query.windows)
+
+
+def _is_walked(path: Path) -> bool:
+    """Whether it is more than joins and unions of triple patterns."""
+    match path:
+        case PathSequence(parts) | PathAlternative(parts):
+            return any(map(_is_walked, parts))
+        case PathInverse(inner):
+            return _is_walked(inner)
+        case _:
+            return isinstance(path, PathRepeat | PathNegated)
+
+
+def _repeated_paths(query: Query) -> Iterator[Refusal]:
+    for node in walk(query.pattern):
+        for path in node.paths if isinstance(node, Bgp) else ():
+            if _is_walked(path.path):
+                yield path.position, "a property path with * + ? or ! over several windows and graphs"
+
+
 # ---- windows -------------------------------------------------------------------------------------------------
 
-_DECLARATIONS = {
-    Declared.STREAM: "FROM STREAM (C-SPARQL)",
-    Declared.NAMED_STREAM: "FROM NAMED STREAM (C-SPARQL)",
-    Declared.BARE_NAME: "FROM with a bare name",
-    Declared.PATTERN: "STREAM in a pattern (CQELS-QL)",
-}
+_DECLARATIONS = {Declared.PATTERN: "STREAM in a pattern (CQELS-QL)"}
 _EXTENTS = {
     Extent.NOW: "a NOW window",
     Extent.ALL: "an ALL window",

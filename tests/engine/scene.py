@@ -38,7 +38,7 @@ class Window:
     stream: int
     range_ms: int
     step_ms: int
-    t0_ms: int = 0
+    t0_ms: int | None = 0  # None: by the first push
     until_ms: int = 0
     bounds: str = "[)"
     lateness_ms: int | None = None  # None: the stream's
@@ -51,7 +51,8 @@ class Window:
             length = f"FROM NOW - {self.range_ms}ms TO NOW - {self.until_ms}ms"
         lateness = "" if self.lateness_ms is None else f" LATENESS {self.lateness_ms}ms"
         bounds = "" if self.bounds == "[)" else f" BOUNDS {self.bounds}"
-        return f"{length} STEP {self.step_ms}ms T0 {self.t0_ms}{bounds}{lateness}"
+        t0 = "" if self.t0_ms is None else f" T0 {self.t0_ms}"
+        return f"{length} STEP {self.step_ms}ms{t0}{bounds}{lateness}"
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,19 @@ class Scene:
     lateness: dict[int, int]
     steps: list[Change | list[Push]] = field(default_factory=list)
     report: tuple[str, ...] = ()  # of the first window
+    merged: bool = False  # C-SPARQL: the windows are merged, with the graph :g1 where `static` says so
+    static: bool = False
 
     @property
     def text(self) -> str:
         reports = f" REPORT {', '.join(self.report)}" if self.report else ""
-        froms = " ".join(
-            f"FROM NAMED WINDOW :{w.name} ON STREAM :s{w.stream} [{w.extent}{reports if w is self.windows[0] else ''}]"
-            for w in self.windows
+        froms = (
+            " ".join(
+                f"{'FROM' if self.merged else f'FROM NAMED WINDOW :{w.name} ON'} STREAM :s{w.stream} "
+                f"[{w.extent}{reports if w is self.windows[0] else ''}]"
+                for w in self.windows
+            )
+            + " FROM :g1" * self.static
         )
         return f"PREFIX : <{EX}> REGISTER {self.r2s} :q AS {self.select} {froms} WHERE {{ {self.pattern} }}"
 
@@ -128,6 +135,18 @@ PATTERNS = [
 ]
 
 
+MERGED = [
+    ("SELECT ?a ?b", "?a :p ?b", 2),
+    ("SELECT ?a ?b ?c", "?a :p ?b . ?b :p ?c", 2),
+    ("SELECT ?a ?c", "?a :p ?b . ?b :p ?c", 1),
+    ("SELECT ?a ?k", "?a :p ?b . ?b :k ?k", 2),
+    ("SELECT ?b (COUNT(*) AS ?n)", "?a :p ?b } GROUP BY ?b #", 2),
+    ("SELECT ?a ?b ?k", "?a :p ?b OPTIONAL { ?b :k ?k }", 2),
+    ("SELECT ?a ?c", "GRAPH :s1 { ?a :p ?b } ?b :p ?c", 2),
+    ("SELECT ?a ?c", "GRAPH :s1 { ?a :p ?b } GRAPH :s2 { ?b :p ?c }", 2),
+    ("SELECT ?a ?c", "?a :p/:p ?c", 2),
+    ("ASK", "?a :p :n1 . :n1 :k ?k", 2),
+]
 REPORTS: list[tuple[str, ...]] = [
     (),
     (),
@@ -142,14 +161,15 @@ REPORTS: list[tuple[str, ...]] = [
 
 def random_scene(seed: int) -> Scene:
     chance = random.Random(seed)
-    select, pattern, count = chance.choice(PATTERNS)
+    merged = chance.random() < 0.3
+    select, pattern, count = chance.choice(MERGED if merged else PATTERNS)
     windows = [
         Window(
             f"w{i}",
-            chance.choice([1, 2]) if i == 2 else 1,
+            (2 if merged else chance.choice([1, 2])) if i == 2 else 1,
             chance.choice([5, 10, 20, 30]),
             chance.choice([5, 7, 10, 25]),
-            chance.choice([0, 0, 3, 40]),
+            chance.choice([0, None, None] if merged else [0, 0, 3, 40]),
             chance.choice([0, 0, 0, 4]),
             chance.choice(["[)", "[)", "(]", "[]"]),
             chance.choice([None, None, 0, 3]),
@@ -159,6 +179,7 @@ def random_scene(seed: int) -> Scene:
     lateness = {1: chance.choice([0, 0, 8]), 2: 0}
     scene = Scene(windows, pattern, select, chance.choice(["RSTREAM", "ISTREAM", "DSTREAM"]), lateness)
     scene.report = chance.choice(REPORTS)
+    scene.merged, scene.static = merged, merged and chance.random() < 0.6
     now = {1: chance.randrange(60), 2: chance.randrange(60)}
     for _ in range(chance.randrange(6, 16)):
         scene.steps.append(_change(chance) if chance.random() < 0.25 else _batch(chance, now))
@@ -385,11 +406,23 @@ class Oracle:
         assert isinstance(before, Counter)
         return [(sn, said.time, now - before if came else before - now)]
 
-    def _ask(self, windows: dict[str, set[Triple]]) -> Bag | bool:
+    def _apart(self, windows: dict[str, set[Triple]]) -> list[str]:
         lines = [" ".join(triple) + " ." for triple, graph in self.store if graph is None]
         lines += [" ".join(triple) + f" {graph} ." for triple, graph in self.store if graph is not None]
         for name, content in windows.items():
             lines += [" ".join(triple) + f" <{EX}{name}> ." for triple in content]
+        return lines
+
+    def _merged(self, windows: dict[str, set[Triple]]) -> list[str]:
+        """C-SPARQL's default graph; and each stream's window under the stream's name."""
+        lines = [" ".join(t) + " ." for t, graph in self.store if self.scene.static and graph == f"<{EX}g1>"]
+        for window in self.scene.windows:
+            for triple in windows[window.name]:
+                lines += [" ".join(triple) + end for end in (" .", f" <{EX}s{window.stream}> .")]
+        return lines
+
+    def _ask(self, windows: dict[str, set[Triple]]) -> Bag | bool:
+        lines = self._merged(windows) if self.scene.merged else self._apart(windows)
         store = ox.Store()
         store.load("\n".join(lines).encode(), format=ox.RdfFormat.N_QUADS)
         answer = store.query(self.scene.plain)

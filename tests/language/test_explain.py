@@ -55,7 +55,7 @@ def test_the_explanation_as_json_names_dialect_policy_and_what_is_refused() -> N
         "value": "the windows merged with the graphs of FROM",
         "origin": "written",
     }
-    assert explained["refused"]["name"] == "FROM STREAM (C-SPARQL)"
+    assert explained["refused"]["name"] == "a TRIPLES (count) window"
     assert "refused" not in explain(TEXTS["runs"], BASE)
 
 

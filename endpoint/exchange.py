@@ -24,7 +24,8 @@ Headers = list[tuple[bytes, bytes]]
 JSON = b"application/json"
 FORM = "application/x-www-form-urlencoded"
 
-_ANY_ORIGIN: Headers = [
+_ALWAYS: Headers = [
+    (b"vary", b"Accept"),
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", b"Rillet-Snapshot, Location, Retry-After"),
 ]
@@ -120,7 +121,7 @@ class Exchange:
         """The head of an answer; `piece` and `end` follow."""
         self.started, self.status = True, status
         shown = self.desk.head() if snapshot is None else snapshot
-        all_headers = [(b"rillet-snapshot", str(shown).encode()), *_ANY_ORIGIN, *headers]
+        all_headers = [(b"rillet-snapshot", str(shown).encode()), *_ALWAYS, *headers]
         if media_type is not None:
             all_headers.append((b"content-type", media_type))
         await self._send({"type": "http.response.start", "status": status, "headers": all_headers})

@@ -17,6 +17,7 @@ import uvicorn
 
 from endpoint.access import is_loopback
 from endpoint.app import RilletEndpoint, create_app
+from endpoint.limits import HttpLimits
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.outside import NOTHING, Outside
@@ -43,11 +44,16 @@ class ServeSettings:
     retain_snapshots_s: float = 300.0
     retain_emissions_s: float = 3600.0
     timing_bytes: int = 1 << 30
+    query_timeout_s: float = 300.0
+    query_bytes: int = 2 << 30
     token: str | None = None
     outside: Outside = NOTHING
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
+
+    def limits(self) -> HttpLimits:
+        return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes)
 
     def spark(self) -> SparkSettings:
         """Raises BadArgument where Spark could not be started with them."""
@@ -113,7 +119,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             retain=settings.retain(),
             outside=settings.outside,
         ) as service:
-            app = create_app(service, token=settings.token)
+            app = create_app(service, token=settings.token, limits=settings.limits())
             server = Server(app, when_ready=lambda: say(banner(settings, address)))
             signals.serving = True
             server.run_until_stopped(listening)

@@ -56,6 +56,10 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--retain-emissions", "for how long emissions are kept", "1h", type=seconds, metavar="TIME")
     taken = "what stream elements that are not absorbed may take in the store"
     add_setting(parser, "--timing-bytes", taken, "1G", type=size, metavar="SIZE")
+    longest = "the longest that a query or update may take"
+    add_setting(parser, "--query-timeout", longest, "5m", type=seconds, metavar="TIME")
+    most = "the most that one step of a query may make"
+    add_setting(parser, "--query-bytes", most, "2G", type=size, metavar="SIZE")
     add_setting(parser, "--allow-load", "URLs that LOAD may fetch; without it none", type=urls, metavar="'URL ...'")
     asked = "endpoints that SERVICE may ask; without it none"
     add_setting(parser, "--allow-service", asked, type=urls, metavar="'URL ...'")
@@ -89,6 +93,8 @@ def serve(arguments: argparse.Namespace) -> None:
         retain_snapshots_s=arguments.retain_snapshots,
         retain_emissions_s=arguments.retain_emissions,
         timing_bytes=arguments.timing_bytes,
+        query_timeout_s=arguments.query_timeout,
+        query_bytes=arguments.query_bytes,
         token=arguments.token or None,
         outside=Outside(
             load=arguments.allow_load or (),

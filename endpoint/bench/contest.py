@@ -3,6 +3,7 @@
     {"do": "load", "file": ..., "folder": ...}    ->  {"seconds": ..., "rss_mb": ...}
     {"do": "answer", "text": ...}                 ->  {"digest": [rows, sum of ?n, hash], "rss_mb": ...}
     {"do": "time", "text": ..., "budget_s": ...}  ->  {"ms": [...]}
+    {"do": "stream", "text": ...}                 ->  {"bytes": ..., "mb_more": ...}
 
 What goes wrong in there is told as {"error": ...}, and is a result as well."""
 
@@ -89,7 +90,19 @@ def done(contestant: Contestant, do: str, **more: Any) -> dict[str, Any]:
         return {"seconds": round(time.perf_counter() - began, 2), "rss_mb": _memory("VmRSS")}
     if do == "answer":
         return {"digest": digest(contestant.plain(contestant.rows(more["text"]))), "rss_mb": _memory("VmHWM")}
+    if do == "stream":
+        return streamed(contestant, more["text"])
     return {"ms": timed(contestant, more["text"], more["budget_s"])}
+
+
+def streamed(contestant: Contestant, text: str) -> dict[str, Any]:
+    """How much memory it takes, at most, to write an answer as JSON, beyond what the process has already."""
+    before = _memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the most there has been begins anew
+    began = time.perf_counter()
+    size = contestant.stream(text)
+    took_s = round(time.perf_counter() - began, 2)
+    return {"bytes": size, "seconds": took_s, "mb_more": _memory("VmHWM") - before}
 
 
 def timed(contestant: Contestant, text: str, budget_s: float) -> list[float]:

@@ -35,6 +35,10 @@ class Contestant:
     def plain(self, rows: Any) -> Plain:
         return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
+    def stream(self, text: str) -> int:
+        """The answer written as JSON piece by piece; its bytes."""
+        raise AssertionError("only ours is asked for this")
+
     @classmethod
     def version(cls) -> str:
         """Raises PackageNotFoundError where it is not installed."""
@@ -61,7 +65,6 @@ class Rillet(Contestant):
     def load(self, file: Path, folder: Path) -> None:
         import sys
 
-        import hbase_store
         from endpoint.load import Wanted, load_all
         from endpoint.reading import Source
 
@@ -69,14 +72,37 @@ class Rillet(Contestant):
         wanted = Wanted(None, "http://example.org/")
         for _ in load_all(url, [Source(str(file), "application/n-triples")], wanted, sys.stderr):
             continue
+        self.open(url)
+
+    def open(self, url: str) -> None:
+        """With what a service keeps between questions: their plans, and the values that they computed with."""
+        import hbase_store
+        from stream_ext.evaluate import Asking
+        from stream_ext.known_values import KnownValues
+        from stream_ext.plans import Plans
+
         self.store = hbase_store.open(url, read_only=True)
         self.sn = int(self.store.refresh())
+        self.asking = Asking(plans=Plans(), known=KnownValues(self.store.terms))
 
     def rows(self, text: str) -> Any:
-        from stream_ext.answers import answer_once, rows_of
+        from stream_ext.answers import rows_of
 
-        answer = answer_once(self.store, text, "http://example.org/", self.sn, None)
+        answer = self._answer(text)
         return answer.variables, rows_of(answer)
+
+    def _answer(self, text: str) -> Any:
+        from stream_ext.answers import answer_once
+
+        return answer_once(self.store, text, "http://example.org/", self.sn, None, asking=self.asking)
+
+    def stream(self, text: str) -> int:
+        from endpoint.results import write
+        from stream_ext.answers import decoded
+
+        answer = self._answer(text)
+        batches = decoded(answer.columns, answer.vocabulary.decode, answer.count)
+        return sum(len(piece) for piece in write("json", answer.variables, batches, None))
 
     def plain(self, rows: Any) -> Plain:
         names, table = rows

@@ -128,7 +128,7 @@ _SHAPES = {
     FILTER(?until > "2020-06-01T00:00:00Z"^^xsd:dateTime) }
   OPTIONAL { ?review :about <product/42> ; :reviewer ?r . OPTIONAL { ?review :rating1 ?rating } }
 }""",
-    "reviews": """SELECT ?title ?date ?name ?rating {
+    "reviews": """SELECT ?title ?name ?rating {
   ?review :about <product/42> ; :title ?title ; :date ?date ; :reviewer ?r . ?r rdfs:label ?name .
   FILTER(LANGMATCHES(LANG(?title), "en")) OPTIONAL { ?review :rating2 ?rating }
 } ORDER BY DESC(?date) ?title LIMIT 20""",

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from stream_ext.errors import Unsupported
-from stream_ext.plan.refuse import parse_runnable
 from tests.conformance.cases import Case, is_there, query_cases
 from tests.conformance.played import judge
 from tests.language.w3c import folder
@@ -21,30 +19,13 @@ def cases() -> list[Case]:
     return [case for version in VERSIONS for case in query_cases(version)] if is_there() else []
 
 
-def is_refused(case: Case) -> bool:
-    try:
-        parse_runnable(case.query.read_bytes().decode(), case.query.as_uri())
-    except Unsupported:
-        return True
-    return False
-
-
-REFUSED = frozenset(case.name for case in cases() if is_refused(case))
-
-
 def test_all_published_tests_are_found() -> None:
     folder()  # skips loudly where there are none
     for version, count in VERSIONS.items():
         assert len({case.name for case in query_cases(version)}) == count
 
 
-def test_no_published_query_is_refused() -> None:
-    folder()
-    if REFUSED:
-        pytest.skip(f"{len(REFUSED)} of {len(cases())} W3C queries are refused by name, and not played")
-
-
-@pytest.mark.parametrize("case", [c for c in cases() if c.name not in REFUSED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_the_answer_is_the_published_one(case: Case, tmp_path: Path) -> None:
     if case.name in IGNORED:
         pytest.skip(f"{case.name}: {IGNORED[case.name]}")

@@ -17,7 +17,7 @@ GRAPHS = ("", ":g1", ":g2")
 PREDICATES = (":p", ":q", ":r", ":n")
 NODES = (":a", ":b", ":c", ":f", "_:x", "_:y")
 INTEGERS = ("0", "1", "2", "3", "-2")
-NUMBERS = (*INTEGERS, "1.5", "2.25", "5.0E-1")
+NUMBERS = (*INTEGERS, "1.5", "2.25", '"0.5"^^xsd:double')
 LITERALS = ('"a"', '"ab"', '""', '"a"@en', '"a"@fr', '"b"@en-gb', "true", "false", '"2"', '"x"^^:odd')
 TIMES = (
     '"2020-01-02T03:04:05Z"^^xsd:dateTime',
@@ -397,7 +397,8 @@ def smaller(asked: Asked) -> Iterator[Asked]:
 def _smaller_group(group: Group) -> Iterator[Group]:
     for i, element in enumerate(group.elements):
         before, after = group.elements[:i], group.elements[i + 1 :]
-        yield Group(before + after)
+        if before or after:  # an empty group is a question of its own
+            yield Group(before + after)
         for child in element.children:
             yield Group(before + child.elements + after)
         for j, child in enumerate(element.children):

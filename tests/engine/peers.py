@@ -61,7 +61,7 @@ class Ours:
         load(self.store, data)
 
     def ask(self, asked: Asked) -> Said:
-        """Raises Unsupported for what is refused."""
+        """Raises Unsupported for what is refused: nothing should be."""
         try:
             answer = answer_once(self.store, str(asked), EX, self.store.head(), None)
         except Unsupported:

@@ -26,6 +26,13 @@ def key(term: bytes | None) -> Key:
     text, datatype = unescape(lexical[1:].decode()), suffix[3:-1]
     if not suffix:
         return 3, text
+    try:
+        return _valued(text, datatype)
+    except ValueError:
+        return 7, None  # its text is none of its datatype
+
+
+def _valued(text: str, datatype: bytes) -> Key:
     if datatype in _NUMBERS:
         return 4, float(text)
     if datatype == _XSD + b"boolean":

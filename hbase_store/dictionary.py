@@ -111,26 +111,29 @@ class Dictionary:
     def ids(self, texts: Sequence[bytes]) -> Ids:
         """0 for a term that has none."""
         recent, columns = self._places
-        newest, remembered = recent.hashed().get, self._remembered.get
-        found = [newest(text, NO_TERM) or remembered(text, NO_TERM) for text in texts]
-        if NO_TERM in found:
-            before = self._before.get
-            found = [id or before(text, NO_TERM) or inline_id(text) for id, text in zip(found, texts, strict=True)]
-            if columns and NO_TERM in found:
-                self._look_up(texts, found, columns)
-        return np.array(found, np.uint64)
+        found = list(map(recent.hashed().get, texts))
+        missing = [i for i, id in enumerate(found) if id is None]
+        for known in (self._remembered, self._before):
+            missing = _fill_in(found, missing, texts, known)
+        for i in missing:
+            # Most terms are IRIs, and none of those carries its term in the id.
+            found[i] = NO_TERM if texts[i][:1] == b"<" else inline_id(texts[i])
+        ids = np.array(found, np.uint64)
+        if columns and missing and not ids[missing].all():
+            self._look_up(texts, ids, columns)
+        return ids
 
-    def _look_up(self, texts: Sequence[bytes], found: list[int], columns: Sequence[RunColumn]) -> None:
+    def _look_up(self, texts: Sequence[bytes], ids: Ids, columns: Sequence[RunColumn]) -> None:
         """Fills in what the runs know of the terms that are not found yet."""
         from hbase_store.hashing import hash_texts  # numba takes a third of a second to import
 
-        missing = list(dict.fromkeys(texts[i] for i, id in enumerate(found) if not id))
+        places = np.flatnonzero(ids == NO_TERM).tolist()
+        missing = list(dict.fromkeys([texts[i] for i in places]))
         known = {missing[place]: id for place, id in self._matches(hash_texts(missing), columns, missing.__getitem__)}
         if known:
             self._remember(known)
-            for i, id in enumerate(found):
-                if not id:
-                    found[i] = known.get(texts[i], NO_TERM)
+            for i in places:
+                ids[i] = known.get(texts[i], NO_TERM)
 
     def known(self, hashes: Ids, text_of: Callable[[int], bytes]) -> list[tuple[int, int]]:
         """(place, id) of the terms that are in runs, of which the hashes are given; each term once."""
@@ -238,10 +241,25 @@ class Dictionary:
         return texts
 
 
+def _fill_in(found: list[int | None], missing: list[int], texts: Sequence[bytes], known: dict[bytes, int]) -> list[int]:
+    """Of the places that are missing, those that are missing still."""
+    if not known or not missing:
+        return missing
+    left = []
+    for i, id in zip(missing, map(known.get, [texts[i] for i in missing]), strict=True):
+        if id is None:
+            left.append(i)
+        else:
+            found[i] = id
+    return left
+
+
 def _candidates(column: RunColumn, hashes: Ids) -> tuple[Ids, Ids]:
     """(ids, and for each which of `hashes` it has)."""
+    from hbase_store.kernels import ranges  # numba takes a third of a second to import
+
     rows = column.reach(distinct_values(hashes)).columns
-    starts, ends = rows[0].searchsorted(hashes, "left"), rows[0].searchsorted(hashes, "right")
+    starts, ends = ranges(rows[0], hashes)
     _, places = gather_ranges(starts, ends)
     return rows[1][places], np.repeat(np.arange(len(hashes), dtype=np.uint64), ends - starts)
 

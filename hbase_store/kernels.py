@@ -143,6 +143,8 @@ def warm() -> None:
     ranges(NO_IDS, NO_IDS)
     merge(none, None, none, None, False)
     hashing.warm()
-    from hbase_store.loading import warm as warm_loading  # which needs the kernels of this module itself
+    from hbase_store.hops import warm as warm_hops  # which need the kernels of this module themselves
+    from hbase_store.loading import warm as warm_loading
 
+    warm_hops()
     warm_loading()

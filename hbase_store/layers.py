@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hbase_store.arrays import NO_IDS, Columns, Ids, concatenate, distinct_of_ascending, distinct_values
+from hbase_store.arrays import NO_IDS, Columns, Ids, Offsets, concatenate, distinct_of_ascending, distinct_values
 from hbase_store.cache import Cache
 from hbase_store.overlay import Overlay
 from hbase_store.rows import Sn
@@ -24,6 +24,8 @@ _serial = count()
 # Rows of one in so many keys of a column asked for: from then on it is read as one.
 _ASKED_PART = 8
 _ASKED_KEPT = 256
+# What is above the lowest layer is little up to one row in so many.
+_LITTLE = 4
 
 
 class Reads(Protocol):
@@ -33,6 +35,9 @@ class Reads(Protocol):
 
     def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View: ...
 
+    def neighbours(
+        self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn
+    ) -> tuple[Offsets, *Columns] | None: ...
     def known(self, named: bool, predicate: int, order: int, sn: Sn) -> View | None: ...
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int: ...
@@ -98,6 +103,35 @@ class Layers:
         if len(columns) == 1 and len(changes) == 0:
             return settled(columns[0].reach(keys))
         return _flattened([*(rows_of(column.reach(keys), keys) for column in columns), changes])
+
+    def neighbours(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> tuple[Offsets, *Columns] | None:
+        """Of many keys, where the lowest layer is at hand and what is above it is little; None: by way of `reach`."""
+        columns = self._columns(named, predicate, order)
+        lowest = columns[0].known() if columns and columns[0].index.deletions == 0 else None
+        if lowest is None:
+            return None
+        from hbase_store.hops import hop, hop_over  # numba takes a third of a second to import
+
+        known = self._known(columns, self.overlay.view(named, predicate, order, sn), named, predicate, order, sn)
+        if known is not None:
+            return hop(known, keys)
+        above = self._above(columns, named, predicate, order, sn)
+        return hop_over(lowest, above, keys) if _LITTLE * len(above) <= len(lowest) else None
+
+    def _above(self, columns: list[RunColumn], named: bool, predicate: int, order: int, sn: Sn) -> View:
+        """What changed above the lowest layer."""
+        changes = self.overlay.view(named, predicate, order, sn)
+        if len(columns) == 1:
+            return changes
+        name = (self._serial, named, predicate, order, self._end(named, predicate, sn), "above")
+        view = self._cache.get(name)
+        if view is None:
+            view = nothing(named)
+            for column in columns[1:]:
+                view = lay_over(view, column.whole(), True)
+            view = lay_over(view, changes, True)
+            self._cache.put(name, view, view.nbytes)
+        return view
 
     def _is_asked_often(
         self, columns: list[RunColumn], named: bool, predicate: int, order: int, keys: int, sn: Sn

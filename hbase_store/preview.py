@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hbase_store.arrays import Columns, Ids, distinct_values
+from hbase_store.arrays import Columns, Ids, Offsets, distinct_values
 from hbase_store.batch import Batch
 from hbase_store.layers import Reads, deleted_keys, united
 from hbase_store.overlay import Overlay
@@ -82,6 +82,11 @@ class _PreviewLayers:
         distinct = distinct_values(keys)
         below = self._below_said(lambda layers, number: layers.reach(named, predicate, order, distinct, number))
         return lay_over(rows_of(below, distinct), rows_of(changed, distinct), False)
+
+    def neighbours(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> tuple[Offsets, *Columns] | None:
+        if len(self._changed(named, predicate, order)):
+            return None
+        return self._below_said(lambda layers, number: layers.neighbours(named, predicate, order, keys, number))
 
     def known(self, named: bool, predicate: int, order: int, sn: Sn) -> View | None:
         if len(self._changed(named, predicate, order)):

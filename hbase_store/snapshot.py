@@ -105,15 +105,9 @@ class Snapshot:
         if len(keys) == 1 and graph == DEFAULT:
             values = self.values(p, int(keys[0]), inverse)
             return np.array((0, len(values)), np.int64), values
-        columns = self._reach(graph != DEFAULT, p, inverse, keys).columns
-        starts, ends = self._ranges(columns[0], keys)
-        if len(keys) == 1:
-            start, end = int(starts[0]), int(ends[0])
-            offsets = np.array((0, end - start), np.int64)
-            found = tuple(column[start:end] for column in columns[1:])
-        else:
-            offsets, places = gather_ranges(starts, ends)
-            found = tuple(column[places] for column in columns[1:])
+        offsets, *found = (
+            self._few(p, keys, inverse, graph) if len(keys) < _MANY else self._many(p, keys, inverse, graph)
+        )
         if graph in (DEFAULT, NAMED):
             return offsets, *found
         if len(found[0]) > _WIDE:
@@ -122,6 +116,24 @@ class Snapshot:
         before = np.zeros(len(there) + 1, np.int64)
         np.cumsum(there, out=before[1:])
         return before[offsets], found[0][there]
+
+    def _few(self, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Offsets, *Columns]:
+        columns = self._reach(graph != DEFAULT, p, inverse, keys).columns
+        starts, ends = columns[0].searchsorted(keys, "left"), columns[0].searchsorted(keys, "right")
+        if len(keys) == 1:
+            start, end = int(starts[0]), int(ends[0])
+            return np.array((0, end - start), np.int64), *(column[start:end] for column in columns[1:])
+        offsets, places = gather_ranges(starts, ends)
+        return offsets, *(column[places] for column in columns[1:])
+
+    def _many(self, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Offsets, *Columns]:
+        named = graph != DEFAULT
+        found = self.read(lambda layers: layers.neighbours(named, p, inverse, keys, self.sn))
+        if found is not None:
+            return found
+        from hbase_store.hops import hop  # numba takes a third of a second to import
+
+        return hop(self._reach(named, p, inverse, keys), keys)
 
     def _neighbours_within(self, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Offsets, Ids]:
         """By way of the graph: keys with very many edges in all graphs together may have few in this one."""

@@ -6,7 +6,7 @@ or deleted since; of two layers the upper wins."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,12 +29,21 @@ def in_order(columns: Columns, order: int) -> Columns:
     return columns[2], columns[0], columns[1]
 
 
+@dataclass(slots=True)
+class Use:
+    """How many keys were asked for, and what was made to find them: see `hops`."""
+
+    asked: int = 0
+    way: object = None
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """Sorted, distinct rows in one order; `inserted` tells insertions from deletions (None: all inserted)."""
 
     columns: Columns
     inserted: Mask | None = None
+    use: Use = field(default_factory=Use, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.columns[0])

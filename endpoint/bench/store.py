@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from endpoint.bench import stream_index
 from endpoint.bench.line import publish, social_lines
 
 Figures = dict[str, Any]
@@ -41,6 +42,9 @@ while not stop.wait(0.005):
 """
 
 
+_ROUNDS = 2
+
+
 def run(quick: bool) -> Figures:
     figures: Figures = {}
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name:
@@ -54,6 +58,8 @@ def run(quick: bool) -> Figures:
         figures["publish"] = _said("publish", publish(folder, 200 if quick else 2000))
         figures["unfolded"] = _said("unfolded", unfolded(folder))
         figures["readers"] = _said("readers", readers(folder, 100 if quick else 400))
+        if (index := stream_index.measure(folder, 10 if quick else None)) is not None:
+            figures["stream_index"] = _said("stream_index", index)
     return figures
 
 
@@ -271,7 +277,8 @@ def unfolded(folder: Path) -> Figures:
 
 
 def readers(folder: Path, batches: int) -> Figures:
-    """The writer's CPU time a batch of 1,000 edges, alone and with ten processes that follow it."""
+    """The writer's CPU time a batch of 1,000 edges: alone, with ten processes that follow it, and with ten that
+    follow another store, which shows how much of it is the doing of the cores that they all share."""
     import hbase_store
 
     path = folder / "readers"
@@ -290,15 +297,52 @@ def readers(folder: Path, batches: int) -> Figures:
         return (time.process_time() - began) / batches * 1e3
 
     write()
-    alone = write()
-    command = [sys.executable, "-c", _FOLLOWER, f"lmdb:{path}"]
-    followers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(10)]
-    for follower in followers:
-        assert follower.stdout is not None
-        follower.stdout.readline()
-    together = write()
-    for follower in followers:
-        follower.communicate("stop\n")
-    alone = (alone + write()) / 2
+    alone, together, apart = [write()], [], []
+    for _ in range(_ROUNDS):
+        with _ten(path) as share:
+            together.append(write())
+            busy = share()
+        with _ten(_another(folder)):
+            apart.append(write())
+        alone.append(write())
     store.close()
-    return {"alone_ms": round(alone, 3), "with_ten_ms": round(together, 3), "cpu_ratio": round(together / alone, 2)}
+    ms = {name: min(took) for name, took in (("alone", alone), ("with_ten", together), ("with_ten_strangers", apart))}
+    return {
+        **{f"{name}_ms": round(took, 3) for name, took in ms.items()},
+        "cpu_ratio": round(ms["with_ten"] / ms["alone"], 2),
+        "cpu_ratio_to_strangers": round(ms["with_ten"] / ms["with_ten_strangers"], 2),
+        "share_of_a_core_each": round(busy, 3),
+    }
+
+
+def _another(folder: Path) -> Path:
+    """A small store that nobody writes to any more."""
+    import hbase_store
+
+    path = folder / "another"
+    store = hbase_store.open(f"lmdb:{path}")
+    batch = store.begin()
+    ids = batch.encode([b"<http://ex/n%d>" % i for i in range(1000)])
+    batch.insert(ids, ids, ids, 0)
+    store.commit(batch)
+    store.close()
+    return path
+
+
+@contextmanager
+def _ten(path: Path) -> Iterator[Callable[[], float]]:
+    """Ten processes that follow a store; the function says what share of a core each has taken since all were ready."""
+    command = [sys.executable, "-c", _FOLLOWER, f"lmdb:{path}"]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(10)]
+    for process in running:
+        assert process.stdout is not None
+        process.stdout.readline()
+    before, began = sum(_cpu_s(process.pid) for process in running), time.perf_counter()
+    yield lambda: (sum(_cpu_s(each.pid) for each in running) - before) / (time.perf_counter() - began) / 10
+    for process in running:
+        process.communicate("stop\n")
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from endpoint import negotiation, results
+from endpoint import graph_results, negotiation, results
 from endpoint.asking import send_pieces, written
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 NDJSON = Offer("application/x-ndjson", "ndjson")
 SSE = Offer("text/event-stream", "sse")
 
-_OFFERS = (*results.OFFERS, SSE)  # NDJSON is one of them: here its lines are emissions
 _KNOWN = "since, until, limit, follow, wait"
-_NOT_BUILT = {"emission": "one emission run again is not built yet; since=N-1&limit=1 gives it as it was emitted"}
 _STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
@@ -52,9 +50,15 @@ async def read_results(exchange: Exchange, name: str) -> None:
     """GET, or POST by a client that sends its query so; the query it sends is not ours to run."""
     parameters = exchange.parameters()
     parameters.ignore(("query", *SPARQLWRAPPER))
-    parameters.refuse(_NOT_BUILT)
+    if (number := parameters.integer("emission")) is not None:
+        parameters.done("emission alone: one emission, made again")
+        again = await exchange.desk.workers.readers.run(exchange.desk.service.emission_again, name, number)
+        await exchange.answer(200, again + b"\n", NDJSON.media_type.encode())
+        return
     ranged = any(known in parameters for known in ("since", "until", "limit", "follow"))
-    offer = negotiation.choose(exchange.accept, _OFFERS)
+    definition = await exchange.desk.workers.readers.run(exchange.desk.service.query_definition, name)
+    offers = graph_results.TRIPLES if definition.constructs else results.OFFERS
+    offer = negotiation.choose(exchange.accept, (*offers, NDJSON, SSE))
     if ranged and offer not in (NDJSON, SSE):
         offer = NDJSON  # a range is asked for: lines, whatever the client reads otherwise
     if offer not in (NDJSON, SSE):
@@ -104,6 +108,8 @@ async def _latest(exchange: Exchange, name: str, offer: Offer, parameters: Param
 def _is_empty(answer: Answer) -> bool:
     if answer.boolean is not None:
         return not answer.boolean
+    if answer.graph is not None:
+        return not answer.count
     return not answer.columns or not len(answer.columns[0])
 
 

@@ -93,6 +93,9 @@ def answer_of(body: EmissionBody, store: Store) -> Answer:
     vocabulary = Vocabulary(store.ids, store.terms)
     ids = np.append(vocabulary.encode(body.terms), np.uint64(0))
     columns = [ids[places] for places in columns_of(body)]
+    if body.graph:
+        s, p, o = columns
+        return Answer((), [], None, body.sn, (s, p, o), len(s), vocabulary)
     return Answer(
         tuple(body.variables), columns, body.boolean, body.sn, None, len(columns[0]) if columns else 0, vocabulary
     )
@@ -102,6 +105,9 @@ def no_answer(definition: QueryDefinition, sn: int) -> Answer:
     """Before the first evaluation."""
     is_ask = query_of(definition.text, definition.base).form is Form.ASK
     empty = [np.empty(0, np.uint64) for _ in definition.variables]
+    if definition.constructs:
+        s, p, o = empty
+        return Answer((), [], None, sn, (s, p, o))
     return Answer(tuple(definition.variables), empty, False if is_ask else None, sn)
 
 

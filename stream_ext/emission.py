@@ -5,7 +5,7 @@ terms. A text that occurs in many rows is stored once; the rows are columns of p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from hbase_store.terms import parse_term
 from stream_ext.part import Ids, Part, WindowBounds
+from stream_ext.schedule import Evaluated
 from stream_ext.vocabulary import decoder
 
 _PLACES = np.dtype("<i4")
@@ -35,6 +36,9 @@ class EmissionBody(msgspec.Struct, frozen=True, array_like=True):
     repeated: int
     first: int | None
     gap: bool = False
+    graph: bool = False  # the columns are those of triples
+    at: list[int] | None = None  # the evaluation: sn, push, k, time; and the one before it
+    before: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,13 @@ class Emission:
 
 
 def body_of(
-    part: Part, query: str, number: int, r2s: str, variables: list[str], decode: Callable[[Ids], list[bytes]]
+    part: Part,
+    query: str,
+    number: int,
+    r2s: str,
+    variables: list[str],
+    decode: Callable[[Ids], list[bytes]],
+    graph: bool = False,
 ) -> EmissionBody:
     terms, columns = _texts(part.columns, decoder(part.made, decode))
     return EmissionBody(
@@ -63,7 +73,14 @@ def body_of(
         part.repeated,
         part.first,
         part.gap,
+        graph,
+        _stored(part.state.evaluated),
+        _stored(part.before),
     )
+
+
+def _stored(evaluated: Evaluated | None) -> list[int] | None:
+    return None if evaluated is None else [evaluated.sn, evaluated.push, evaluated.k, evaluated.time]
 
 
 def _texts(
@@ -115,8 +132,17 @@ def to_json(body: EmissionBody) -> bytes:
 def _answer(body: EmissionBody) -> bytes:
     if body.boolean is not None:
         return b'"head":{},"boolean":' + _json(body.boolean)
+    if body.graph:
+        return b'"graph":' + _json("".join(_triples(body)))
     rows = b",".join(_rows(body))
     return b'"head":{"vars":%s},"results":{"bindings":[%s]}' % (_json(body.variables), rows)
+
+
+def _triples(body: EmissionBody) -> Iterator[str]:
+    """N-Triples, a line each."""
+    texts = [term.decode() for term in body.terms]
+    for s, p, o in zip(*(column.tolist() for column in columns_of(body)), strict=True):
+        yield f"{texts[s]} {texts[p]} {texts[o]} .\n"
 
 
 def _rows(body: EmissionBody) -> list[bytes]:

@@ -16,12 +16,12 @@ from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.r2s import Answer
-from stream_ext.plan.algebra import R2S, Query
+from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.build import Builder, Stage
 from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
-from stream_ext.plan.normalise import constants_of, normalise
+from stream_ext.plan.normalise import constants_of, normalise, template_of
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import Columns, Weights, ZSet
 
@@ -47,6 +47,22 @@ class Traced:
     ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What CONSTRUCT makes of its solutions. Blank nodes are other ones for each `salt`."""
+
+    quads: Sequence[QuadPattern]
+    salt: bytes
+
+
+def registered_network(
+    query: Query, number: int, windows: Mapping[str, ScheduledWindow], snapshot: Snapshot, encode: Encode
+) -> Network:
+    """Of a registered query: what it says is what R2S makes of its answers."""
+    template = Template(template_of(query), b"%d" % number) if query.form is Form.CONSTRUCT else None
+    return Network(logic_of(query), windows, snapshot, encode, query.r2s or R2S.RSTREAM, template)
+
+
 class Network:
     """Stages in an order in which each comes after its inputs; the last one's rows are the answer."""
 
@@ -57,13 +73,14 @@ class Network:
         snapshot: Snapshot,
         encode: Encode,
         r2s: R2S = R2S.RSTREAM,
+        template: Template | None = None,
     ) -> None:
         # One look-up for all constants: on HBase each is a round trip.
         constants = constants_of(select)
         ids = dict(zip(constants, encode(constants).tolist(), strict=True))
         self.unknown = [text for text, id in ids.items() if not id]
         builder = Builder(windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of))
-        wire, cut = builder.query(select)
+        wire, cut = builder.query(select) if template is None else builder.graph(select, template.quads, template.salt)
         self.stages: Sequence[Stage] = builder.plan.stages
         self.scans = builder.plan.scans
         self._last = wire.stage

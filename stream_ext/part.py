@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext.schedule import QueryState
+from stream_ext.schedule import Evaluated, QueryState
 
 Ids = npt.NDArray[np.uint64]
 
@@ -25,7 +25,8 @@ class Part(msgspec.Struct):
 
     A term that the query made itself is one of `made`: its id is local, and counts the places there. `repeated` > 0
     tells of a run of that many empty evaluations from `first` to `time`. If `emits` is False the query was evaluated
-    and says nothing. `gap`: it is the first to say something since the query was paused."""
+    and says nothing. `gap`: it is the first to say something since the query was paused. `before` is the evaluation
+    before this one."""
 
     query: int
     sn: int
@@ -40,3 +41,4 @@ class Part(msgspec.Struct):
     emits: bool
     made: list[bytes] = []
     gap: bool = False
+    before: Evaluated | None = None

@@ -10,7 +10,8 @@ import numpy as np
 from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, history
 from stream_ext.grids import Run
-from stream_ext.network import Network, logic_of
+from stream_ext.network import Network, registered_network
+from stream_ext.operators.construct import TRIPLE
 from stream_ext.operators.moment import Moment, QuadChange
 from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
@@ -40,6 +41,13 @@ class ChangesBetween:
 Said = tuple[list[Ids], bool | None, bool]
 
 
+def columns_of(query: Query) -> tuple[str, ...]:
+    """The columns of what a registered query says."""
+    if query.form is Form.CONSTRUCT:
+        return TRIPLE
+    return query.variables if query.form is Form.SELECT else ()
+
+
 def said_of(query: Query, emitted: tuple[Columns, Weights]) -> Said:
     columns, weights = emitted
     if query.form is Form.ASK:  # one empty row or none; ISTREAM and DSTREAM say only that it came, or went
@@ -63,13 +71,13 @@ class QueryRun:
         self._labels = tuple(labels)
         self._store = store
         self._presence: list[Presence] = []
-        width = len(query.variables) if query.form is Form.SELECT else 0
+        width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
         self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
         self._store_sn: int | None = None
         self._vocabulary = Vocabulary(store.ids, store.terms)
         self._network: Network | None = None  # None: T0 is not known yet, or the windows were of the past
-        self._evaluated: Evaluated | None = None
+        self.evaluated: Evaluated | None = None
         self._gap = False
         self._went_on_silently = False
 
@@ -77,7 +85,7 @@ class QueryRun:
 
     def resume(self, state: QueryState, sn: int) -> None:
         """Silently: the windows as they were at the last evaluation, that evaluation, then what arrived up to `sn`."""
-        self._state, self._evaluated, self._gap = state, state.evaluated, state.gap
+        self._state, self.evaluated, self._gap = state, state.evaluated, state.gap
         self._schedule = Schedule(self._timing, state, self._store.vts(sn))
         if self._schedule.timing.is_settled and not self._has_ended(state):
             self._build(sn, None)
@@ -94,8 +102,7 @@ class QueryRun:
         then = max(last.sn, self._store.oldest()) if last else sn
         at = self._store.at(then)
         windows = {window.name: window for window in self._schedule.windows}
-        r2s = self._query.r2s or R2S.RSTREAM
-        self._network = Network(logic_of(self._query), windows, at, self._store.ids, r2s)
+        self._network = registered_network(self._query, self.number, windows, at, self._store.ids)
         after: list[Arrival] = []
         for arrival in self._retained(state, sn):
             if first is not None and (arrival.sn, arrival.push) >= (first.sn, first.push):
@@ -236,13 +243,13 @@ class QueryRun:
         return told
 
     def state_at(self, sn: int, push: int, k: int, time: int) -> QueryState:
-        self._evaluated = Evaluated(sn, push, k, time)
+        self.evaluated = Evaluated(sn, push, k, time)
         return self._state_now(sn)
 
     def _state_now(self, sn: int) -> QueryState:
         ranking = None if self._network is None else self._network.answer.ranking
         ranked = None if ranking is None else ranking.save(self._vocabulary)
-        return self._schedule.state(self._evaluated, ranked, sn, self._gap)
+        return self._schedule.state(self.evaluated, ranked, sn, self._gap)
 
     def _silent_part(self, sn: int, k: int) -> Part:
         """Says nothing, and keeps how far the query has come."""

@@ -22,9 +22,10 @@ from stream_ext.catalog import (
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.injector import Intent, View
 from stream_ext.options import StreamOptions
-from stream_ext.plan.algebra import R2S, Query, Register, WindowClause
+from stream_ext.plan.algebra import R2S, Form, Query, Register, WindowClause
 from stream_ext.plan.policy import policy_of
 from stream_ext.plan.refuse import parse_runnable
+from stream_ext.query_run import columns_of
 from stream_ext.schedule import initial_state
 from stream_ext.shard import constants_of
 from stream_ext.timing import key_of, timing_of
@@ -66,7 +67,8 @@ class Registration:
             text=self.text,
             base=self.base,
             r2s=(self.query.r2s or R2S.RSTREAM).value,
-            variables=list(self.query.variables),
+            variables=list(columns_of(self.query)),
+            constructs=self.query.form is Form.CONSTRUCT,
             streams=found.streams,
             registered_sn=view.head + 1,
             since=view.head + 1,

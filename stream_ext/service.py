@@ -28,7 +28,7 @@ from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
 from stream_ext.emission import Emission, decode_body
 from stream_ext.engine import Engine
-from stream_ext.errors import BadArgument, Gone, Overload, TooLarge
+from stream_ext.errors import BadArgument, Gone, NotFound, Overload, TooLarge
 from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
@@ -40,8 +40,10 @@ from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Query, Update
 from stream_ext.plans import Plans
 from stream_ext.registration import Registered, read_registration
+from stream_ext.rerun import Rerun
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.shard import query_of, windows_of
 from stream_ext.status import query_status, service_status, stream_status
 from stream_ext.subscriptions import Subscription
 from stream_ext.updates import Updated, change_of, updated
@@ -373,6 +375,18 @@ class Service:
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
         self.check_kept(name, since)
         return self._engine.emissions.read(self.query_definition(name).number, since, limit)
+
+    def emission_again(self, name: str, number: int) -> bytes:
+        """One emission as JSON, made anew at its snapshot."""
+        definition = self.query_definition(name)
+        if not 0 < number <= self._engine.merge.last(definition.number):
+            raise NotFound(f"query {definition.name!r} has made no emission {number}")
+        self.check_kept(name, number - 1)
+        for row in self.store.emissions.read(definition.number, number - 1, 1):
+            query, state = query_of(definition.text, definition.base), self._engine.merge.state(definition.number)
+            windows = windows_of(query, self._injector.catalog, None if state is None else state.t0)
+            return Rerun(definition, query, windows, self.store).json(decode_body(row.body))
+        raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from stream_ext.grids import Grid, Run
 from stream_ext.part import Ids, Part, WindowBounds
-from stream_ext.schedule import QueryState
+from stream_ext.schedule import Evaluated, QueryState
 
 RUN_TOLD_SINGLY_MAX = 1000
 
@@ -20,6 +20,7 @@ class Teller(Protocol):
 
     number: int
     empty_said: tuple[list[Ids], bool | None, bool]
+    evaluated: Evaluated | None
 
     def tell_gap(self) -> bool: ...
     def bounds_at(self, time: int) -> list[WindowBounds]: ...
@@ -78,7 +79,10 @@ class Steps:
 
     def _part(self, time: int, push: int, k: int, columns: list[Ids], boolean: bool | None, emits: bool) -> Part:
         gap = emits and self._query.tell_gap()
+        before = self._query.evaluated
         state = self._query.state_at(self._sn, push, k, time)
         bounds = self._query.bounds_at(time)
         columns, made = self._query.portable(columns)
-        return Part(self._query.number, self._sn, k, time, bounds, columns, boolean, 0, None, state, emits, made, gap)
+        return Part(
+            self._query.number, self._sn, k, time, bounds, columns, boolean, 0, None, state, emits, made, gap, before
+        )

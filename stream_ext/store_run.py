@@ -12,7 +12,7 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.arrivals import Arrival
-from stream_ext.network import Network, logic_of
+from stream_ext.network import registered_network
 from stream_ext.operators.moment import Moment
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
@@ -40,8 +40,8 @@ class StoreRun:
         """Silently: the answer at `sn` is that of the last evaluation, or it would have been evaluated since."""
         self._state = state
         self._vocabulary = Vocabulary(self._store.ids, self._store.terms)
-        r2s = self._query.r2s or R2S.RSTREAM
-        self._network = Network(logic_of(self._query), {}, self._store.at(sn), self._store.ids, r2s)
+        at = self._store.at(sn)
+        self._network = registered_network(self._query, self.number, {}, at, self._store.ids)
         self._stepped_sn: int | None = None
         if state.evaluated is not None:
             self._step(sn)
@@ -79,7 +79,7 @@ class StoreRun:
         if self._query.r2s in (R2S.ISTREAM, R2S.DSTREAM) and boolean is None:
             emits = bool(columns) and bool(len(columns[0]))
         gap = emits and self._state.gap
-        ranking = self._network.answer.ranking
+        ranking, before = self._network.answer.ranking, self._state.evaluated
         self._state = msgspec.structs.replace(
             self._state,
             evaluated=Evaluated(sn, 0, 0, time),
@@ -88,7 +88,7 @@ class StoreRun:
             gap=self._state.gap and not gap,
         )
         columns, made = self._vocabulary.portable(columns)
-        return Part(self.number, sn, 0, time, [], columns, boolean, 0, None, self._state, emits, made, gap)
+        return Part(self.number, sn, 0, time, [], columns, boolean, 0, None, self._state, emits, made, gap, before)
 
 
 def _is_same(before: Whole, after: Whole) -> bool:

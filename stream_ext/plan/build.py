@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from stream_ext.operators.aggregates import Aggregated
 from stream_ext.operators.anew import Anew
+from stream_ext.operators.construct import TRIPLE, Construct
 from stream_ext.operators.counting import can_count
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
@@ -38,6 +39,7 @@ from stream_ext.operators.testing import Calculator, Tester
 from stream_ext.operators.union import Union
 from stream_ext.operators.window_scan import WindowScan
 from stream_ext.paths import id_path
+from stream_ext.plan.algebra import QuadPattern
 from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.formulas import Not
 from stream_ext.plan.logic import (
@@ -121,6 +123,12 @@ class Builder:
     def query(self, select: Select) -> tuple[Wire, Cut]:
         """The whole query: the wire of its rows, and what is cut of them at the end."""
         return self._selected(select, self._unit, Ground(self._unit), ())
+
+    def graph(self, select: Select, template: Sequence[QuadPattern], salt: bytes) -> tuple[Wire, Cut]:
+        """The triples that a template makes of the rows, each once."""
+        rows, _ = self.query(select)
+        made = self._add(Construct(rows.variables, template, salt), (rows,), frozenset(TRIPLE), "construct")
+        return self._distinct(made), Cut(TRIPLE, TRIPLE)
 
     # ---- parts --------------------------------------------------------------------------------------------------
 

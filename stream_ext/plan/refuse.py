@@ -79,9 +79,11 @@ def _hollow(unit: Query | Register) -> Iterator[Refusal]:
     every = unit.query.shape.place("COMPUTED EVERY")
     if every is not None and not unit.query.windows:
         yield every, "COMPUTED EVERY for a query without windows"
-    for name, position in unit.query.shape.places:
-        if name in ("CONSTRUCT", "DESCRIBE"):
-            yield position, f"a registered {name}"
+    if (described := unit.query.shape.place("DESCRIBE")) is not None:
+        yield described, "a registered DESCRIBE"
+    made = unit.query.shape.place("CONSTRUCT")
+    if made is not None and (unit.query.limit is not None or unit.query.offset):
+        yield made, "a registered CONSTRUCT with LIMIT or OFFSET"
 
 
 def refusals(unit: Unit) -> Iterator[Refusal]:

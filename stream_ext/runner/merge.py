@@ -261,7 +261,7 @@ class Merge:
         if not part.emits:
             return []
         number = self._numbers[part.query] = self._numbers.get(part.query, 0) + 1
-        body = body_of(part, query.name, number, query.r2s, query.variables, self._decode)
+        body = body_of(part, query.name, number, query.r2s, query.variables, self._decode, query.constructs)
         return [EmissionRow(part.query, number, encode_body(body))]
 
     def _commit(self, rows: list[EmissionRow], position: int) -> None:

@@ -50,9 +50,10 @@ def test_every_option_of_a_stream_is_listed() -> None:
 def test_every_field_of_an_emission_is_listed() -> None:
     body = EmissionBody("q", 1, "RSTREAM", 1, [], 1, ["a"], [], [b""], None, 2, 1)
     asked = EmissionBody("q", 1, "RSTREAM", 1, [], 1, [], [], [], True, 0, None)
+    made = EmissionBody("q", 1, "RSTREAM", 1, [], 1, ["s", "p", "o"], [], [b"", b"", b""], None, 0, None, True, True)
     section = HTTP.section("GET /queries/{query}/results")
     listed = set(codes(section[section.index("An emission:") :]))
-    for one in (body, asked):
+    for one in (body, asked, made):
         assert set(re.findall(rb'"(\w+)":', to_json(one))) <= {name.encode() for name in listed | {"vars", "bindings"}}
 
 

@@ -318,7 +318,7 @@ def test_stopping_the_server_ends_its_listeners_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parameters", "headers", "says"),
     [
-        ("emission=1", {}, "not built yet"),
+        ("emission=1&since=0", {}, "emission alone"),
         ("sinc=1", {}, "sinc="),
         ("since=-1", {}, "since="),
         ("follow=perhaps", {}, "follow="),
@@ -405,3 +405,22 @@ def test_a_server_whose_writer_has_stopped_is_not_ready(tmp_path: Path, monkeypa
         assert running.http.put("/streams/s").status_code == 503
         answer = running.http.get("/$/ready")
         assert (answer.status_code, "another writer took over" in answer.text) == (503, True)
+
+
+def test_a_constructed_graph_is_read_as_one_and_an_emission_is_made_again(near: Live) -> None:
+    text = NEAR.replace("near", "built").replace(
+        "SELECT ?taxi ?zone ?city", "CONSTRUCT { ?city <http://ex/has> ?taxi }"
+    )
+    near.register(text).raise_for_status()
+    for time in (1000, 1150):
+        near.push(time).raise_for_status()
+    graph = near.http.get("/queries/built/results", headers={"accept": "application/n-triples"})
+    assert graph.headers["content-type"].startswith("application/n-triples")
+    assert graph.text.strip() == "<http://ex/c1> <http://ex/has> <http://ex/t1> ."
+    (line,) = near.http.get("/queries/built/results?since=0").text.splitlines()
+    assert json.loads(line)["graph"] == "<http://ex/c1> <http://ex/has> <http://ex/t1> .\n"
+    for name in ("built", "near"):
+        (stored,) = near.http.get(f"/queries/{name}/results?since=0").text.splitlines()
+        again = near.http.get(f"/queries/{name}/results?emission=1")
+        assert (again.status_code, again.json()) == (200, json.loads(stored))
+    assert near.http.get("/queries/near/results?emission=99").status_code == 404

@@ -25,6 +25,8 @@ REFUSED = [
     ("SELECT (1 + <http://ex/f>(1) AS ?x) { }", "the function <http://ex/f>", 13),
     ("ASK { FILTER (<http://ex/f>(DISTINCT 1)) }", "DISTINCT in a function", 15),
     ("ASK { STREAM :s [RANGE 1s] { ?s ?p ?o } }", "STREAM in a pattern (CQELS-QL)", 7),
+    ("REGISTER QUERY q AS DESCRIBE :x", "a registered DESCRIBE", 21),
+    ("REGISTER QUERY q AS CONSTRUCT { } WHERE { } LIMIT 1", "a registered CONSTRUCT with LIMIT or OFFSET", 21),
     (WINDOW + "[NOW] { }", "a NOW window", 38),
     (WINDOW + "[ALL] { }", "an ALL window", 38),
     (WINDOW + "[TRIPLES 10] { }", "a TRIPLES (count) window", 38),

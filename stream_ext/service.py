@@ -28,7 +28,7 @@ from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
 from stream_ext.emission import Emission, decode_body
 from stream_ext.engine import Engine
-from stream_ext.errors import BadArgument, Gone, NotFound, Overload, TooLarge
+from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
@@ -266,7 +266,10 @@ class Service:
         """`dataset` goes before the one that the text names; `control` may end it early."""
         self._check_text(text)
         asking = self._asking(control)
-        return answer_once(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
+        try:
+            return answer_once(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
+        except MemoryError as error:
+            raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
 
     def is_small(self, query: Query) -> bool:
         """Whether it is answered sooner than it is given to a thread: few rows, of a store on this machine."""

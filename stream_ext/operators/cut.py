@@ -12,7 +12,7 @@ from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.testing import scope_of
 from stream_ext.plan.ordering import order_ranks
-from stream_ext.zset import ZSet
+from stream_ext.zset import Weights, ZSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Cut:
     def of(self, moment: Moment, rows: ZSet) -> ZSet:
         """The rows that stay, in order. Weights are gone: a row that counts twice is there twice."""
         if rows.weights is not None:
-            rows = rows.take(np.repeat(np.arange(rows.count), np.maximum(rows.weights, 0)))
+            rows = rows.take(np.repeat(np.arange(rows.count), self._copies(moment, rows.weights, rows.width)))
             rows = ZSet(rows.held, rows.count, None, rows.untils)
         rows = self.ordered(moment, rows)
         if self.names != self.variables:
@@ -42,6 +42,16 @@ class Cut:
         if self.distinct:
             rows = first_of_each(rows)
         return self._sliced(rows)
+
+    def _copies(self, moment: Moment, weights: Weights, width: int) -> Weights:
+        """How often each row is needed: DISTINCT wants one of each, LIMIT no more than it lets through."""
+        copies = np.maximum(weights, 0)
+        if self.distinct:
+            copies = np.minimum(copies, 1)
+        elif self.limit is not None and not self.per:
+            copies = np.minimum(copies, self.offset + self.limit)
+        moment.control.room(int(copies.sum()), width)
+        return copies
 
     def ordered(self, moment: Moment, rows: ZSet) -> ZSet:
         if not self.order or rows.count < 2:

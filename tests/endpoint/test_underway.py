@@ -144,6 +144,17 @@ def test_an_answer_of_too_many_rows_is_refused(running: Live) -> None:
     assert (answer.status_code, "1001 rows; the limit is 1000" in answer.text) == (413, True)
 
 
+def test_solutions_that_no_machine_holds_are_refused_and_a_few_of_them_are_not(running: Live) -> None:
+    triples = " ".join(f"<http://ex/s{n}> <http://ex/of> <http://ex/c> ." for n in range(9_000))
+    running.service.update(f"INSERT DATA {{ {triples} }}")
+    query = "SELECT {} {{ ?a <http://ex/of> ?c . ?b <http://ex/of> ?c . ?d <http://ex/of> ?c }} {}"
+    refused = running.http.get("/sparql", params={"query": query.format("?c", "")})
+    assert (refused.status_code, "729000000000 solutions" in refused.text) == (413, True)
+    for form, end, count in (("?c", "LIMIT 5", 5), ("?c", "OFFSET 3 LIMIT 5", 5), ("DISTINCT ?c", "", 1)):
+        rows = running.http.get("/sparql", params={"query": query.format(form, end)}, headers={"accept": "text/csv"})
+        assert rows.text.split() == ["c", *["http://ex/c"] * count]
+
+
 # ---- what is remembered
 
 

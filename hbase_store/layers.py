@@ -38,7 +38,7 @@ class Reads(Protocol):
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn
     ) -> tuple[Offsets, *Columns] | None: ...
-    def known(self, named: bool, predicate: int, order: int, sn: Sn) -> View | None: ...
+    def at_hand(self, named: bool, predicate: int, order: int, sn: Sn) -> tuple[View, Ids] | None: ...
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int: ...
 
@@ -144,11 +144,17 @@ class Layers:
         self._asked[name] = asked
         return asked * _ASKED_PART > sum(column.total for column in columns)
 
-    def known(self, named: bool, predicate: int, order: int, sn: Sn) -> View | None:
-        """All rows, if they are at hand."""
+    def at_hand(self, named: bool, predicate: int, order: int, sn: Sn) -> tuple[View, Ids] | None:
+        """Rows that need not be read, and the keys, ascending, of which they do not tell the truth."""
         columns = self._columns(named, predicate, order)
         changes = self.overlay.view(named, predicate, order, sn)
-        return self._known(columns, changes, named, predicate, order, sn) if columns else changes
+        known = self._known(columns, changes, named, predicate, order, sn) if columns else changes
+        if known is not None:
+            return known, NO_IDS
+        lowest = columns[0].known() if columns[0].index.deletions == 0 else None
+        if lowest is None or _LITTLE * sum(column.total for column in columns[1:]) > len(lowest):
+            return None
+        return lowest, self._above(columns, named, predicate, order, sn).columns[0]
 
     def _known(
         self, columns: list[RunColumn], changes: View, named: bool, predicate: int, order: int, sn: Sn

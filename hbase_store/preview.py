@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hbase_store.arrays import Columns, Ids, Offsets, distinct_values
+from hbase_store.arrays import NO_IDS, Columns, Ids, Offsets, distinct_values
 from hbase_store.batch import Batch
 from hbase_store.layers import Reads, deleted_keys, united
 from hbase_store.overlay import Overlay
@@ -88,10 +88,11 @@ class _PreviewLayers:
             return None
         return self._below_said(lambda layers, number: layers.neighbours(named, predicate, order, keys, number))
 
-    def known(self, named: bool, predicate: int, order: int, sn: Sn) -> View | None:
+    def at_hand(self, named: bool, predicate: int, order: int, sn: Sn) -> tuple[View, Ids] | None:
         if len(self._changed(named, predicate, order)):
-            return self._views.get((named, predicate, order))
-        return self._below_said(lambda layers, number: layers.known(named, predicate, order, number))
+            view = self._views.get((named, predicate, order))
+            return None if view is None else (view, NO_IDS)
+        return self._below_said(lambda layers, number: layers.at_hand(named, predicate, order, number))
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int:
         count = self._counts.get((named, predicate))

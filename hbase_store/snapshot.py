@@ -66,7 +66,7 @@ class Snapshot:
         self.sn = sn
         self.layers = layers
         self._renewed = renewed
-        self._scalar: dict[tuple[int, bool], Columns] = {}
+        self._scalar: dict[tuple[int, bool], tuple[Columns, Ids]] = {}
 
     def view(self, named: bool, predicate: int, order: int) -> View:
         """All edges of a predicate, of the default graph or of the named ones, in one order."""
@@ -86,14 +86,20 @@ class Snapshot:
 
     def values(self, p: int, key: int, inverse: bool = False) -> Ids:
         """The objects of one subject in the default graph, or the subjects of one object: one id, quickly."""
-        columns = self._scalar.get((p, inverse))
+        at_hand = self._scalar.get((p, inverse))
         wanted = np.uint64(key)
-        if columns is None:
+        if at_hand is None:
             columns = self._reach(False, p, inverse, np.array([wanted])).columns
-            whole = self.layers.known(False, p, inverse, self.sn)
-            if whole is not None:
+            found = self.layers.at_hand(False, p, inverse, self.sn)
+            if found is not None:
                 # Held for as long as the snapshot is: the cache may forget it meanwhile, and costs more to ask.
-                columns = self._scalar[p, inverse] = whole.columns
+                self._scalar[p, inverse] = found[0].columns, found[1]
+        else:
+            columns, changed = at_hand
+            if len(changed):
+                at = changed.searchsorted(wanted)
+                if at < len(changed) and changed[at] == wanted:
+                    columns = self._reach(False, p, inverse, np.array([wanted])).columns
         start = columns[0].searchsorted(wanted)
         return columns[1][start : columns[0].searchsorted(wanted, "right")]
 

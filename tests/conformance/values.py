@@ -1,4 +1,5 @@
-"""Numbers by what they are: engines may write the same value as 3, 3.0 or 3.0E0 where they have computed it."""
+"""Numbers by what they are: engines may write the same value as 3, 3.0 or 3.0E0 where they have computed it; and a
+time in UTC with Z or with +00:00."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ def comparable(text: bytes | None) -> bytes | None:
 def number(kind: bytes, lexical: str) -> str | None:
     if kind == b"integer":
         return str(int(lexical))
+    if kind == b"dateTime":
+        return lexical.removesuffix("+00:00") + "Z" if lexical.endswith("+00:00") else lexical
     if kind == b"decimal":
         return str(round(Decimal(lexical), 9).normalize() + 0)
     return f"{float(lexical):.9g}" if kind in (b"double", b"float") else None

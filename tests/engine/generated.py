@@ -130,6 +130,7 @@ class Maker:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self._fresh = 0
+        self._within = 0  # so many OPTIONAL and EXISTS
 
     def fresh(self, kind: str = "v") -> str:
         self._fresh += 1
@@ -239,10 +240,12 @@ class Maker:
         if not depth:
             return self.chance.choice((":p", ":q", ":r", "^:p"))
         one, other = self.way(depth - 1), self.way(depth - 1)
+        # Both peers make a set of an alternative of which a part repeats; it is a bag (18.4: a Union).
+        either = f"({one}/{other})" if set(one + other) & set("+*?!") else f"({one}|{other})"
         return self.chance.choice(
             (
-                f"({one})+", f"({one})*", f"({one})?", f"({one}|{other})", f"({one}/{other})", f"^({one})",
-                "!(:p)", "!(:p|^:q)", "!(^:r)", ":p+", ":q*", f"({one}|{other})+",
+                f"({one})+", f"({one})*", f"({one})?", either, f"({one}/{other})", f"^({one})",
+                "!(:p)", "!(:p|:q)", "!(^:r)", ":p+", ":q*", f"({one}|{other})+",
             )
         )  # fmt: skip
 
@@ -263,21 +266,31 @@ class Maker:
         return Element(f"FILTER({self.condition(bound, 2)})"), set()
 
     def optional(self, depth: int, bound: set[str]) -> tuple[Element, set[str]]:
-        group, names = self.group(depth)
+        group, names = self.within(depth)
         if self.chance.random() < 0.4:  # the condition of a left join sees both sides
             group.elements.append(Element(f"FILTER({self.condition(bound | names, 1)})"))
         return Element(f"OPTIONAL {HOLE}", [group]), names
+
+    def within(self, depth: int) -> tuple[Group, set[str]]:
+        self._within += 1
+        made = self.group(depth)
+        self._within -= 1
+        return made
 
     def union(self, depth: int, bound: set[str]) -> tuple[Element, set[str]]:
         (left, a), (right, b) = self.group(depth), self.group(depth)
         return Element(f"{HOLE} UNION {HOLE}", [left, right]), a | b
 
     def minus(self, depth: int, bound: set[str]) -> tuple[Element, set[str]]:
-        return Element(f"MINUS {HOLE}", [self.group(depth)[0]]), set()
+        group, names = self.group(depth)
+        if self._within and not names & bound:
+            # Both peers give the left side what is bound around the group, and so a shared variable that it has not.
+            return self.triples(bound)
+        return Element(f"MINUS {HOLE}", [group]), set()
 
     def exists(self, depth: int, bound: set[str]) -> tuple[Element, set[str]]:
         word = self.chance.choice(("EXISTS", "NOT EXISTS"))
-        group = self.group(depth)[0]
+        group = self.within(depth)[0]
         if self.chance.random() < 0.25:
             return Element(f"FILTER({self.condition(bound, 1)} || {word} {HOLE})", [group]), set()
         return Element(f"FILTER {word} {HOLE}", [group]), set()

@@ -20,14 +20,8 @@ from tests.engine.peers import Ours, TooMuch, compare, pyoxigraph_of
 from tests.engine.spec_order import out_of_order
 
 _QUERIES = 6  # over each data
-#: Both peers give the left side of MINUS what is bound around the group. In these seeds it binds nothing that the right
-#: side binds, so that it stays.
-_MINUS = "18.5: every mu' is not compatible or dom(mu) and dom(mu') are disjoint"
 #: seed: where both peers err, and the sentence of the specification that says so.
-TRIAGED: dict[int, str] = {
-    80: "STR gives the lexical form of a literal (17.4.2.5), here 5.0E-1; both peers write the value as 0.5",
-    10092: "an alternative path is the Union of its parts, so that a node reached by both is there twice (18.4)",
-}
+TRIAGED: dict[int, str] = {}
 
 
 @pytest.mark.parametrize("block", range(8))

@@ -115,6 +115,8 @@ class Layers:
         known = self._known(columns, self.overlay.view(named, predicate, order, sn), named, predicate, order, sn)
         if known is not None:
             return hop(known, keys)
+        if self._is_asked_often(columns, named, predicate, order, len(keys), sn):
+            return hop(self.view(named, predicate, order, sn), keys)
         above = self._above(columns, named, predicate, order, sn)
         return hop_over(lowest, above, keys) if _LITTLE * len(above) <= len(lowest) else None
 

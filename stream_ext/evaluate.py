@@ -95,7 +95,7 @@ def evaluate(
         columns, weights = network.answer.whole()
         rows = ZSet(columns, len(weights), weights)
     else:
-        rows = network.once(moment)
+        rows = network.once(moment, 1 if query.form is Form.ASK else None)
     return _answer(query, rows, moment)
 
 

@@ -6,7 +6,7 @@ network that is stepped once, with the whole store as the change."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,11 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
+from stream_ext.driver import PIECE, Driver, driver_of
+from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.r2s import Answer
+from stream_ext.operators.store_join import StoreJoin
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.build import Builder, Stage
 from stream_ext.plan.estimate import Estimates
@@ -23,7 +26,7 @@ from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import constants_of, normalise, template_of
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import Columns, Weights, ZSet
+from stream_ext.zset import Columns, Weights, ZSet, concat, empty
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 
@@ -85,6 +88,8 @@ class Network:
         self.scans = builder.plan.scans
         self._last = wire.stage
         self.answer = Answer(cut, r2s)
+        self._driver = driver_of(self.stages, self._last)
+        self._enough = cut.enough
 
     def arrive(self, arrival: Arrival) -> None:
         """Triples of a stream; they count from the first evaluation whose windows hold them."""
@@ -98,9 +103,12 @@ class Network:
             moment.vocabulary.renew()
         return self.answer.step(moment, self._changed(moment))
 
-    def once(self, moment: Moment) -> ZSet:
-        """The whole answer of a question that is asked once, in order."""
-        return self.answer.once(moment, self._changed(moment))
+    def once(self, moment: Moment, enough: int | None = None) -> ZSet:
+        """The answer of a question that is asked once, in order; `enough` rows of it, if fewer than all will do."""
+        enough = self._enough if enough is None else enough
+        if enough is None or self._driver is None:
+            return self.answer.once(moment, self._changed(moment))
+        return self.answer.once(moment, self._piece_by_piece(moment, self._driver, enough))
 
     def _changed(self, moment: Moment) -> ZSet:
         changes: list[ZSet] = []
@@ -108,6 +116,40 @@ class Network:
             moment.control.check()
             changes.append(stage.operator.step(moment, *(changes[i] for i in stage.inputs)))
         return changes[self._last]
+
+    def _piece_by_piece(self, moment: Moment, driver: Driver, enough: int) -> ZSet:
+        """More and more of what drives the query, until there is enough."""
+        changes: list[ZSet] = []
+        for i, stage in enumerate(self.stages):
+            if i in driver.driven or i == driver.stage:
+                changes.append(empty(len(stage.operator.variables)))
+            else:
+                changes.append(stage.operator.step(moment, *(changes[j] for j in stage.inputs)))
+        found = empty(self._width)
+        for piece in self._pieces(moment, driver, changes):
+            changes[driver.stage] = piece
+            for i in driver.driven:
+                moment.control.check()
+                stage = self.stages[i]
+                changes[i] = stage.operator.step(moment, *(changes[j] for j in stage.inputs))
+            more = concat([found, changes[self._last]], self._width)
+            found = first_of_each(more) if driver.distinct else more
+            if found.count >= enough:
+                break
+        return found
+
+    def _pieces(self, moment: Moment, driver: Driver, changes: Sequence[ZSet]) -> Iterator[ZSet]:
+        stage, size = self.stages[driver.stage], PIECE
+        assert isinstance(stage.operator, StoreJoin)
+        for part in stage.operator.pieces(moment, changes[stage.inputs[0]]):
+            start = 0
+            while start < part.count:
+                yield part.take(np.arange(start, min(start + size, part.count)))
+                start, size = start + size, size * 4
+
+    @property
+    def _width(self) -> int:
+        return len(self.stages[self._last].operator.variables)
 
     def traced(self, moment: Moment) -> tuple[ZSet, list[Traced]]:
         """As `once`; and what each stage made, in which time."""

@@ -31,6 +31,13 @@ class Cut:
     def is_limited(self) -> bool:
         return bool(self.offset) or self.limit is not None
 
+    @property
+    def enough(self) -> int | None:
+        """So many rows are all that is looked at; None: all are."""
+        if self.order or self.limit is None or self.distinct or self.per:
+            return None
+        return self.offset + self.limit
+
     def of(self, moment: Moment, rows: ZSet) -> ZSet:
         """The rows that stay, in order. Weights are gone: a row that counts twice is there twice."""
         if rows.weights is not None:

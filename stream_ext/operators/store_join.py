@@ -50,6 +50,13 @@ class StoreJoin:
             self._memory.insert(left, moment.time)
         return concat(parts, len(self.variables))
 
+    def pieces(self, moment: Moment, left: ZSet) -> Iterator[ZSet]:
+        """What `step` gives when nothing comes after, predicate by predicate where any will do."""
+        if P in self.pattern.fixed or self._maybe or self._counting is not None:
+            yield self.step(moment, left)
+        else:
+            yield from self._by(()).parts(left, moment)
+
     def _look_up(self, left: ZSet, moment: Moment) -> ZSet:
         if not left.count:
             return empty(len(self.variables))
@@ -126,15 +133,17 @@ class _LookUp:
         self._same = [(first[name], position) for position, name in pattern.binding.items() if first[name] != position]
 
     def find(self, left: ZSet, moment: Moment) -> ZSet:
+        return concat(list(self.parts(left, moment)), self._width)
+
+    def parts(self, left: ZSet, moment: Moment) -> Iterator[ZSet]:
         edges = StoreEdges(moment.snapshot, self._pattern.graph)
         around = self._around_one(left, edges, moment)
         if around is not None:
-            return self._put_beside(left, np.zeros(len(around[0]), np.int64), (*around, None), moment)
-        parts = []
+            yield self._put_beside(left, np.zeros(len(around[0]), np.int64), (*around, None), moment)
+            return
         for predicate, picked in self._predicates(left, edges, moment):
             moment.control.check()
-            parts.append(self._under(left if picked is None else left.take(picked), predicate, edges, moment))
-        return concat(parts, self._width)
+            yield self._under(left if picked is None else left.take(picked), predicate, edges, moment)
 
     def _around_one(self, left: ZSet, edges: StoreEdges, moment: Moment) -> tuple[Ids, Ids, Ids] | None:
         """All edges (s, p, o) of one vertex in the default graph: a few look-ups, without arrays of one element."""

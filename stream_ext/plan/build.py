@@ -78,6 +78,7 @@ class Wire:
     stage: int
     variables: tuple[str, ...]
     certain: Names
+    rows: float = 1.0  # as many are expected
 
     @property
     def maybe(self) -> Names:
@@ -332,16 +333,17 @@ class Builder:
         seeds = frozenset(shared) - ground.carried
         start = ground.wire
         kept = tuple(v for v in start.variables if v in ground.carried)
-        if seeds and seeds <= wire.certain and self._is_worth_it(node, seeds):
+        if seeds and seeds <= wire.certain and self._is_worth_it(node, seeds, wire.rows):
             start, kept = self._distinct(self._project(wire, shared)), shared
         rows, cut = self._selected(node, start, ground, kept)
         if cut != Cut(cut.variables, cut.variables):
             rows = self._add(Slice(cut), (rows,), rows.certain & frozenset(cut.names), "order and limit")
         return self._joined(wire, rows)
 
-    def _is_worth_it(self, node: Select, seeds: Names) -> bool:
+    def _is_worth_it(self, node: Select, seeds: Names, values: float) -> bool:
         """Whether working it out for given values only is expected to be less than all of it."""
-        return self._estimates.rows(node.inner, seeds) * 4 < self._estimates.rows(node.inner, NO_NAMES)
+        for_values = self._estimates.peak(node.inner, seeds) * values
+        return for_values * 2 < self._estimates.peak(node.inner, NO_NAMES)
 
     def _selected(self, node: Select, start: Wire, ground: Ground, kept: tuple[str, ...]) -> tuple[Wire, Cut]:
         """From the pattern to the rows, for the values of `start`; `kept` are those of its columns that stay."""
@@ -416,9 +418,11 @@ class Builder:
     def _add(
         self, operator: Operator, inputs: tuple[Wire, ...], certain: Names, says: str, node: Logic | None = None
     ) -> Wire:
-        estimate = 0.0 if node is None else self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
+        estimate = inputs[0].rows if inputs else 1.0
+        if node is not None:
+            estimate *= self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
         self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, says))
-        return Wire(len(self.plan.stages) - 1, operator.variables, certain & frozenset(operator.variables))
+        return Wire(len(self.plan.stages) - 1, operator.variables, certain & frozenset(operator.variables), estimate)
 
 
 def _only_in(item: Logic, whole: Conjunction, unread: Names) -> Names:

@@ -6,7 +6,7 @@ under one; what a variable that is bound already leaves is guessed from how many
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -67,15 +67,28 @@ class Estimates:
             case Remote():
                 return GUESSED
 
+    def peak(self, node: Logic, bound: Names) -> float:
+        """The most rows at any point on the way."""
+        if not isinstance(node, Conjunction):
+            return self.rows(node, bound)
+        rows, most = 1.0, 1.0
+        for factor in self._factors(node.items, bound):
+            rows *= factor
+            most = max(most, rows)
+        return most
+
     def _conjunction(self, items: tuple[Logic, ...], bound: Names) -> float:
-        rows, left = 1.0, list(items)
+        return math.prod(self._factors(items, bound))
+
+    def _factors(self, items: tuple[Logic, ...], bound: Names) -> Iterator[float]:
+        """By how much each part multiplies the rows, in the order in which they are joined."""
+        left = list(items)
         while left:
             connected = [item for item in left if item.variables & bound] or left
             best = min(connected, key=lambda item: self.rows(item, bound))
-            rows *= self.rows(best, bound)
+            yield self.rows(best, bound)
             bound |= best.certain
             left.remove(best)
-        return rows
 
     def _select(self, node: Select, bound: Names) -> float:
         rows = self.rows(node.inner, bound & node.variables)
@@ -103,8 +116,10 @@ class Estimates:
         for position in held:
             other = O if position == S else S
             if other in pattern.fixed or len(held) == 2:
-                # Both ends are given: it is there or not.
-                return min(1.0, rows / max(1.0, math.sqrt(self._total(pattern))))
+                # Both ends are given: it is there or not. So many vertices there are, and so many of them fit.
+                total = self._total(pattern)
+                vertices = total / max(1.0, self._fan(pattern.fixed[P], position == O, total))
+                return min(1.0, (rows if other in pattern.fixed else 1.0) / max(1.0, vertices))
             rows = self._fan(pattern.fixed[P], position == O, rows)
         return rows
 

@@ -1,0 +1,64 @@
+"""The driver of a query: the triple pattern whose matches may come piece by piece, where a few answers are enough.
+
+SELECT * { ?s :p ?o . ?o :q ?z } LIMIT 10 need not join a million edges: a thousand of :p will mostly do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stream_ext.operators.distinct import Distinct
+from stream_ext.operators.exists import Exists
+from stream_ext.operators.extend import Extend
+from stream_ext.operators.filter import Filter
+from stream_ext.operators.join import Join
+from stream_ext.operators.left_join import LeftJoin
+from stream_ext.operators.otherwise import Otherwise
+from stream_ext.operators.project import Project
+from stream_ext.operators.store_join import StoreJoin
+from stream_ext.operators.union import Union
+from stream_ext.plan.build import Stage
+
+#: Rows of the first piece, where a few answers are enough; each next one is four times as large.
+PIECE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The stage whose rows may come piece by piece, and those that depend on it.
+
+    What is made of all pieces is then what is made of their sum, but for a row that two of them make (`distinct`)."""
+
+    stage: int
+    driven: tuple[int, ...]
+    distinct: bool
+
+
+#: Operators that make of the sum of their inputs the sum of what they make of each, and in which inputs.
+_OF_THE_FIRST = (LeftJoin, Exists, Otherwise)
+#: Values that a question is asked for, or an OPTIONAL looks for, are distinct in each piece: that is all they need.
+_OF_ALL = (StoreJoin, Filter, Extend, Project, Union, Distinct)
+
+
+def driver_of(stages: Sequence[Stage], last: int) -> Driver | None:
+    """The first triple pattern, if all that follows from it works row by row; None: all must come at once."""
+    stage = next((i for i, each in enumerate(stages) if each.inputs and isinstance(each.operator, StoreJoin)), None)
+    if stage is None:
+        return None
+    driven: list[int] = []
+    for i in range(stage + 1, len(stages)):
+        if any(j == stage or j in driven for j in stages[i].inputs):
+            driven.append(i)
+    moved = {stage, *driven}
+    if last not in moved or not all(_adds_up(stages[i], moved) for i in driven):
+        return None
+    return Driver(stage, tuple(driven), isinstance(stages[last].operator, Distinct))
+
+
+def _adds_up(stage: Stage, moved: set[int]) -> bool:
+    moving = [i in moved for i in stage.inputs]
+    if isinstance(stage.operator, _OF_THE_FIRST):
+        return moving[0]
+    if isinstance(stage.operator, Join):
+        return moving.count(True) == 1
+    return isinstance(stage.operator, _OF_ALL) and all(moving)

@@ -146,7 +146,7 @@ def test_a_window_scan_is_the_set_of_what_its_instance_holds(seed: int) -> None:
             at = max(0, time - chance.randrange(-4, 12))
             arrived.append((at, row))
             s, p, o = (np.array([id], np.uint64) for id in row)
-            scan.arrive(s, p, o, np.array([at], np.int64))
+            scan.arrive(s, p, o, np.zeros(1, np.uint64), np.array([at], np.int64))
         out += entries_of(scan.step(moment(time)))
         held = {(row[0], row[2]) for at, row in arrived if row[1] == 7 and time - window.range_ms <= at < time}
         assert model.alive(out, time) == Counter(held), f"seed {seed}, time {time}"

@@ -59,7 +59,14 @@ async def _text(exchange: Exchange) -> str:
 
 async def status(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    await exchange.answer_json(200, await exchange.desk.workers.readers.run(exchange.desk.service.query_status, name))
+    service = exchange.desk.service
+
+    def read() -> dict[str, Any]:
+        found = service.query_status(name)
+        plan = service.explain(found["text"])
+        return {**found, "dialect": plan["dialect"], "plan": plan}
+
+    await exchange.answer_json(200, await exchange.desk.workers.readers.run(read))
 
 
 async def drop(exchange: Exchange, name: str) -> None:

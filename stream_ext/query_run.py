@@ -253,7 +253,8 @@ class QueryRun:
 
     def _silent_part(self, sn: int, k: int) -> Part:
         """Says nothing, and keeps how far the query has come."""
-        return Part(self.number, sn, k, self._schedule.after or 0, [], [], None, 0, None, self._state_now(sn), False)
+        state, time = self._state_now(sn), self._schedule.after or 0
+        return Part(self.number, sn, k, time, [], [], None, 0, None, state, False, evaluated=False)
 
     def tell_gap(self) -> bool:
         """Whether this is the first emission since a pause; asked once for each."""

@@ -27,6 +27,8 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "streams": [streams[number].name for number in query.streams if number in streams],
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
         "registered": query.registered_sn,
+        "evaluations": merge.evaluations[query.number],
+        "rows": merge.rows[query.number],
         "emissions": merge.last(query.number),
         "oldest_emission": engine.emissions.oldest(query.number),
         "evaluated": None if last is None else {"time": last.time, "snapshot": last.sn},

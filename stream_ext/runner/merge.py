@@ -26,6 +26,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -84,6 +85,9 @@ class Merge:
         self._states = {query: msgspec.msgpack.decode(body, type=QueryState) for query, body in log.states().items()}
         self._kept.update(self._states)
         self._numbers = {query: log.last(query) for query in queries()}
+        #: Of each query, since this process started.
+        self.evaluations: Counter[int] = Counter()
+        self.rows: Counter[int] = Counter()
         self._dirty: set[int] = set()
         self._gone: set[int] = {query for query in self._states if query not in queries()}
         self._owner: Runner = "inline"
@@ -258,8 +262,10 @@ class Merge:
     def _merge_part(self, part: Part, query: QueryDefinition) -> list[EmissionRow]:
         self._states[part.query] = part.state
         self._dirty.add(part.query)
+        self.evaluations[part.query] += max(1, part.repeated) * part.evaluated
         if not part.emits:
             return []
+        self.rows[part.query] += len(part.columns[0]) if part.columns else int(bool(part.boolean))
         number = self._numbers[part.query] = self._numbers.get(part.query, 0) + 1
         body = body_of(part, query.name, number, query.r2s, query.variables, self._decode, query.constructs)
         return [EmissionRow(part.query, number, encode_body(body))]

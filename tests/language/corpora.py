@@ -40,13 +40,19 @@ _FOLDERS = (
 _ENDINGS = frozenset({".txt", ".rspql", ".sparql", ".cqels", ".csparql", ".rq"})  # .rif is another language
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """Each text with its path below the shared folder."""
+def shared() -> Path:
+    """The folder of shared data; the test that asks for it is skipped, loudly, where there is none."""
     root = Path(os.environ.get("RILLET_SHARED", Path(__file__).parents[2].parent / "shared"))
     if not (root / "data").is_dir():
         if "RILLET_SHARED" in os.environ:
             pytest.fail(f"RILLET_SHARED is set, and {root / 'data'} is not there")
         pytest.skip(f"THE TEXTS OF OTHERS WERE NOT READ: no {root}; set RILLET_SHARED to the folder above `data`")
+    return root
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Each text with its path below the shared folder."""
+    root = shared()
     for folder in _FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in _ENDINGS:

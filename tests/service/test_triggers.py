@@ -179,6 +179,16 @@ def test_the_first_emission_after_a_pause_says_so(service: Service) -> None:
     ]
 
 
+def test_evaluations_and_rows_are_counted(service: Service) -> None:
+    service.register(registration(window="RANGE 1s STEP 1s"))
+    service.register(registration("asked", window="RANGE 1s STEP 1s", select="ASK", r2s="ISTREAM"))
+    service.register(registration("full", window="RANGE 1s STEP 1s REPORT NON_EMPTY_CONTENT"))
+    push(service, "s", 100, triple("a", 1), triple("b", 1))
+    service.heartbeat("s", 2_000_000, wait="evaluated")
+    counted = {name: service.query_status(name) for name in ("q", "asked", "full")}
+    assert [(each["evaluations"], each["rows"]) for each in counted.values()] == [(2000, 2), (2000, 1), (1, 2)]
+
+
 def test_a_query_over_the_store_answers_anew_when_it_is_resumed(service: Service) -> None:
     service.register(NAMED)
     service.pause_query("q")

@@ -20,7 +20,7 @@ Starts = npt.NDArray[np.int32]
 
 #: A directory has at most so many entries a row; one key in so many rows must have been asked for.
 _ENTRIES_A_ROW = 2
-_PAYS_AT = 16
+_PAYS_AT = 64
 _ROWS_MAX = (1 << 30) - 1
 _EMPTY = np.iinfo(np.int32).max
 # 2^64 over the golden ratio: what differs in the low bits of a key differs in the high bits of the product.

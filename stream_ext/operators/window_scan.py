@@ -41,6 +41,10 @@ class WindowScan:
         return self._content.add_and_show(self._entering(moment.time), moment.time)
 
     def _entering(self, time: int) -> ZSet:
+        changes = [ZSet(c, len(times), None, self.window.valid_until(times)) for c, times in self._due(time)]
+        return concat(changes, len(self.variables)) if changes else empty(len(self.variables))
+
+    def _due(self, time: int) -> list[tuple[Columns, Times]]:
         """What is in the instance at `time` and has not been before; what can be in no instance any more is dropped."""
         entering, waiting = [], []
         for columns, times in self._waiting:
@@ -51,12 +55,8 @@ class WindowScan:
                 waiting.append((_taken(columns, ~due), times[~due]))
                 entering.append((_taken(columns, due), times[due]))
         self._waiting = waiting
-        changes = []
-        for columns, times in entering:
-            untils = self.window.valid_until(times)
-            held = untils >= time
-            changes.append(ZSet(_taken(columns, held), int(held.sum()), None, untils[held]))
-        return concat(changes, len(self.variables)) if changes else empty(len(self.variables))
+        held = [(columns, times, self.window.valid_until(times) >= time) for columns, times in entering]
+        return [(_taken(columns, which), times[which]) for columns, times, which in held]
 
 
 def _taken(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:

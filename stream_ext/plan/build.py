@@ -36,6 +36,7 @@ from stream_ext.operators.sources import Table as TableSource
 from stream_ext.operators.sources import Unit
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.operators.testing import Calculator, Tester
+from stream_ext.operators.timed_scan import TimedScan
 from stream_ext.operators.union import Union
 from stream_ext.operators.window_scan import WindowScan
 from stream_ext.paths import id_path
@@ -188,7 +189,8 @@ class Builder:
         if node.window is None:
             operator = StoreJoin(wire.variables, pattern, wire.maybe)
             return self._add(operator, (wire,), wire.certain | node.certain, _said(node), node)
-        scan = WindowScan(self._windows[node.window], pattern)
+        window = self._windows[node.window]
+        scan = WindowScan(window, pattern) if node.time is None else TimedScan(window, pattern, node.time)
         self.plan.scans.append(scan)
         return self._joined(wire, self._add(scan, (), node.certain, f"{_said(node)} in {node.window}", node))
 

@@ -37,17 +37,19 @@ class GraphScope:
 
 @dataclass(frozen=True)
 class Source:
-    """One triple pattern: in a window (its IRI), or in the store."""
+    """One triple pattern: in a window (its IRI), or in the store. `time`: the variable that its latest time binds."""
 
     subject: Node
     predicate: Node
     object: Node
     graph: GraphScope
     window: str | None
+    time: str | None = None
 
     @cached_property
     def variables(self) -> Names:
-        return _names(self.subject, self.predicate, self.object, self.graph.node)
+        time = Variable(self.time) if self.time is not None else None
+        return _names(self.subject, self.predicate, self.object, self.graph.node, time)
 
     @property
     def certain(self) -> Names:

@@ -9,7 +9,7 @@ keeps what both keep, so it becomes two. Paths become joins and unions as far as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -69,6 +69,7 @@ from stream_ext.plan.logic import (
 from stream_ext.plan.rename import rename_query
 from stream_ext.plan.replace_parts import replaced
 from stream_ext.plan.terms import BlankLabel, Constant, Node, Variable
+from stream_ext.plan.timestamps import asked_in, shape_expressions, with_expressions, with_names
 from stream_ext.plan.walk import walk
 from stream_ext.plan.windows import Declared, Dialect, WindowClause
 
@@ -188,7 +189,8 @@ class Normaliser:
                 return self._filter(self.pattern(inner, place), condition, place)
             case Extend(inner, variable, expression):
                 below = self._in_graph(self.pattern(inner, place), place)
-                return Assign(below, variable, self.test(expression, below.variables, place))
+                below, timed = self._timed(below, (expression,), place)
+                return Assign(below, variable, self.test(timed(expression), below.variables, place))
             case Values(names, rows):
                 return Table(names, rows)
             case Graph(node, inner):
@@ -210,11 +212,29 @@ class Normaliser:
     def _optional(self, pattern: LeftJoin, place: Place) -> Logic:
         left = self._in_graph(self.pattern(pattern.left, place), place)
         right = self._in_graph(self.pattern(pattern.right, place), place)
+        condition = pattern.condition
+        if condition is not None:
+            right, timed = self._timed(right, (condition,), place)
+            condition = timed(condition)
         sees = left.variables | right.variables
-        parts = () if pattern.condition is None else split_and(pattern.condition)
+        parts = () if condition is None else split_and(condition)
         return Optional(left, right, tuple(self.test(part, sees, place) for part in parts))
 
+    def _timed(
+        self, inner: Logic, expressions: Sequence[Expression], place: Place
+    ) -> tuple[Logic, Callable[[Expression], Expression]]:
+        """With the times of triples that the expressions ask for; and how to name them in these."""
+        names = {asked: self.fresh() for asked in asked_in(expressions)}
+        if not names:
+            return inner, lambda expression: expression
+        ((graph, window),) = place.parts()  # else than in one window it is refused before it is planned
+        for (subject, predicate, target), name in names.items():
+            inner = Optional(inner, Source(subject, predicate, target, graph, window, name))
+        return inner, with_names(names)
+
     def _filter(self, inner: Logic, condition: Expression, place: Place) -> Logic:
+        inner, timed = self._timed(inner, (condition,), place)
+        condition = timed(condition)
         sees = inner.variables  # not the graph that a group is in which looks for no triple there
         tests = tuple(self.test(part, sees, place) for part in split_and(condition))
         return _all((self._in_graph(inner, place),), tests)
@@ -289,6 +309,8 @@ class Normaliser:
 
     def select(self, query: Query, place: Place) -> Select:
         inner = self._in_graph(self.pattern(query.pattern, place), place)
+        inner, timed = self._timed(inner, shape_expressions(query.shape), place)
+        query = replace(query, shape=with_expressions(query.shape, timed))
         shape = query.shape
         if shape.values is not None and not _is_grouped(query):
             inner = _all((inner, self.pattern(shape.values, place)), ())

@@ -40,6 +40,7 @@ from stream_ext.plan.formulas import (
 from stream_ext.plan.functions import CASTS, registered_functions
 from stream_ext.plan.policy import Evaluated, policy_of
 from stream_ext.plan.terms import Position
+from stream_ext.plan.timestamps import TIMESTAMPS, is_timestamp
 from stream_ext.plan.walk import Part, parts_of, query_parts, walk
 from stream_ext.plan.windows import Declared, Dialect, Extent, Trigger, WindowClause
 from stream_ext.syntax import parse_again
@@ -155,13 +156,15 @@ def _query(query: Query) -> Iterator[Refusal]:
     for window in query.windows:
         yield from _window(window)
     yield from _mixtures(query)
+    merged = len(query.windows) != 1 or bool(query.shape.graphs) or _is_bare(query)
+    outside = "" if query.dialect is not Dialect.CSPARQL or merged else "the only window"
     for part in query_parts(query):
-        yield from _parts(part)
+        yield from _parts(part, outside)
 
 
-def _parts(root: Part) -> Iterator[Refusal]:
-    """Of a pattern or expression, in any order."""
-    waiting: list[tuple[Part, str]] = [(root, "")]
+def _parts(root: Part, outside: str = "") -> Iterator[Refusal]:
+    """Of a pattern or expression, in any order. `outside`: what the whole of it is inside of."""
+    waiting: list[tuple[Part, str]] = [(root, outside)]
     while waiting:
         node, inside = waiting.pop()
         refused = _part(node, inside)
@@ -190,8 +193,10 @@ def _part(node: Part, inside: str) -> Refusal | None:
             return node.position, "GRAPH inside WINDOW around a group that has no triple of its own"
         case SubSelect() if inside == _GRAPH_IN_WINDOW:
             return node.position, "a sub-SELECT in GRAPH inside WINDOW"
-        case InWindow() | InAnyWindow() if inside:
+        case InWindow() | InAnyWindow() if inside and inside != "the only window":
             return node.position, f"WINDOW inside {inside.split()[0]}"
+        case Call(name) if name in TIMESTAMPS:
+            return _timestamp(node, inside)
         case Call(name) if name.startswith("<"):
             return _function(node)
         case _:
@@ -211,6 +216,12 @@ def _asks(pattern: Pattern) -> bool:
             case Join() | Filter() as node:
                 waiting += parts_of(node)
     return False
+
+
+def _timestamp(call: Call, inside: str) -> Refusal | None:
+    if inside not in ("WINDOW", "the only window"):
+        return call.position, "a timestamp outside of one window"
+    return None if is_timestamp(call) else (call.position, "a timestamp of what is no triple of variables and terms")
 
 
 def _function(call: Call) -> Refusal | None:

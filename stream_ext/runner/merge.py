@@ -201,6 +201,7 @@ class Merge:
         """The query is gone: its state goes with the next commit, and its parts count no more."""
         with self._changed:
             self._numbers.pop(query, None)
+            del self.evaluations[query], self.rows[query]
             if self._states.pop(query, None) is not None:
                 self._gone.add(query)
 

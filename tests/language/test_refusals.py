@@ -27,6 +27,12 @@ REFUSED = [
     ("ASK { STREAM :s [RANGE 1s] { ?s ?p ?o } }", "STREAM in a pattern (CQELS-QL)", 7),
     ("REGISTER QUERY q AS DESCRIBE :x", "a registered DESCRIBE", 21),
     ("REGISTER QUERY q AS CONSTRUCT { } WHERE { } LIMIT 1", "a registered CONSTRUCT with LIMIT or OFFSET", 21),
+    ("ASK { ?s ?p ?o FILTER(<urn:rillet:ns#timestamp>(?s, ?p, ?o)) }", "a timestamp outside of one window", 23),
+    (
+        WINDOW + "[RANGE 5s] { WINDOW :w { ?s ?p ?o FILTER(<urn:rillet:ns#timestamp>(?s)) } }",
+        "a timestamp of what is no triple of variables and terms",
+        78,
+    ),
     (WINDOW + "[NOW] { }", "a NOW window", 38),
     (WINDOW + "[ALL] { }", "an ALL window", 38),
     (WINDOW + "[TRIPLES 10] { }", "a TRIPLES (count) window", 38),

@@ -282,11 +282,10 @@ class Maker:
         return Element(f"{HOLE} UNION {HOLE}", [left, right]), a | b
 
     def minus(self, depth: int, bound: set[str]) -> tuple[Element, set[str]]:
-        group, names = self.group(depth)
-        if self._within and not names & bound:
+        if self._within:
             # Both peers give the left side what is bound around the group, and so a shared variable that it has not.
             return self.triples(bound)
-        return Element(f"MINUS {HOLE}", [group]), set()
+        return Element(f"MINUS {HOLE}", [self.group(depth)[0]]), set()
 
     def exists(self, depth: int, bound: set[str]) -> tuple[Element, set[str]]:
         word = self.chance.choice(("EXISTS", "NOT EXISTS"))
@@ -356,14 +355,16 @@ class Maker:
                 f"REPLACE(STR({x}), \"a\", \"o\")", f"STRBEFORE({x}, {y})", f"STRAFTER(STR({x}), \"/\")",
                 f"STRDT(STR({x}), xsd:integer)", f"STRLANG(STR({x}), \"en\")", f"IRI(STR({x}))", f"YEAR({x})",
                 f"HOURS({x})", f"TZ({x})", f"xsd:integer({x})", f"xsd:decimal({x})", f"xsd:boolean({x})",
-                f"xsd:string({x})", f"({condition})", f"ROUND({x})", f"MD5(STR({x}))", f"ENCODE_FOR_URI(STR({x}))",
+                f"xsd:string(STR({x}))", f"({condition})", f"ROUND({x})", f"MD5(STR({x}))", f"ENCODE_FOR_URI(STR({x}))",
             )
         )  # fmt: skip
 
     def leaf(self, bound: set[str]) -> str:
-        if bound and self.chance.random() < 0.75:
-            return "?" + self.chance.choice(sorted(bound))
-        return "?a" if self.chance.random() < 0.1 else self.constant()
+        """Mostly a variable of the group itself; sometimes any other, that may be bound around the group only."""
+        chosen = self.chance.random()
+        if chosen < 0.1:
+            return "?" + self.chance.choice(VARIABLES)
+        return "?" + self.chance.choice(sorted(bound)) if bound and chosen < 0.8 else self.constant()
 
     def condition(self, bound: set[str], depth: int) -> str:
         """Something whose truth is asked for; it may well be an error."""
@@ -373,7 +374,7 @@ class Maker:
             f"!BOUND({self.any(bound)})", f"isIRI({x})", f"isBlank({x})", f"isLiteral({x})", f"isNumeric({x})",
             f"sameTerm({x}, {y})", f"({x} IN ({y}, {self.constant()}))", f"({x} NOT IN ({y}, {self.constant()}))",
             f"CONTAINS(STR({x}), \"a\")", f"STRSTARTS(STR({x}), \"a\")", f"REGEX(STR({x}), \"^a|2$\")",
-            f"LANGMATCHES(LANG({x}), \"en\")", f"({x})", f"isNumeric({x}) && ({x} > 0)",
+            f"LANGMATCHES(LANG({x}), \"en\")", f"(ABS({x}))", f"(STR({x}))", f"isNumeric({x}) && ({x} > 0)",
         )  # fmt: skip
         if not depth or self.chance.random() < 0.6:
             return self.chance.choice(simple)
@@ -381,7 +382,7 @@ class Maker:
         return self.chance.choice((f"({one} && {other})", f"({one} || {other})", f"!({one})"))
 
     def any(self, bound: set[str]) -> str:
-        return "?" + self.chance.choice(sorted(bound) or ["a"])
+        return "?" + self.chance.choice(sorted(bound) if bound and self.chance.random() < 0.8 else VARIABLES)
 
     def template(self, bound: set[str]) -> str:
         def end(*others: str) -> str:

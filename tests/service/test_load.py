@@ -95,7 +95,7 @@ def test_a_dataset_brings_its_graphs_unless_it_is_to_go_into_one(service: Servic
 
 def test_files_are_loaded_from_below_an_allowed_folder(service: Service, tmp_path: Path) -> None:
     (tmp_path / "files" / "a b.ttl").write_text(DATA)
-    (tmp_path / "files" / "zipped.ttl.gz").write_bytes(gzip.compress(DATA.encode(, mtime=0)))
+    (tmp_path / "files" / "zipped.ttl.gz").write_bytes(gzip.compress(DATA.encode(), mtime=0))
     service.update(f"LOAD <{tmp_path.as_uri()}/files/a%20b.ttl>")
     service.update(f"LOAD <{tmp_path.as_uri()}/files/zipped.ttl.gz> INTO GRAPH <{EX}g>")
     assert {quad for quad in spread(service) if quad[0] == "a"} == {("a", "p", "b"), ("a", "p", "b", "g")}
@@ -181,7 +181,10 @@ def test_a_redirection_is_followed_within_what_is_allowed(service: Service, ther
         (Reply(body=b"<html>", headers={"content-type": "text/html"}), "text/html is not read here"),
         (Reply(body=b"", headers={"content-type": ""}), "does not say which form of RDF it is"),
         (Reply(body=b" " * 10_001, headers=TURTLE), "more than 10000 bytes"),
-        (Reply(body=gzip.compress(b" " * 10_001, mtime=0), headers={**TURTLE, "content-encoding": "gzip"}), "more than 10000"),
+        (
+            Reply(body=gzip.compress(b" " * 10_001, mtime=0), headers={**TURTLE, "content-encoding": "gzip"}),
+            "more than 10000",
+        ),
         (Reply(body=b"short", headers={**TURTLE, "content-length": "100"}), "cannot be fetched"),
     ],
 )
@@ -198,7 +201,7 @@ def test_a_document_that_cannot_be_had_fails_the_request(
 
 def test_a_zipped_file_may_not_be_larger_than_allowed_when_unpacked(service: Service, tmp_path: Path) -> None:
     (tmp_path / "files" / "large.ttl.gz").write_bytes(gzip.compress(b" " * 10_001, mtime=0))
-    (tmp_path / "files" / "broken.ttl.gz").write_bytes(gzip.compress(DATA.encode(, mtime=0))[:-9])
+    (tmp_path / "files" / "broken.ttl.gz").write_bytes(gzip.compress(DATA.encode(), mtime=0)[:-9])
     (tmp_path / "files" / "folder.ttl").mkdir()
     os.mkfifo(tmp_path / "files" / "pipe.ttl")
     for name, says in (

@@ -78,18 +78,34 @@ def _line(row: Row) -> bytes:
 # ---- Turtle and TriG ----
 
 
+#: Literals that Turtle may say without quotes and datatype: 30, 4.5, true.
+_PLAIN = re.compile(
+    rb'"(?:([+-]?[0-9]+)"\^\^<%b#integer|([+-]?[0-9]*\.[0-9]+)"\^\^<%b#decimal|(true|false)"\^\^<%b#boolean)>'
+    % ((rb"http://www\.w3\.org/2001/XMLSchema",) * 3)
+)
+
+
 def write_turtle(batches: Batches) -> Iterator[bytes]:
-    for batch in batches:
+    for batch in map(_plainly, batches):
         yield b"\n".join(map(_subject, *_grouped(_rows(batch))))
     yield b""
 
 
 def write_trig(batches: Batches) -> Iterator[bytes]:
-    for batch in batches:
+    for batch in map(_plainly, batches):
         for graph, rows in groupby(_rows(batch), itemgetter(3)):
             block = b"\n".join(map(_subject, *_grouped(rows)))
             yield b"%s {\n%s}\n" % (graph, block) if graph else block
     yield b""
+
+
+def _plainly(batch: Decoded) -> Decoded:
+    return batch._replace(texts=[text and _plain(text) for text in batch.texts])
+
+
+def _plain(text: bytes) -> bytes:
+    found = _PLAIN.fullmatch(text)
+    return text if found is None else found[found.lastindex or 0]
 
 
 def _grouped(rows: Iterable[Row]) -> tuple[list[bytes], list[list[Row]]]:

@@ -4,6 +4,9 @@ FIRST = "SELECT * {\n  ?subject ?predicate ?object\n}\nLIMIT 50"
 
 QUERIES = {
     "Anything": FIRST,
+    "What is said, and how often": (
+        "SELECT ?predicate (COUNT(*) AS ?triples) {\n  ?s ?predicate ?o\n}\nGROUP BY ?predicate ORDER BY DESC(?triples)"
+    ),
     "Named graphs": "SELECT DISTINCT ?graph {\n  GRAPH ?graph { ?s ?p ?o }\n}",
     "Is there anything": "ASK { ?s ?p ?o }",
     "Add two triples": (

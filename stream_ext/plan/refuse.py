@@ -1,6 +1,6 @@
 """Refuse: what the language has and the engine does not run yet, by name, with line and column.
 
-    ASK { ?s ?p ?o OPTIONAL { ?s ?p ?o } }      =>      line 1, column 16: OPTIONAL is not built yet
+    ASK { SEQ { ?s ?p ?o } }      =>      line 1, column 7: SEQ is not built yet
 
 The parser reads the whole language; this is the one place that knows how much of it runs. Whoever plans, registers or
 executes a text asks `parse_runnable` for it. When an operator is built, its line here goes."""

@@ -188,7 +188,7 @@ def _refuse(cursor: Cursor, word: str) -> None:
         cursor.fail("UNION stands between two groups: { ... } UNION { ... }")
     if word == "SELECT":
         cursor.fail("a sub-SELECT stands in a group of its own: { SELECT ... }")
-    cursor.expected("a triple, FILTER, OPTIONAL, GRAPH, WINDOW, '{' or '}'")
+    cursor.expected("a triple, '{', '}', FILTER, OPTIONAL, MINUS, BIND, VALUES, GRAPH, SERVICE or WINDOW")
 
 
 # ---- elements that are joined with what stands before them ---------------------------------------------------

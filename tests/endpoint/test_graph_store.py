@@ -181,6 +181,21 @@ def test_every_form_of_a_graph_says_the_same_and_can_be_sent_again(empty: Live, 
     assert quads(fetch(empty, "/data?default").content, "application/n-triples") == expected
 
 
+def test_turtle_says_numbers_and_booleans_as_people_do_and_keeps_every_other_spelling(empty: Live) -> None:
+    spellings = [
+        *(f'"{text}"^^xsd:integer' for text in ("30", "-7", "+7", "007", "x")),
+        *(f'"{text}"^^xsd:decimal' for text in ("4.5", "-.5", "4", "1.")),
+        *(f'"{text}"^^xsd:boolean' for text in ("true", "false", "1")),
+        '"1e6"^^xsd:double', '"30"^^xsd:int', '"30"',
+    ]  # fmt: skip
+    said = f"@prefix xsd: <http://www.w3.org/2001/XMLSchema#> . <http://ex/s> <http://ex/p> {', '.join(spellings)} ."
+    empty.http.put(G, content=said, headers=TURTLE).raise_for_status()
+    answer = fetch(empty, G, "text/turtle").text
+    assert set(re.split(", | ", answer)) >= {"30", "-7", "4.5", "true", "false"}
+    lines = fetch(empty, G, "application/n-triples").content
+    assert quads(answer, "text/turtle") == quads(lines, "application/n-triples") == quads(said, "text/turtle")
+
+
 @pytest.mark.parametrize("offer", QUADS, ids=lambda offer: offer.media_type)
 def test_all_graphs_can_be_read_at_once_and_quads_added(empty: Live, offer: Any) -> None:
     sent = "<http://ex/s> <http://ex/p> 1, _:b . <http://ex/g> { <http://ex/s> <http://ex/p> 2 . _:b <http://ex/q> 3 }"

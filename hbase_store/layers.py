@@ -42,6 +42,8 @@ class Reads(Protocol):
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int: ...
 
+    def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float: ...
+
     def predicates(self, named: bool) -> list[int]: ...
 
     def predicates_of(self, named: bool, order: int, keys: Ids, sn: Sn) -> Columns: ...
@@ -177,6 +179,15 @@ class Layers:
         if known is None:
             known = self._counts[named, predicate, end] = self._counted(named, predicate, sn, columns)
         return known
+
+    def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float:
+        """How many rows a key has, about: what the runs say of themselves, or the changes where there are no runs."""
+        columns = self._columns(named, predicate, order)
+        rows, keys = sum(column.total for column in columns), sum(column.index.keys for column in columns)
+        if not rows:
+            first = self.overlay.view(named, predicate, order, sn).columns[0]
+            rows, keys = len(first), int(np.count_nonzero(first[1:] != first[:-1])) + 1
+        return max(1.0, rows / max(1, keys))
 
     def _counted(self, named: bool, predicate: int, sn: Sn, columns: list[RunColumn]) -> int:
         lowest = columns[0]

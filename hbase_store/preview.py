@@ -100,6 +100,9 @@ class _PreviewLayers:
             count = self._counts[named, predicate] = self._counted(named, predicate)
         return count
 
+    def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float:
+        return self._below_said(lambda layers, number: layers.fan(named, predicate, order, number))
+
     def _counted(self, named: bool, predicate: int) -> int:
         below = self._below_said(lambda layers, number: layers.count(named, predicate, number))
         changed = self._changed(named, predicate, FORWARD)

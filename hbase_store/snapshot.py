@@ -284,6 +284,10 @@ class Snapshot:
             return self.read(lambda layers: layers.count(graph == NAMED, p, self.sn))
         return len(self._of_graph(p, graph)[0])
 
+    def fan(self, p: int, inverse: bool = False, named: bool = False) -> float:
+        """How many objects a subject has, about, or (`inverse`) how many subjects an object; no edge is read for it."""
+        return self.read(lambda layers: layers.fan(named, p, int(inverse), self.sn))
+
     def count_all(self, graph: int = DEFAULT) -> int:
         if graph in (DEFAULT, NAMED):
             return sum(self.count(p, graph) for p in self.layers.predicates(graph == NAMED))

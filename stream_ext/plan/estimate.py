@@ -41,7 +41,7 @@ class Estimates:
         self._snapshot, self._pattern_of = snapshot, pattern_of
         # Counted once: ordering asks for each source again and again.
         self._counts: dict[Source, float] = {}
-        self._fans: dict[tuple[int, bool], float] = {}
+        self._fans: dict[tuple[int, bool, bool], float] = {}
 
     def rows(self, node: Logic, bound: Names) -> float:
         """For one value of each variable in `bound`."""
@@ -118,9 +118,9 @@ class Estimates:
             if other in pattern.fixed or len(held) == 2:
                 # Both ends are given: it is there or not. So many vertices there are, and so many of them fit.
                 total = self._total(pattern)
-                vertices = total / max(1.0, self._fan(pattern.fixed[P], position == O, total))
+                vertices = total / max(1.0, self._fan(pattern, position == O, total))
                 return min(1.0, (rows if other in pattern.fixed else 1.0) / max(1.0, vertices))
-            rows = self._fan(pattern.fixed[P], position == O, rows)
+            rows = self._fan(pattern, position == O, rows)
         return rows
 
     def _count(self, pattern: IdPattern) -> float:
@@ -141,20 +141,10 @@ class Estimates:
     def _graph(self, pattern: IdPattern) -> int:
         return NAMED if pattern.graph.one is None else pattern.graph.one
 
-    def _fan(self, predicate: int, inverse: bool, rows: float) -> float:
+    def _fan(self, pattern: IdPattern, inverse: bool, rows: float) -> float:
         """How many edges of the predicate a vertex has, one way."""
-        key = (predicate, inverse)
+        predicate, named = pattern.fixed[P], pattern.graph.one != 0
+        key = (predicate, inverse, named)
         if key not in self._fans:
-            self._fans[key] = self._sampled(predicate, inverse, rows)
+            self._fans[key] = self._snapshot.fan(predicate, inverse, named) if rows >= 1 else 0.5
         return self._fans[key]
-
-    def _sampled(self, predicate: int, inverse: bool, rows: float) -> float:
-        """From some edges of it: one of a vertex with n edges stands for 1/n of a vertex."""
-        if rows < 1:
-            return 0.5
-        keys = self._snapshot.pairs(predicate, inverse)[0]
-        if not len(keys):
-            return max(1.0, math.sqrt(rows))
-        picked = keys[np.linspace(0, len(keys) - 1, min(len(keys), 32)).astype(np.intp)]
-        degrees = keys.searchsorted(picked, "right") - keys.searchsorted(picked, "left")
-        return float(1 / np.mean(1 / degrees))

@@ -19,6 +19,8 @@ from hbase_store.view import View, view_of
 
 #: A column of so few blocks is read whole.
 _SMALL = 2
+#: A column of n blocks is kept whole once so many times n blocks of it were asked for.
+_OFTEN = 8
 
 
 class Runs:
@@ -59,6 +61,7 @@ class RunColumn:
         self.total = index.total
         self._kv, self._cache, self._run = kv, cache, run
         self._name = (run, key)
+        self._asked = 0
 
     def known(self) -> View | None:
         """The whole column, if it is in the cache."""
@@ -87,7 +90,10 @@ class RunColumn:
         if count <= _SMALL:
             return self.whole()
         wanted = self._places(keys)
-        if 2 * len(wanted) > count:
+        self._asked += len(wanted)
+        if 2 * len(wanted) > count or self._asked > _OFTEN * count:
+            # Whole it is found at once, and its blocks were all read by now, or nearly all.
+            self._asked = 0
             return self.whole()
         if len(wanted) == 0:
             wanted = np.zeros(1, np.int64)

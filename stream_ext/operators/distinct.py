@@ -36,9 +36,15 @@ class Distinct:
         self._entries = 0
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
-        if moment.last and not self._used and change.weights is None and change.untils is None:
-            return first_of_each(change)
+        if moment.last and not self._used:
+            return self._once(change, moment.time)
         return self.add_and_show(change, moment.time)
+
+    def _once(self, change: ZSet, time: int) -> ZSet:
+        """Nothing is kept: the same network is asked again, and by several threads."""
+        if change.untils is None and (change.weights is None or bool((change.weights > 0).all())):
+            return first_of_each(ZSet(change.held, change.count))
+        return Distinct(self.variables).add_and_show(change, time)
 
     def add_and_show(self, change: ZSet, time: int) -> ZSet:
         if self._entries + len(change) > len(self.entry_until):

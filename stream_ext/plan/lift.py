@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stream_ext.plan.logic import (
+    NO_NAMES,
     Assign,
     Conjunction,
     Either,
@@ -89,7 +90,7 @@ def _lifted(item: Lifted, others: list[Logic], tests: tuple[Test, ...]) -> Logic
 
 
 def _joined(below: Logic, others: list[Logic], tests: tuple[Test, ...]) -> Logic:
-    if isinstance(below, Conjunction):
+    if isinstance(below, Conjunction) and below.joins(NO_NAMES.union(*(other.variables for other in others))):
         return _conjunction([*below.items, *others], below.tests + tests)
     return _conjunction([below, *others], tests)
 

@@ -169,6 +169,10 @@ class Conjunction:
     def certain(self) -> Names:
         return NO_NAMES.union(*(item.certain for item in self.items))
 
+    def joins(self, names: Names) -> bool:
+        """Whether what binds these names may be joined below its tests: they must find nothing bound that was not."""
+        return all(not test.needs & names - self.certain for test in self.tests)
+
 
 @dataclass(frozen=True)
 class Optional:

@@ -44,6 +44,7 @@ from stream_ext.plan.algebra import (
 from stream_ext.plan.formulas import And, Not, Path, PathNegated, PathRepeat
 from stream_ext.plan.logic import (
     DEFAULT_GRAPH,
+    NO_NAMES,
     Aggregation,
     Assign,
     Conjunction,
@@ -438,8 +439,10 @@ def template_of(query: Query) -> tuple[QuadPattern, ...]:
 def _all(items: Iterable[Logic], tests: tuple[Test, ...]) -> Logic:
     """A conjunction, with those inside of it taken into it; of one part without tests that part."""
     parts: list[Logic] = []
-    for item in items:
-        if isinstance(item, Conjunction):
+    whole = tuple(items)
+    for item in whole:
+        others = NO_NAMES.union(*(other.variables for other in whole if other is not item))
+        if isinstance(item, Conjunction) and item.joins(others):
             parts += item.items
             tests = item.tests + tests
         else:

@@ -66,7 +66,7 @@ async def read_results(exchange: Exchange, name: str) -> None:
         return
     span = _span(exchange, parameters, offer)
     await exchange.desk.workers.readers.run(exchange.desk.service.check_kept, name, span.since)  # 404, 410: now
-    await _emit(exchange, name, span, offer)
+    await emit(exchange, name, span, offer)
 
 
 def _span(exchange: Exchange, parameters: Parameters, offer: Offer) -> Span:
@@ -116,7 +116,7 @@ def _is_empty(answer: Answer) -> bool:
 # ---- emissions ----
 
 
-async def _emit(exchange: Exchange, name: str, span: Span, offer: Offer) -> None:
+async def emit(exchange: Exchange, name: str, span: Span, offer: Offer) -> None:
     """All that is stored after `since`, page by page, and then, if asked to, what comes."""
     sse = offer is SSE
     await exchange.start(200, b"text/event-stream; charset=utf-8" if sse else b"application/x-ndjson", list(_STREAMING))

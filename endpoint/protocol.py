@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from endpoint import administration, negotiation, results
+from endpoint import administration, live_query, negotiation, results
 from endpoint.asking import Asked, ask
 from endpoint.body import as_text
 from endpoint.exchange import FORM, Exchange
@@ -60,7 +60,9 @@ async def sparql(exchange: Exchange) -> None:
     unit = await _parsed(exchange, text)
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
-    if isinstance(unit, Query):
+    if isinstance(unit, Query) and live_query.is_wanted(exchange):
+        await live_query.listen(exchange, text, unit, parameters)
+    elif isinstance(unit, Query):
         await ask(exchange, _asked(exchange, text, unit, key, parameters))
     else:
         await _run(exchange, text, unit, parameters)
@@ -159,10 +161,6 @@ def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Pa
     timeout_s = parameters.duration_s("timeout")
     parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
     parameters.done(_KNOWN)
-    if "text/event-stream" in exchange.accept.lower():
-        raise BadArgument(
-            "a live query on /sparql is not built yet; register it (POST /queries) and listen to /queries/{q}/results"
-        )
     return Asked(text, query, key, snapshot, at, timeout_s, dataset or None)
 
 

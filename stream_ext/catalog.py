@@ -36,7 +36,8 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows.
 
     `since` is the snapshot from which it runs, with `state`: that of its registration, or of the last time that it was
-    resumed. A query that is `paused` is evaluated nowhere; one that `constructs` says triples."""
+    resumed. A query that is `paused` is evaluated nowhere; one that `constructs` says triples.
+    A `live` one ends with the connection that asked for it."""
 
     number: int
     name: str
@@ -51,6 +52,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     since: int = 0
     paused: bool = False
     constructs: bool = False
+    live: bool = False
 
     def standing(self, stored: QueryState | None) -> QueryState:
         """Where it goes on: from what a runner said of it, if it was said since it runs."""

@@ -49,6 +49,7 @@ class Registration:
     query: Query
     constants: list[bytes]
     queries_max: int
+    live: bool = False  # ends with its connection, and makes no stream
 
     def __call__(self, view: View) -> Intent:
         names = self.names or self._generated(view.catalog)
@@ -58,6 +59,9 @@ class Registration:
             return Intent(result=lambda _: Registered(same, False, []))
         if len(view.catalog.queries) >= self.queries_max:
             raise TooLarge(f"{self.queries_max} queries are registered, which is the limit; drop one first")
+        if self.live:
+            for window in self.query.windows:
+                view.catalog.stream(key_of(window))
         found = _resolve(self.query.windows, view, self.base)
         number = view.store.kv.allocate("query", 1)
         definition = QueryDefinition(
@@ -69,6 +73,7 @@ class Registration:
             r2s=(self.query.r2s or R2S.RSTREAM).value,
             variables=list(columns_of(self.query)),
             constructs=self.query.form is Form.CONSTRUCT,
+            live=self.live,
             streams=found.streams,
             registered_sn=view.head + 1,
             since=view.head + 1,

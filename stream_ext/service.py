@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import urandom
 from typing import Any, Literal, TypeVar, cast
 
@@ -98,6 +98,8 @@ class Service:
         self._engine = Engine(store, base, clock, self._injector, spark, retain)
         self._engine.start()
         self._injector.start(self._engine)
+        for query in [query for query in self.queries() if query.live]:
+            self.drop_query(query.name)  # its listener has gone with the process that it had asked
         self._closing = threading.Lock()
         self._closed = False
 
@@ -336,6 +338,12 @@ class Service:
         registration = read_registration(text, self.base, name, self.limits.queries)
         registered = cast("Registered", self._injector.change(registration).result())
         return registered.definition, registered.created, registered.warnings
+
+    def register_live(self, text: str, name: str) -> None:
+        """For as long as somebody listens; whoever asks for it drops it."""
+        self._check_text(text)
+        registration = read_registration(text, self.base, name, self.limits.queries)
+        self._injector.change(replace(registration, live=True)).result()
 
     def queries(self) -> list[QueryDefinition]:
         return list(self._injector.catalog.queries.values())

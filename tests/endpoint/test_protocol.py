@@ -315,7 +315,7 @@ QUESTION = "ASK { ?s ?p ?o }"
         (400, "wait=", {"method": "POST", "data": {"update": "INSERT DATA {}", "wait": "forever"}}),
         (
             400,
-            "not built yet",
+            "a live query",
             {"method": "GET", "params": {"query": QUESTION}, "headers": {"accept": "text/event-stream"}},
         ),
         (406, "text/csv", {"method": "GET", "params": {"query": QUESTION}, "headers": {"accept": "image/png"}}),

@@ -12,7 +12,7 @@ from stream_ext.operators.moment import Moment
 from stream_ext.plan.expressions import Computed, Condition, Scope, compile_condition, compile_value
 from stream_ext.plan.formulas import Expression
 from stream_ext.plan.functions import registered_functions
-from stream_ext.plan.logic import Names
+from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.zset import Ids, ZSet
 
 
@@ -42,8 +42,11 @@ class _Lazily(Sequence[Ids]):
 class Tester:
     """For which rows a condition is true."""
 
-    def __init__(self, variables: tuple[str, ...], condition: Expression, sees: Names) -> None:
-        self._condition: Condition = compile_condition(condition, _shown(variables, sees))
+    def __init__(
+        self, variables: tuple[str, ...], condition: Expression, sees: Names, resources: Names = NO_NAMES
+    ) -> None:
+        """`resources` names columns that hold no literal: these are compared by their ids."""
+        self._condition: Condition = compile_condition(condition, _shown(variables, sees), resources & sees)
         self.is_volatile = self._condition.is_volatile
 
     def mask(self, moment: Moment, rows: ZSet) -> npt.NDArray[np.bool_]:
@@ -53,8 +56,10 @@ class Tester:
 class Calculator:
     """The value of an expression for each row; 0 where it has none."""
 
-    def __init__(self, variables: tuple[str, ...], expression: Expression, sees: Names) -> None:
-        self._computed: Computed = compile_value(expression, _shown(variables, sees))
+    def __init__(
+        self, variables: tuple[str, ...], expression: Expression, sees: Names, resources: Names = NO_NAMES
+    ) -> None:
+        self._computed: Computed = compile_value(expression, _shown(variables, sees), resources & sees)
         self.is_volatile = self._computed.is_volatile
 
     def ids(self, moment: Moment, rows: ZSet) -> Ids:

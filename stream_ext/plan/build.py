@@ -80,6 +80,7 @@ class Wire:
     variables: tuple[str, ...]
     certain: Names
     rows: float = 1.0  # as many are expected
+    resources: Names = NO_NAMES  # which of them never hold a literal
 
     @property
     def maybe(self) -> Names:
@@ -245,7 +246,8 @@ class Builder:
     def _optional(self, node: Optional, wire: Wire, ground: Ground) -> Wire:
         left = self.extend(node.left, wire, ground)
         right = self._right_side(node.right, left, ground)
-        testers = [Tester(_merged(left, right), test.condition, self._sees(test, ground)) for test in node.tests]
+        merged, resources = _merged(left, right), _both_resources(left, right)
+        testers = [Tester(merged, test.condition, self._sees(test, ground), resources) for test in node.tests]
         if any(test.questions for test in node.tests) or any(tester.is_volatile for tester in testers):
             return self._optional_that_asks(node, left, right, ground)
         operator = LeftJoin(left.variables, right.variables, testers, _maybe(left, right))
@@ -283,7 +285,7 @@ class Builder:
 
     def _assign(self, variable: str, test: Test, wire: Wire, ground: Ground) -> Wire:
         wire = self._answered(test, wire, ground)
-        calculator = Calculator(wire.variables, test.condition, self._sees(test, ground))
+        calculator = Calculator(wire.variables, test.condition, self._sees(test, ground), wire.resources)
         operator: Operator = Extend(wire.variables, variable, calculator)
         if calculator.is_volatile:
             operator = Anew(wire.variables, operator)
@@ -301,7 +303,7 @@ class Builder:
                 wire = self._asked(test.questions[0], self._sees(test, ground), keep, wire)
                 continue
             wire = self._answered(test, wire, ground)
-            tester = Tester(wire.variables, test.condition, self._sees(test, ground))
+            tester = Tester(wire.variables, test.condition, self._sees(test, ground), wire.resources)
             operator: Operator = Filter(wire.variables, tester)
             if tester.is_volatile:
                 operator = Anew(wire.variables, operator)
@@ -424,7 +426,30 @@ class Builder:
         if node is not None:
             estimate *= self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
         self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, says))
-        return Wire(len(self.plan.stages) - 1, operator.variables, certain & frozenset(operator.variables), estimate)
+        names = frozenset(operator.variables)
+        resources = _resources(operator, inputs, node) & names
+        return Wire(len(self.plan.stages) - 1, operator.variables, certain & names, estimate, resources)
+
+
+def _resources(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None) -> Names:
+    """Subjects, predicates and graphs are no literals; joins keep what both their sides keep."""
+    found = inputs[0].resources if inputs else NO_NAMES
+    if isinstance(operator, Union):
+        others = [wire.resources | (frozenset(operator.variables) - set(wire.variables)) for wire in inputs]
+        found = others[0].intersection(*others[1:])
+    elif isinstance(operator, Join | LeftJoin):
+        found = _both_resources(inputs[0], inputs[1])
+    if isinstance(node, Source):
+        found |= {part.name for part in (node.subject, node.predicate, node.graph.node) if isinstance(part, Variable)}
+    return found
+
+
+def _both_resources(left: Wire, right: Wire) -> Names:
+    """Of a variable that both sides have, a row may have what the one says where the other leaves it unbound."""
+    own_left, own_right = set(left.variables) - set(right.variables), set(right.variables) - set(left.variables)
+    certain = (left.resources & left.certain) | (right.resources & right.certain)
+    alone = (left.resources & own_left) | (right.resources & own_right)
+    return alone | (certain & left.certain & right.certain) | (left.resources & right.resources)
 
 
 def _only_in(item: Logic, whole: Conjunction, unread: Names) -> Names:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,9 +15,12 @@ from endpoint.pages import Pages
 from endpoint.remembered import Remembered
 from endpoint.underway import Underway
 from endpoint.workers import Workers
+from stream_ext.errors import Overload
 
 if TYPE_CHECKING:
     from stream_ext.service import Service
+
+_RETRY_AFTER_S = 1
 
 
 @dataclass(eq=False)
@@ -30,6 +35,7 @@ class Desk:
     requests: Requests = field(default_factory=Requests)
     underway: Underway = field(default_factory=Underway)
     stopping: bool = False
+    live: int = 0  # queries that are there for one who listens
     _listeners: set[asyncio.Event] = field(default_factory=set)
 
     def head(self) -> int:
@@ -42,6 +48,17 @@ class Desk:
 
     def unlisten(self, wake: asyncio.Event) -> None:
         self._listeners.discard(wake)
+
+    @contextmanager
+    def room_to_listen(self) -> Iterator[None]:
+        """For one live query; Overload when there are as many as are let in. On the event loop only."""
+        if self.live >= self.limits.live:
+            raise Overload(f"{self.live} live queries are listened to, which is the limit; try again", _RETRY_AFTER_S)
+        self.live += 1
+        try:
+            yield
+        finally:
+            self.live -= 1
 
     def stop(self) -> None:
         """Called on the event loop, before the server waits for its open answers."""

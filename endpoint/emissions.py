@@ -8,7 +8,7 @@ A listener is woken from whichever thread stored the emission; nothing polls."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NDJSON = Offer("application/x-ndjson", "ndjson")
 SSE = Offer("text/event-stream", "sse")
+
+Header = tuple[bytes, bytes]
 
 _KNOWN = "since, until, limit, follow, wait"
 _STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
@@ -116,10 +118,11 @@ def _is_empty(answer: Answer) -> bool:
 # ---- emissions ----
 
 
-async def emit(exchange: Exchange, name: str, span: Span, offer: Offer) -> None:
+async def emit(exchange: Exchange, name: str, span: Span, offer: Offer, headers: Sequence[Header] = ()) -> None:
     """All that is stored after `since`, page by page, and then, if asked to, what comes."""
     sse = offer is SSE
-    await exchange.start(200, b"text/event-stream; charset=utf-8" if sse else b"application/x-ndjson", list(_STREAMING))
+    media_type = b"text/event-stream; charset=utf-8" if sse else b"application/x-ndjson"
+    await exchange.start(200, media_type, [*_STREAMING, *headers])
     if sse:
         await exchange.piece(b": rillet\n\n")  # so that the client sees at once that it is connected
     with suppress(NotFound):  # dropped meanwhile: its emissions are gone

@@ -18,5 +18,6 @@ class HttpLimits:
     readers: int = 16  #: threads that answer queries
     writers: int = 64  #: threads that hold pushes and updates until they are acknowledged
     followers: int = 4  #: threads that fetch emissions for those who listen
+    live: int = 256  #: queries on /sparql that live as long as one listens
     waiting: int = 1024  #: requests that may wait for a thread, per kind; one more is told to come back
     heartbeat_s: float = 15.0  #: silence after which a listener hears a comment

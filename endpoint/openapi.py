@@ -21,7 +21,7 @@ QUERY, UPDATE = "application/sparql-query", "application/sparql-update"
 
 _RESULTS = tuple(offer.media_type for offer in results.OFFERS)
 _GRAPHS = tuple(dict.fromkeys(offer.media_type for offer in (*graph_results.TRIPLES, *graph_results.QUADS)))
-_ANSWERS = tuple(dict.fromkeys((*_RESULTS, *_GRAPHS, *(offer.media_type for offer in DESCRIPTIONS), "text/html")))
+_ANSWERS = tuple(dict.fromkeys((*_RESULTS, *_GRAPHS, *(offer.media_type for offer in DESCRIPTIONS), "text/html", SSE)))
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string"}
@@ -53,13 +53,14 @@ _PARAMETERS: dict[str, tuple[Schema, str]] = {
     "since": (_NUMBER, "after this number"),
     "until": (_NUMBER, "up to this number"),
     "limit": (_NUMBER, "so many at most"),
+    "emission": (_NUMBER, "this one alone, made again at its snapshot"),
     "follow": (_FLAG, "go on with what comes"),
     "go-on": (_FLAG, "leave out lines that are wrong"),
     "path": (_TEXT, "what a file is known by later; with size"),
     "size": (_NUMBER, "of the file, in bytes"),
     "modified": (_NUMBER, "when the file was written, in nanoseconds since 1970"),
     "digest": (_TEXT, "SHA-256 of the file"),
-    "action": ({"type": "string", "enum": ["pause", "resume", "move"]}, "not built yet"),
+    "action": ({"type": "string", "enum": ["pause", "resume"]}, "what is to become of the query"),
 }
 _WAIT_FOR_NEWS = {"wait": (_DURATION, "how long an empty answer is held back for something to come")}
 
@@ -120,7 +121,7 @@ _OF_STREAMS: dict[str, dict[str, Operation]] = {
         "GET": Operation("Read what came late", "since limit", (), (JSON,), also=(404,), tag="Streams")
     },
 }
-_RANGE = "since until limit follow wait"
+_RANGE = "since until limit follow wait emission"
 _OF_QUERIES: dict[str, dict[str, Operation]] = {
     "/queries": {
         "GET": Operation("List the registered queries", gives=(JSON,), tag="Queries"),
@@ -128,7 +129,7 @@ _OF_QUERIES: dict[str, dict[str, Operation]] = {
     },
     "/queries/{query}": {
         "PUT": Operation("Register a query by name", "", (QUERY, FORM), (JSON,), 201, (200, 409), "Queries", True),
-        "POST": Operation("Pause, resume or move a query", "action", (), (), 400, (), "Queries", True),
+        "POST": Operation("Pause or resume a query", "action", (), (JSON,), 200, (404,), "Queries", True),
         "GET": Operation("How a query is doing", gives=(JSON,), also=(404,), tag="Queries"),
         "DELETE": Operation("Drop a query", "", (), (), 204, (404,), "Queries", True),
     },

@@ -60,7 +60,7 @@ async def sparql(exchange: Exchange) -> None:
     unit = await _parsed(exchange, text)
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
-    if isinstance(unit, Query) and live_query.is_wanted(exchange):
+    if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
         await live_query.listen(exchange, text, unit, parameters)
     elif isinstance(unit, Query):
         await ask(exchange, _asked(exchange, text, unit, key, parameters))

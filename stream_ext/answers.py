@@ -44,7 +44,8 @@ def answer_once(
     if unit.windows and at is None:
         raise BadArgument(
             "a query with windows is evaluated at a time: register it (`rillet register`, POST /queries) to have it "
-            "evaluated at every close of its windows, or give the time (--at T, at=T) to have it evaluated once"
+            "evaluated at every close of its windows, ask with Accept: text/event-stream to listen for a while, or "
+            "give the time (--at T, at=T) to have it evaluated once"
         )
     check_services(query_parts(unit), asking.outside if asking else NOTHING, text)
     with placed(text):

@@ -24,10 +24,12 @@ from stream_ext.injector import Intent, View
 from stream_ext.options import StreamOptions
 from stream_ext.plan.algebra import R2S, Form, Query, Register, WindowClause
 from stream_ext.plan.policy import policy_of
-from stream_ext.plan.refuse import parse_runnable
+from stream_ext.plan.refuse import runnable
+from stream_ext.plan.terms import Position
 from stream_ext.query_run import columns_of
 from stream_ext.schedule import initial_state
 from stream_ext.shard import constants_of
+from stream_ext.syntax import parse_again
 from stream_ext.timing import key_of, timing_of
 
 
@@ -105,15 +107,13 @@ class Registration:
 
 def read_registration(text: str, base: str, name: str | None, queries_max: int) -> Registration:
     """`name` is the one that the caller wants (a PUT path); one in the text must agree with it."""
-    unit = parse_runnable(text, base)
-    folder = base + "queries/"
-    written: str | None = None
-    if isinstance(unit, Register):
-        query, written = unit.query, unit.iri or unit.name
-    elif isinstance(unit, Query):
-        query = unit
-    else:
+    unit, folder = parse_again(text, base), base + "queries/"
+    if isinstance(unit, Query):
+        unit = Register(None, None, unit, Position(1, 1))  # the bare query says the same, and is refused the same
+    runnable(unit, text)
+    if not isinstance(unit, Register):
         raise BadArgument("an update is not registered: send it as an update")
+    query, written = unit.query, unit.iri or unit.name
     names = None if written is None else names_of(written, folder)
     if name is not None:
         wanted = names_of(name, folder)

@@ -69,6 +69,18 @@ def test_what_no_registered_query_can_be_is_refused_by_name(service: Service) ->
         service.register("REGISTER QUERY q AS DESCRIBE ?x WHERE { ?x ?p ?y }")
 
 
+def test_a_bare_query_is_refused_for_what_its_registration_is_refused_for(service: Service) -> None:
+    for text, name in (
+        (registration(select=BUILD) + " LIMIT 1", "a registered CONSTRUCT with LIMIT or OFFSET"),
+        (registration(select="DESCRIBE ?x"), "a registered DESCRIBE"),
+        (registration().removesuffix("}") + "SERVICE <http://ex/> { ?x ?q ?z } }", "SERVICE in a registered query"),
+    ):
+        for written in (text, text.replace("REGISTER RSTREAM q AS ", "")):
+            with pytest.raises(Unsupported, match=name):
+                service.register(written)
+    assert service.queries() == []
+
+
 # ---- made again
 
 

@@ -148,6 +148,33 @@ def _merge(begins, ends, b, c, from_, to, x, y, inserted, wide, offsets, out_b, 
     return made
 
 
+@njit(cache=True, nogil=True)
+def _has(begins, ends, b, c, wide, x, y, found):  # type: ignore[no-untyped-def]
+    """Whether x[i] (and y[i] beside it) is among the rows begins[i]:ends[i], which ascend."""
+    for i in range(len(begins)):
+        low, high = begins[i], ends[i]
+        while low < high:
+            middle = (low + high) >> 1
+            less = b[middle] < x[i]
+            if wide and b[middle] == x[i]:
+                less = c[middle] < y[i]
+            if less:
+                low = middle + 1
+            else:
+                high = middle
+        found[i] = low < ends[i] and b[low] == x[i] and (not wide or c[low] == y[i])
+
+
+def has(view: View, sought: Columns) -> Mask:
+    """Which of the rows sought are there, in a view that is settled."""
+    begins, ends = _places(view, sought[0])
+    wide = len(view.columns) == 3
+    found = np.empty(len(sought[0]), np.bool_)
+    others = frozen(sought[1]), frozen(sought[2]) if wide else NO_IDS
+    _has(begins, ends, *_values(view), wide, *others, found)
+    return found
+
+
 def hop(view: View, keys: Ids) -> tuple[Offsets, *Columns]:
     """(offsets, values[, graphs]) of all keys, in a view that is settled."""
     begins, ends = _places(view, keys)
@@ -225,6 +252,7 @@ def warm() -> None:
         view = View(columns)
         hop(view, NO_IDS)
         hop_over(view, view, NO_IDS)
+        has(view, columns)
     none, nowhere = np.zeros(1, np.int32), np.zeros(0, np.int64)
     _fill(NO_IDS, np.uint64(0), none)
     _look_up(np.uint64(0), frozen(none), NO_IDS, nowhere, nowhere)

@@ -13,6 +13,8 @@ import numpy as np
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen, gather_ranges
 
 #: The orders of the rows of an edge (s, o[, g]): (s, o[, g]), (o, s[, g]) and, of named graphs alone, (g, s, o).
+#: From so many rows on, finding the rows of their keys first pays.
+_MANY = 4096
 FORWARD, INVERSE, BY_GRAPH = 0, 1, 2
 
 
@@ -101,6 +103,10 @@ def contains(view: View, sought: Columns) -> Mask:
     """Which of the rows sought are there, in a view that is settled."""
     if len(view) == 0:
         return np.zeros(len(sought[0]), bool)
+    if len(sought[0]) >= _MANY:
+        from hbase_store.hops import has
+
+        return has(view, sought)
     from hbase_store.kernels import contains as kernel  # numba takes a third of a second to import
 
     return kernel(view.columns, sought)

@@ -17,7 +17,7 @@ GRAPHS = ("", ":g1", ":g2")
 PREDICATES = (":p", ":q", ":r", ":n")
 NODES = (":a", ":b", ":c", ":f", "_:x", "_:y")
 INTEGERS = ("0", "1", "2", "3", "-2")
-NUMBERS = (*INTEGERS, "1.5", "2.25", '"0.5"^^xsd:double')
+NUMBERS = (*INTEGERS, "1.5", "2.25")  # STR of a computed double is written in more than one way
 LITERALS = ('"a"', '"ab"', '""', '"a"@en', '"a"@fr', '"b"@en-gb', "true", "false", '"2"', '"x"^^:odd')
 TIMES = (
     '"2020-01-02T03:04:05Z"^^xsd:dateTime',
@@ -389,8 +389,9 @@ class Maker:
             pool = [*(f"?{name}" for name in sorted(bound)), *others]
             return self.chance.choice(pool)
 
+        # No blank nodes: with us equal solutions make the same ones.
         count = self.chance.choice((1, 2, 2))
-        return " ".join(f"{end(':a', '_:t')} {end(':p', ':q', ':q')} {end('1', '_:t')} ." for _ in range(count))
+        return " ".join(f"{end(':a')} {end(':p', ':q', ':q')} {end('1')} ." for _ in range(count))
 
 
 # ---- cutting down -----------------------------------------------------------------------------------------------

@@ -61,6 +61,15 @@ def sort_distinct(columns: Columns) -> Columns:
     return tuple(column[first] for column in columns)
 
 
+def lexicographic(columns: Columns) -> npt.NDArray[np.intp]:
+    """The places of the rows in order; equal rows stay as they are."""
+    if len(columns[0]) > 1:
+        bases, widths = _shape(columns)
+        if sum(widths) <= 64:
+            return np.argsort(_pack(columns, bases, widths), kind="stable")
+    return np.lexsort(columns[::-1])
+
+
 def last_of_each(columns: Columns, flags: Mask) -> tuple[Columns, Mask]:
     """Rows in order, each once, with the flag of its last occurrence."""
     if flags.all() or not flags.any():

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 import hbase_store.kernels
-from stream_ext import group_kernels, path_kernels
+from stream_ext import expiry_kernels, group_kernels, path_kernels, ring_kernels
 
 NEVER = np.iinfo(np.int64).min  # validity of what is not shown at all
 FOREVER = np.iinfo(np.int64).max
@@ -29,44 +29,11 @@ def _hash(rows, i):
 
 
 @numba.njit(cache=True, nogil=True)
-def _bucket(key, shift):
-    return (key * np.uint64(0x9E3779B97F4A7C15)) >> shift
-
-
-@numba.njit(cache=True, nogil=True)
 def mix(key, column):
     """Takes one more column into a key of several: rows that agree have equal keys (not the other way round)."""
     for i in range(len(key)):
         h = (key[i] ^ column[i]) * np.uint64(0xBF58476D1CE4E5B9)
         key[i] = h ^ (h >> np.uint64(29))
-
-
-@numba.njit(cache=True, nogil=True)
-def index_insert(keys, start, stop, heads, nexts, shift):
-    """Chains keys[start:stop] into the index; `heads` has 2 ** (64 - shift) buckets."""
-    for i in range(start, stop):
-        bucket = _bucket(keys[i], shift)
-        nexts[i] = heads[bucket]
-        heads[bucket] = i
-
-
-@numba.njit(cache=True, nogil=True)
-def index_probe(probes, keys, heads, nexts, shift, untils, time, left, right):
-    """All pairs (probe, indexed row) of equal keys, of rows still valid at `time`.
-
-    Writes as many pairs as fit into left/right and returns how many there are: call again with more room."""
-    found = 0
-    for i in range(len(probes)):
-        key = probes[i]
-        j = heads[_bucket(key, shift)]
-        while j >= 0:
-            if keys[j] == key and untils[j] >= time:
-                if found < len(left):
-                    left[found] = i
-                    right[found] = j
-                found += 1
-            j = nexts[j]
-    return found
 
 
 @numba.njit(cache=True, nogil=True)
@@ -230,12 +197,12 @@ def warm() -> None:
     hbase_store.kernels.warm()
     group_kernels.warm()
     path_kernels.warm()
-    keys, shift = np.ones(8, np.uint64), np.uint64(61)
+    expiry_kernels.warm()
+    ring_kernels.warm()
+    keys = np.ones(8, np.uint64)
     heads, nexts = np.full(8, END, np.int32), np.full(8, END, np.int32)
     untils, weights, out = np.ones(8, np.int64), np.ones(8, np.int64), np.zeros(8, np.int64)
     mix(keys, keys)
-    index_insert(keys, 0, 1, heads, nexts, shift)
-    index_probe(keys, keys, heads, nexts, shift, untils, 0, out, out.copy())
     table = np.zeros((8, 1), np.uint64)
     heads[:] = END
     distinct_first(table, heads, nexts, out)

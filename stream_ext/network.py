@@ -26,7 +26,7 @@ from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import constants_of, normalise, template_of
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import Columns, Weights, ZSet, concat, empty
+from stream_ext.zset import Columns, Weights, ZSet, concat, empty, in_order
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 
@@ -98,10 +98,15 @@ class Network:
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times)
 
     def step(self, moment: Moment) -> tuple[Columns, Weights]:
-        """One evaluation: what is emitted of it."""
+        """One evaluation: what is emitted of it; in no order, unless the query asks for one."""
         if moment.changes is not None:
             moment.vocabulary.renew()
         return self.answer.step(moment, self._changed(moment))
+
+    def said(self, moment: Moment) -> tuple[Columns, Weights]:
+        """As `step`, in an order that does not depend on how what came in was cut into steps."""
+        emitted = self.step(moment)
+        return in_order(*emitted) if self.answer.is_plain else emitted
 
     def once(self, moment: Moment, enough: int | None = None) -> ZSet:
         """The answer of a question that is asked once, in order; `enough` rows of it, if fewer than all will do."""

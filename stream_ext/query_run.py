@@ -214,7 +214,7 @@ class QueryRun:
         assert self._network is not None
         for presence in self._presence:
             presence.move_to(time)
-        emitted = self._network.step(self._moment(sn, time, k))
+        emitted = self._network.said(self._moment(sn, time, k))
         self._store_sn = sn
         return emitted
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from hbase_store import Store
 from stream_ext.arrivals import Arrival
@@ -56,16 +55,16 @@ class StoreRun:
         if not len(self._store.net_changes(sn)):
             self._stepped_sn = sn
             return []
-        before = self._network.answer.whole()
+        before = self._network.answer.stands()
         emitted = self._step(sn)
-        if _is_same(before, self._network.answer.whole()):
+        if self._network.answer.stands_as(before):
             return []
         return [self._part(sn, said_of(self._query, emitted))]
 
     def _step(self, sn: int) -> Whole:
         low = self._stepped_sn
         self._stepped_sn = sn
-        return self._network.step(self._moment(sn, None if low is None else ChangesBetween(self._store, low, sn)))
+        return self._network.said(self._moment(sn, None if low is None else ChangesBetween(self._store, low, sn)))
 
     def _moment(self, sn: int, changes: ChangesBetween | None) -> Moment:
         time, seed = self._time(sn), seed_of(self.number, sn, 0)
@@ -89,9 +88,3 @@ class StoreRun:
         )
         columns, made = self._vocabulary.portable(columns)
         return Part(self.number, sn, 0, time, [], columns, boolean, 0, None, self._state, emits, made, gap, before)
-
-
-def _is_same(before: Whole, after: Whole) -> bool:
-    """Whether two answers are the same bag, in the same order."""
-    columns = zip(before[0], after[0], strict=True)
-    return np.array_equal(before[1], after[1]) and all(np.array_equal(a, b) for a, b in columns)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hbase_store.arrays import lexicographic
+
 Ids = npt.NDArray[np.uint64]
 Columns = tuple[Ids, ...]
 Weights = npt.NDArray[np.int64]
@@ -51,6 +53,9 @@ class ZSet:
     count: int
     weights: Weights | None = None  # None: each row once
     untils: Untils | None = None  # None: all of them for ever
+    #: None of the rows was in the collection at the step before, and each counts once: whoever asks what is new since
+    #: then need not look for them among what has run out.
+    fresh: bool = False
 
     def __len__(self) -> int:
         return self.count
@@ -75,6 +80,7 @@ class ZSet:
             count,
             None if self.weights is None else self.weights[which],
             None if self.untils is None else self.untils[which],
+            self.fresh,
         )
 
     def with_columns(self, columns: tuple[Ids | Deferred, ...]) -> ZSet:
@@ -147,7 +153,7 @@ def sum_equal_rows(columns: Columns, weights: Weights) -> tuple[Columns, Weights
     if not columns:
         total = weights.sum(keepdims=True)
         return columns, total if total[0] else total[:0]
-    order = np.lexsort(columns[::-1])
+    order = lexicographic(columns)
     columns, weights = tuple(column[order] for column in columns), weights[order]
     new = np.zeros(len(weights), np.bool_)
     new[0] = True
@@ -158,6 +164,14 @@ def sum_equal_rows(columns: Columns, weights: Weights) -> tuple[Columns, Weights
     kept = sums != 0
     starts = starts[kept]
     return tuple(column[starts] for column in columns), sums[kept]
+
+
+def in_order(columns: Columns, weights: Weights) -> tuple[Columns, Weights]:
+    """The same rows in lexicographic order."""
+    if len(weights) < 2 or not columns:
+        return columns, weights
+    order = lexicographic(columns)
+    return tuple(column[order] for column in columns), weights[order]
 
 
 def consolidate(change: ZSet) -> ZSet:

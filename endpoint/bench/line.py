@@ -196,7 +196,7 @@ def _side(chance: Any, rows: int, keys: int, batch: int, side: int) -> tuple[Any
 def _checksum(rows: Any) -> int:
     import numpy as np
 
-    return int((rows[:, 1] ^ (rows[:, 2] * np.uint64(3))).sum(dtype=np.uint64))
+    return int((rows[1] ^ (rows[2] * np.uint64(3))).sum(dtype=np.uint64))
 
 
 def _check_pairs(made: list[list[tuple[Any, Any]]], batch: int, span: int, count: int, checksum: int) -> None:
@@ -209,9 +209,10 @@ def _check_pairs(made: list[list[tuple[Any, Any]]], batch: int, span: int, count
     left = [np.concatenate([sides[0][i] for sides in made[low:batch]] or [new_left[i][:0]]) for i in (0, 1)]
     a, b = _pairs(new_left[0], new_left[1], right[0], right[1])
     c, d = _pairs(left[0], left[1], new_right[0], new_right[1])
-    expected = np.stack([np.concatenate([a, c])] * 2 + [np.concatenate([b, d])], axis=1)
-    if count != len(expected) or checksum != _checksum(expected):
-        raise AssertionError(f"batch {batch}: {count} pairs, {len(expected)} expected; checksums differ or not")
+    left_values = np.concatenate([a, c])
+    expected = (left_values, left_values, np.concatenate([b, d]))
+    if count != len(left_values) or checksum != _checksum(expected):
+        raise AssertionError(f"batch {batch}: {count} pairs, {len(left_values)} expected; checksums differ or not")
 
 
 def _pairs(k1: Any, v1: Any, k2: Any, v2: Any) -> tuple[Any, Any]:

@@ -4,11 +4,13 @@ Bilinear: (L + l)(R + r) - LR = l R + (L + l) r. So l is joined with what R was,
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pairing import Pairing
-from stream_ext.operators.row_index import RowIndex, Slots
+from stream_ext.operators.row_index import Beside, RowIndex, Rows, Slots
 from stream_ext.plan.logic import NO_NAMES, Names
-from stream_ext.zset import ZSet, concat
+from stream_ext.zset import Columns, ZSet
 
 
 class Pairs:
@@ -21,30 +23,46 @@ class Pairs:
         self._left = RowIndex(len(left), self.pairing.left_key)
         self._right = RowIndex(len(right), self.pairing.right_key)
 
-    def step(self, moment: Moment, left: ZSet, right: ZSet) -> list[tuple[ZSet, ZSet]]:
-        """Rows side by side."""
-        i, slot = self._right.probe(self.pairing.left_keys(left), left.count, moment.time)
-        moment.control.room(len(i), left.width + right.width)
-        old = (left.take(i), self._right.at(slot))
-        self._left.insert(left, moment.time)
-        j, slot = self._left.probe(self.pairing.right_keys(right), right.count, moment.time)
-        moment.control.room(len(j), left.width + right.width)
-        new = (self._left.at(slot), right.take(j))
-        self._right.insert(right, moment.time)
-        return [old, new]
+    def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
+        """Rows side by side; until when both are valid, and how often they count, is said on the left."""
+        time, rows, others = moment.time, Rows(left, self._left.key), Rows(right, self._right.key)
+        old = self._right.partners(rows, time)
+        moment.control.room(len(old[0]), left.width + right.width)
+        self._left.insert_rows(rows, time)
+        new = self._left.partners(others, time)
+        count = len(old[0]) + len(new[0])
+        moment.control.room(count, left.width + right.width)
+        weighted = self._left.weighted or self._right.weighted or right.weights is not None
+        out = Beside(left.width + right.width, count, weighted)
+        self._right.pair(rows, old, (0, left.width), 0, out)
+        self._left.pair(others, new, (left.width, 0), len(old[0]), out)
+        self._right.insert_rows(others, time)
+        columns = tuple(out.matrix)
+        return (
+            ZSet(columns[: left.width], count, out.weights, out.untils),
+            ZSet(columns[left.width :], count),
+        )
 
     def once(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[Slots, Slots]:
         """The places (in left, in right) of all pairs, where nothing was before and nothing comes after."""
+        left_keys, right_keys = self.pairing.left_keys(left), self.pairing.right_keys(right)
         if left.count < right.count:
-            index = RowIndex(left.width, self.pairing.left_key, left.count)
-            index.insert(left, moment.time)
-            j, i = index.probe(self.pairing.right_keys(right), right.count, moment.time)
+            j, i = _index_of(left_keys, left, moment).probe(right_keys, right.count, moment.time)
         else:
-            index = RowIndex(right.width, self.pairing.right_key, right.count)
-            index.insert(right, moment.time)
-            i, j = index.probe(self.pairing.left_keys(left), left.count, moment.time)
+            i, j = _index_of(right_keys, right, moment).probe(left_keys, left.count, moment.time)
         moment.control.room(len(i), left.width + right.width)
         return i, j
+
+
+def _is_fresh(change: ZSet) -> bool:
+    return change.fresh or not change.count
+
+
+def _index_of(keys: Columns, rows: ZSet, moment: Moment) -> RowIndex:
+    """Of their keys alone; a row's place in it is that in the rows."""
+    index = RowIndex(len(keys), range(len(keys)), rows.count)
+    index.insert(ZSet(keys, rows.count, None, rows.untils), moment.time)
+    return index
 
 
 class Join:
@@ -59,5 +77,7 @@ class Join:
         if moment.last:
             i, j = self._pairs.once(moment, left, right)
             return pairing.joined(left.take(i), right.take(j))
-        found = [pairing.joined(*pair) for pair in self._pairs.step(moment, left, right)]
-        return concat(found, len(self.variables))
+        pairs = pairing.joined(*self._pairs.step(moment, left, right))
+        # Of a pair both rows can be told, and so whether it was there.
+        fresh = _is_fresh(left) and _is_fresh(right) and pairing.is_strict and pairs.weights is None
+        return replace(pairs, fresh=fresh)

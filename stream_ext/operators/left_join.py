@@ -42,13 +42,9 @@ class LeftJoin:
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         if moment.last:
             return self._once(moment, left, right)
-        joined, covers = [], []
-        for pair in self._pairs.step(moment, left, right):
-            row, both = self._holding(moment, *pair)
-            joined.append(both)
-            covers.append(both.with_columns(row.held))
-        alone = self._alone.step(moment, left, concat(covers, left.width))
-        return concat([*joined, self._padded(alone)], len(self.variables))
+        row, both = self._holding(moment, *self._pairs.step(moment, left, right))
+        alone = self._alone.step(moment, left, both.with_columns(row.held))
+        return concat([both, self._padded(alone)], len(self.variables))
 
     def _once(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         i, j = self._pairs.once(moment, left, right)

@@ -8,7 +8,7 @@ from stream_ext.operators.join import Pairs
 from stream_ext.operators.left_join import Uncovered
 from stream_ext.operators.moment import Moment
 from stream_ext.plan.logic import Names
-from stream_ext.zset import ZSet, concat
+from stream_ext.zset import ZSet
 
 
 class Minus:
@@ -28,12 +28,8 @@ class Minus:
             alone = np.ones(left.count, np.bool_)
             alone[i[self._meeting(left.take(i), right.take(j))]] = False
             return left.take(alone)
-        covers = []
-        for row, partner in self._pairs.step(moment, left, right):
-            mask = self._meeting(row, partner)
-            both = self._pairs.pairing.merged(row.take(mask), partner.take(mask))
-            covers.append(both.with_columns(row.take(mask).held))
-        return self._alone.step(moment, left, concat(covers, left.width))
+        row, partner = self._pairs.step(moment, left, right)
+        return self._alone.step(moment, left, row.take(self._meeting(row, partner)))
 
     def _meeting(self, left: ZSet, right: ZSet) -> np.typing.NDArray[np.bool_]:
         mask = self._pairs.pairing.meets(left, right)

@@ -28,6 +28,11 @@ class Pairing:
         self.variables = left + tuple(v for v in right if v not in shared)
         self._shared = [(left.index(v), right.index(v)) for v in shared if v not in carried]
 
+    @property
+    def is_strict(self) -> bool:
+        """Whether the variables that both sides share are bound on both."""
+        return not self._loose
+
     def left_keys(self, rows: ZSet) -> Columns:
         return tuple(rows.column(i) for i in self.left_key)
 

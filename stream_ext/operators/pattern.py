@@ -49,17 +49,18 @@ class IdPattern:
         """Each variable once, in order of s, p, o, g."""
         return tuple(dict.fromkeys(self.binding.values()))
 
-    def match(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask], tuple[Ids, ...]]]:
+    def match(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask | slice], tuple[Ids, ...]]]:
         """Which triples fit (whatever their graph); and how to take their bindings, a column a variable."""
-        fits = np.ones(len(columns[0]), np.bool_)
-        for position, value in self.fixed.items():
-            fits &= columns[position] == np.uint64(value)
+        tests = [columns[position] == np.uint64(value) for position, value in self.fixed.items()]
         where: dict[str, int] = {}
         for position, name in self.binding.items():
             if name in where:
-                fits &= columns[position] == columns[where[name]]
+                tests.append(columns[position] == columns[where[name]])
             else:
                 where[name] = position
+        fits = tests[0] if tests else np.ones(len(columns[0]), np.bool_)
+        for test in tests[1:]:
+            fits &= test
         return fits, lambda which: tuple(columns[where[name]][which] for name in self.variables)
 
 

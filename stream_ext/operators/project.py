@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from stream_ext.operators.moment import Moment
@@ -17,9 +19,11 @@ class Project:
         self.variables = variables
         self._from = [source.index(v) if v in source else None for v in taken or variables]
         self._same = self._from == list(range(len(source)))
+        self._keeps_all = set(range(len(source))) <= set(self._from)
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if self._same:
             return change
         unbound = np.zeros(change.count if None in self._from else 0, np.uint64)
-        return change.with_columns(tuple(unbound if i is None else change.held[i] for i in self._from))
+        taken = change.with_columns(tuple(unbound if i is None else change.held[i] for i in self._from))
+        return replace(taken, fresh=change.fresh and self._keeps_all)

@@ -1,7 +1,8 @@
 """R2S: from the changing answer to what is said of it at each evaluation.
 
 RSTREAM says the whole answer, ISTREAM what it has more than at the evaluation before (as bags), DSTREAM what that had
-more. The answer is kept as entries (row, weight, until); what runs out is dropped in one sweep, not row by row."""
+more. Where the answer has to be seen as a whole, because it is said so, or ordered and cut, it is kept as entries (row,
+weight, until); what runs out is dropped in one sweep, not row by row. Elsewhere `Gains` keeps what it needs."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.operators.cut import Cut
+from stream_ext.operators.gains import Gains, summed
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.ranking import Ranking
 from stream_ext.operators.slice import net_change
@@ -26,11 +28,12 @@ class Answer:
         self._cut, self._r2s = cut, r2s
         # Without ORDER BY it is first come, first ranked; a row that comes again ranks where it came first.
         self.ranking = Ranking(len(cut.variables)) if cut.is_limited and not cut.order else None
-        self._is_plain = cut == Cut(cut.variables, cut.variables)
+        self.is_plain = cut == Cut(cut.variables, cut.variables)
         self._entries = empty(len(cut.variables))
         self._whole = empty(len(cut.names))
         self._retracted = False
         self._settle_at = 1024
+        self._gains = Gains(len(cut.variables), r2s) if self.is_plain and r2s is not R2S.RSTREAM else None
 
     def once(self, moment: Moment, change: ZSet) -> ZSet:
         """The rows of a question that is asked once, in order, each as often as it counts."""
@@ -39,20 +42,36 @@ class Answer:
         return self._cut.of(moment, change)
 
     def step(self, moment: Moment, change: ZSet) -> tuple[Columns, Weights]:
-        """What is emitted: rows, with how often each."""
+        """What is emitted: rows, with how often each; where `is_plain`, in no order, and a row may be told again."""
+        if self._gains is not None:
+            return self._gains.step(moment.time, change)
         gone = self._entries.until_array() < moment.time
-        if self._is_plain:
-            return self._plain(gone, change)
+        if self.is_plain:
+            self._replace(gone, change)
+            return self._bag()
         if self.ranking is not None:
             self.ranking.step(*net_change(self._entries.take(gone), change))
         self._replace(gone, change)
         return self._said(moment)
 
     def whole(self) -> tuple[Columns, Weights]:
-        """The whole answer of the last evaluation."""
-        if self._is_plain:
+        """The whole answer of the last evaluation, in order; not where only what changed in it was asked for."""
+        assert self._gains is None, "what has to be told is the change, so the whole was not kept"
+        if self.is_plain:
             return sum_equal_rows(self._entries.columns, self._entries.weight_array())
         return self._whole.columns, self._whole.weight_array()
+
+    def stands(self) -> tuple[Columns, Weights] | None:
+        """For `stands_as`: how the answer is now."""
+        return self.whole() if self._gains is None else None
+
+    def stands_as(self, before: tuple[Columns, Weights] | None) -> bool:
+        """Whether the last step left the answer as it was."""
+        if before is None:
+            return self._gains is not None and not self._gains.moved
+        columns, weights = self.whole()
+        same = (np.array_equal(a, b) for a, b in zip(before[0], columns, strict=True))
+        return np.array_equal(before[1], weights) and all(same)
 
     def restore(self, moment: Moment, ranked: bytes) -> None:
         """Takes a saved order of first appearance over."""
@@ -61,19 +80,21 @@ class Answer:
         self._whole = self._present(moment)
 
     def is_empty(self) -> bool:
+        if self._gains is not None:
+            return self._gains.is_empty()
+        if self.is_plain:
+            return not int(self._entries.weight_array().sum())
         return not len(self._entries) or not len(self.whole()[1])
 
     # ---- the answer as it is ------------------------------------------------------------------------------------
 
-    def _plain(self, gone: npt.NDArray[np.bool_], change: ZSet) -> tuple[Columns, Weights]:
-        """Distinct rows in lexicographic order."""
-        if self._r2s is R2S.RSTREAM:
-            self._replace(gone, change)
-            return self.whole()
-        columns, net = net_change(self._entries.take(gone), change)
-        self._replace(gone, change)
-        said = net > 0 if self._r2s is R2S.ISTREAM else net < 0
-        return tuple(column[said] for column in columns), np.abs(net[said])
+    def _bag(self) -> tuple[Columns, Weights]:
+        entries = self._entries
+        if not self._retracted:
+            return entries.columns, entries.weight_array()
+        if not entries.width:
+            return sum_equal_rows((), entries.weight_array())
+        return summed(np.stack(entries.columns), entries.weight_array())
 
     # ---- the answer ordered and cut -----------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
-"""What a join remembers of one side: its rows, chained by the hash of their join columns.
+"""What a join remembers of one side: its rows in a ring, chained by the hash of their join columns.
 
-Rows are only ever appended; a row whose validity has run out is skipped by probes and dropped in bulk when as many rows
-have come as were alive at the last clean-up, so that memory follows the windows and the cost per row stays constant."""
+Rows are only ever added at one end; at the other those whose validity has run out are given up, as they come to be the
+oldest. A row that has run out before an older one is skipped by probes until then; where these would fill the ring,
+it is laid out anew without them, so that memory follows the windows and the cost per row stays constant."""
 
 from __future__ import annotations
 
@@ -10,12 +11,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from hbase_store.arrays import frozen
 from stream_ext import kernels
-from stream_ext.zset import Columns, Ids, Weights, ZSet, consolidate
+from stream_ext import ring_kernels as ring
+from stream_ext.zset import Columns, Ids, Untils, Weights, ZSet, consolidate
 
 Slots = npt.NDArray[np.int64]
 
 _LEAST_CAPACITY = 1024
+_NUMBERS_MAX = 1 << 31
+_ONCE: Weights = frozen(np.empty(0, np.int64))  # to kernels: every row counts once
 
 
 def buckets(capacity: int) -> int:
@@ -23,7 +28,7 @@ def buckets(capacity: int) -> int:
     return 1 << (capacity - 1).bit_length()
 
 
-def key_of(columns: Sequence[Ids], count: int) -> Ids:
+def key_of(columns: Sequence[Ids] | Ids, count: int) -> Ids:
     """One number a row, equal where all columns are. Of several columns it is a hash: who finds it, compares them."""
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0])
@@ -33,95 +38,132 @@ def key_of(columns: Sequence[Ids], count: int) -> Ids:
     return key
 
 
-class RowIndex:
-    def __init__(self, width: int, key: Sequence[int], capacity: int = _LEAST_CAPACITY) -> None:
-        self._key = tuple(key)
-        self._width = width
-        capacity = max(capacity, 1)
-        self._allocate(capacity)
-        self._clean_at = capacity
-        self._weighted = False
+class Rows:
+    """A change as kernels take it: a matrix with a line for each column, and each row's key for an index."""
 
-    def _allocate(self, capacity: int) -> None:
-        size = max(2, buckets(capacity))  # a shift by all 64 bits would mean nothing
-        self.columns = tuple(np.zeros(capacity, np.uint64) for _ in range(self._width))
-        self.weights = np.ones(capacity, np.int64)
-        self.untils = np.zeros(capacity, np.int64)
-        self._keys = np.zeros(capacity, np.uint64)
-        self._nexts = np.full(capacity, kernels.END, np.int32)
-        self._heads = np.full(size, kernels.END, np.int32)
-        self._shift = np.uint64(64 - (size - 1).bit_length())
-        self._used = 0
+    def __init__(self, change: ZSet, key: Sequence[int]) -> None:
+        count = change.count
+        matrix = np.empty((change.width, count), np.uint64)
+        for place, line in enumerate(matrix):
+            line[:] = change.column(place)
+        self.matrix: Ids = frozen(matrix)
+        self.key: Ids = self.matrix[:0] if len(key) < 2 else frozen(matrix[list(key)])
+        self.keys: Ids = self.matrix[key[0]] if len(key) == 1 else frozen(key_of(self.key, count))
+        self.untils: Untils = frozen(change.until_array())
+        self.weights: Weights = _ONCE if change.weights is None else frozen(np.ascontiguousarray(change.weights))
 
     def __len__(self) -> int:
-        return self._used
+        return len(self.keys)
+
+
+class RowIndex:
+    def __init__(self, width: int, key: Sequence[int], capacity: int = _LEAST_CAPACITY) -> None:
+        self.key = tuple(key)
+        self._own = frozen(np.array(self.key if len(self.key) > 1 else (), np.int64))
+        self._width = width
+        self.weighted = False
+        self._allocate(max(capacity, _LEAST_CAPACITY))
+
+    def _allocate(self, capacity: int) -> None:
+        size = buckets(capacity)
+        self._cells = np.empty((size, ring.VALUES + self._width), np.int64)
+        self._heads = np.full(2 * size, ring.END, np.int32)
+        self._shift = np.uint64(64 - (2 * size - 1).bit_length())
+        self._tail = self._number = 0
+
+    def __len__(self) -> int:
+        """Of the rows in the ring; some may have run out."""
+        return self._number - self._tail
+
+    @property
+    def capacity(self) -> int:
+        return len(self._cells)
 
     def insert(self, change: ZSet, time: int) -> None:
-        if not len(change):
+        if change.count:
+            self.insert_rows(Rows(change, self.key), time)
+
+    def insert_rows(self, rows: Rows, time: int) -> None:
+        if not len(rows):
             return
-        if self._used + len(change) > self._clean_at:
-            self._clean(time, len(change))
-        self._append(change)
+        self._tail = ring.ring_expire(self._cells, self._tail, self._number, time)
+        if len(self) + len(rows) > len(self._cells) or self._number + len(rows) >= _NUMBERS_MAX:
+            self._lay_out(time, len(rows))
+        self._append(rows)
 
-    def _append(self, change: ZSet) -> None:
-        start, stop = self._used, self._used + len(change)
-        for place, kept in enumerate(self.columns):
-            kept[start:stop] = change.column(place)
-        self._weighted = self._weighted or change.weights is not None
-        self.weights[start:stop] = 1 if change.weights is None else change.weights
-        self.untils[start:stop] = change.until_array()
-        self._keys[start:stop] = key_of([change.column(i) for i in self._key], len(change))
-        kernels.index_insert(self._keys, start, stop, self._heads, self._nexts, self._shift)
-        self._used = stop
+    def _append(self, rows: Rows) -> None:
+        self.weighted = self.weighted or len(rows.weights) > 0
+        ring.ring_insert(
+            rows.keys, rows.matrix, rows.weights, rows.untils, self._cells, self._heads, self._shift, self._number
+        )
+        self._number += len(rows)
 
-    def _clean(self, time: int, coming: int) -> None:
-        """Keeps what is still valid at `time`; retractions meet what they retract here."""
+    def _lay_out(self, time: int, coming: int) -> None:
+        """Anew, of what is still valid at `time`; retractions meet what they retract here."""
         held = self.held(time)
         if held.weights is not None and (held.weights < 0).any():
             held = consolidate(held)
-        room = max(_LEAST_CAPACITY, (len(held) + coming) * 3 // 2)
-        self._allocate(room)
-        self._clean_at = room
-        if len(held):
-            self._append(held)
+        self._allocate(max(_LEAST_CAPACITY, (len(held) + coming) * 3 // 2))
+        if held.count:
+            self._append(Rows(held, self.key))
 
     def held(self, time: int) -> ZSet:
         """All that is remembered and valid."""
-        return self.at(np.flatnonzero(self.untils[: self._used] >= time))
+        places = np.arange(self._tail, self._number) & (len(self._cells) - 1)
+        return self.at(places[self._cells[places, ring.UNTIL] >= time])
 
-    def at(self, slots: Slots) -> ZSet:
+    def at(self, places: Slots) -> ZSet:
+        columns = np.empty((self._width, len(places)), np.int64)
+        ring.ring_take(self._cells, frozen(places), ring.VALUES, columns)
         return ZSet(
-            tuple(column[slots] for column in self.columns),
-            len(slots),
-            self.weights[slots] if self._weighted else None,
-            self.untils[slots],
+            tuple(columns.view(np.uint64)),
+            len(places),
+            self._cells[places, ring.WEIGHT] if self.weighted else None,
+            self._cells[places, ring.UNTIL],
         )
 
     def probe(self, columns: Columns, count: int, time: int) -> tuple[Slots, Slots]:
-        """(i, slot) for each probe row i and each remembered row that agrees with it and is valid at `time`.
+        """(i, place) for each probe row i and each remembered row that agrees with it and is valid at `time`.
 
         `columns` are those of the probes that stand for the index's key, in its order."""
-        if not count or not self._used:
+        if not count or not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        probes = key_of(columns, count)
-        room = max(1024, 2 * count)
+        key = frozen(np.stack(columns)) if len(columns) > 1 else np.empty((0, count), np.uint64)
+        return self._found(frozen(key_of(columns, count)), frozen(key), time)
+
+    def _found(self, keys: Ids, key: Ids, time: int) -> tuple[Slots, Slots]:
+        room = max(1024, 2 * len(keys))
         while True:
             left, right = np.empty(room, np.int64), np.empty(room, np.int64)
-            found = kernels.index_probe(
-                probes, self._keys, self._heads, self._nexts, self._shift, self.untils, time, left, right
+            found = ring.ring_probe(
+                keys, key, self._own, self._cells, self._heads, self._shift, self._tail, time, left, right
             )
             if found <= room:
-                return self._agreeing(columns, left[:found], right[:found])
+                return left[:found], right[:found]
             room = found
 
-    def _agreeing(self, columns: Columns, left: Slots, right: Slots) -> tuple[Slots, Slots]:
-        """Without the pairs of which only the hash is equal."""
-        if len(self._key) < 2:
-            return left, right
-        same = np.ones(len(left), np.bool_)
-        for place, column in zip(self._key, columns, strict=True):
-            same &= self.columns[place][right] == column[left]
-        return (left, right) if same.all() else (left[same], right[same])
+    def partners(self, rows: Rows, time: int) -> tuple[Slots, Slots]:
+        """As `probe`, of rows whose keys are known."""
+        if not len(rows) or not len(self):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return self._found(rows.keys, rows.key, time)
+
+    def pair(self, rows: Rows, found: tuple[Slots, Slots], lines: tuple[int, int], start: int, out: Beside) -> None:
+        """Writes the rows and their partners side by side, from `start` on; each side from its line on."""
+        left, right = found
+        ring.ring_pair(
+            frozen(left), frozen(right), rows.matrix, rows.untils, rows.weights, self._cells, out.weights is not None,
+            *lines, start, out.matrix, out.untils, out.untils if out.weights is None else out.weights,
+        )  # fmt: skip
+
+
+class Beside:
+    """Room for rows of two sides, side by side."""
+
+    def __init__(self, width: int, count: int, weighted: bool) -> None:
+        self.matrix = np.empty((width, count), np.uint64)
+        self.untils = np.empty(count, np.int64)
+        self.weights = np.empty(count, np.int64) if weighted else None
 
 
 def paired_weights(left: ZSet, right: ZSet) -> Weights | None:

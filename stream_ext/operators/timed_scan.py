@@ -37,8 +37,8 @@ class TimedScan(WindowScan):
         entering = self._due(moment.time)
         staying = self.window.valid_until(self._times) >= moment.time
         old = (tuple(column[staying] for column in self._columns), self._times[staying])
-        columns = tuple(np.concatenate([old[0][i], *(c[i] for c, _ in entering)]) for i in range(len(self._keys)))
-        times = np.concatenate([old[1], *(times for _, times in entering)])
+        columns = tuple(np.concatenate([old[0][i], *(c[i] for c, *_ in entering)]) for i in range(len(self._keys)))
+        times = np.concatenate([old[1], *(times for _, times, _ in entering)])
         is_old = np.arange(len(times)) < len(old[1])
         latest = _latest(columns, times, is_old)
         self._columns, self._times = tuple(column[latest] for column in columns), times[latest]

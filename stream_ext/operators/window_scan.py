@@ -9,13 +9,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext.operators.distinct import Distinct
+from hbase_store.arrays import concatenate
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdPattern
+from stream_ext.operators.window_content import WindowContent
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import Columns, Ids, ZSet, concat, empty
+from stream_ext.zset import Columns, Ids, ZSet
 
 Times = npt.NDArray[np.int64]
+#: Bindings, the times of their elements, and until when they are in an instance.
+Entering = tuple[Columns, Times, Times]
 
 
 class WindowScan:
@@ -23,7 +26,8 @@ class WindowScan:
         self.window = window
         self.pattern = pattern
         self.variables = pattern.variables
-        self._content = Distinct(self.variables)
+        self._width = len(self.variables)
+        self._content = WindowContent(self._width)
         self._waiting: list[tuple[Columns, Times]] = []
 
     def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times) -> None:
@@ -34,29 +38,43 @@ class WindowScan:
             fits &= g != 0  # GRAPH ?g ranges over the named ones
         elif graph.one:
             fits &= g == np.uint64(graph.one)
-        if fits.any():
+        if fits.all():
+            self._waiting.append((tuple(column.copy() for column in columns(slice(None))), times))
+        elif fits.any():
             self._waiting.append((columns(fits), times[fits]))
 
     def step(self, moment: Moment) -> ZSet:
-        return self._content.add_and_show(self._entering(moment.time), moment.time)
+        return self._content.step(*self._entering(moment.time), moment.time)
 
-    def _entering(self, time: int) -> ZSet:
-        changes = [ZSet(c, len(times), None, self.window.valid_until(times)) for c, times in self._due(time)]
-        return concat(changes, len(self.variables)) if changes else empty(len(self.variables))
+    def _entering(self, time: int) -> tuple[Columns, Times]:
+        entering = self._due(time)
+        if len(entering) == 1:
+            columns, _, untils = entering[0]
+            return columns, untils
+        untils = np.concatenate([np.empty(0, np.int64), *(untils for _, _, untils in entering)])
+        return tuple(concatenate([columns[i] for columns, _, _ in entering]) for i in range(self._width)), untils
 
-    def _due(self, time: int) -> list[tuple[Columns, Times]]:
+    def _due(self, time: int) -> list[Entering]:
         """What is in the instance at `time` and has not been before; what can be in no instance any more is dropped."""
         entering, waiting = [], []
         for columns, times in self._waiting:
             due = self.window.valid_from(times) <= time
             if due.all():
-                entering.append((columns, times))
+                entering.append(self._held(columns, times, time))
             else:
                 waiting.append((_taken(columns, ~due), times[~due]))
-                entering.append((_taken(columns, due), times[due]))
+                entering.append(self._held(_taken(columns, due), times[due], time))
         self._waiting = waiting
-        held = [(columns, times, self.window.valid_until(times) >= time) for columns, times in entering]
-        return [(_taken(columns, which), times[which]) for columns, times, which in held]
+        return entering
+
+    def _held(self, columns: Columns, times: Times, time: int) -> Entering:
+        """The rows that the instance at `time` holds, and until when they are in one."""
+        if len(times) > 1 and (times == times[0]).all():  # as a push often is
+            untils = np.full(len(times), self.window.valid_until(times[:1])[0])
+        else:
+            untils = self.window.valid_until(times)
+        held = untils >= time
+        return (columns, times, untils) if held.all() else (_taken(columns, held), times[held], untils[held])
 
 
 def _taken(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:

@@ -93,7 +93,10 @@ class Standing:
         moment = Moment(sn, self._store.at(sn), changes, vocabulary=self._vocabulary, base=EX)
         columns, weights = self._network.step(moment)
         rows = zip(*(self._texts(column) for column in columns), strict=True) if columns else [()] * len(weights)
-        return Counter({row: int(weight) for row, weight in zip(rows, weights.tolist(), strict=True)})
+        bag: Bag = Counter()
+        for row, weight in zip(rows, weights.tolist(), strict=True):
+            bag[row] += weight
+        return bag
 
     def _texts(self, column: np.typing.NDArray[np.uint64]) -> list[bytes | None]:
         return [None if id == 0 else self._vocabulary.decode(np.array([id], np.uint64))[0] for id in column.tolist()]

@@ -8,14 +8,18 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from stream_ext import kernels
+from stream_ext import expiry_kernels, kernels, ring_kernels
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.join import Join
 from stream_ext.operators.moment import Moment
+from stream_ext.operators.pattern import IdPattern
 from stream_ext.operators.project import Project
 from stream_ext.operators.r2s import Answer
+from stream_ext.operators.window_content import WindowContent
+from stream_ext.operators.window_scan import WindowScan
 from stream_ext.plan.algebra import R2S
+from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import FOREVER, Columns, Weights, ZSet
 from tests.engine import model
 from tests.engine.model import Entry, Row
@@ -142,8 +146,8 @@ def emitted(pair: tuple[Columns, Weights]) -> Counter[Row]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("r2s", [R2S.RSTREAM, R2S.ISTREAM])
-def test_r2s_says_the_answer_or_what_it_gained(seed: int, r2s: R2S) -> None:
+@pytest.mark.parametrize("r2s", [R2S.RSTREAM, R2S.ISTREAM, R2S.DSTREAM])
+def test_r2s_says_the_answer_or_what_it_gained_or_lost(seed: int, r2s: R2S) -> None:
     source = Source(seed, 1)
     operator = Answer(Cut(("a",), ("a",)), r2s)
     before: Counter[Row] = Counter()
@@ -151,9 +155,54 @@ def test_r2s_says_the_answer_or_what_it_gained(seed: int, r2s: R2S) -> None:
         time = step * 10
         said = emitted(operator.step(moment(time), zset(source.change(time, 6), 1)))
         now = model.alive(source.all, time)
-        assert said == (now if r2s is R2S.RSTREAM else model.gained(now, before)), f"seed {seed}, step {step}"
-        assert emitted(operator.whole()) == now
+        gains = {R2S.RSTREAM: now, R2S.ISTREAM: model.gained(now, before), R2S.DSTREAM: model.gained(before, now)}
+        assert said == gains[r2s], f"seed {seed}, step {step}"
+        assert operator.is_empty() == (not now)
+        if r2s is R2S.RSTREAM:
+            assert emitted(operator.whole()) == now
         before = now
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("r2s", [R2S.ISTREAM, R2S.DSTREAM])
+def test_a_join_of_windows_says_what_it_gained_of_rows_that_are_new_or_come_again(seed: int, r2s: R2S) -> None:
+    """Values that ascend are seen to be new; others may be in the window already, or have just run out of it."""
+    chance = random.Random(seed)
+    window = ScheduledWindow("w", 1, chance.choice([10, 20, 55]), chance.choice([5, 10]))
+    scans = [WindowScan(window, IdPattern({1: 7}, {0: "k", 2: name})) for name in "ab"]
+    join, answer = Join(scans[0].variables, scans[1].variables), Answer(Cut(("k", "a", "b"), ("k", "a", "b")), r2s)
+    arrived: list[list[tuple[int, Row]]] = [[], []]
+    before: Counter[Row] = Counter()
+    highest = 10
+    for time in range(window.step_ms, 40 * window.step_ms, window.step_ms):
+        for side, scan in enumerate(scans):
+            rows: list[Row] = []
+            again = chance.random() < 0.3
+            for _ in range(chance.randrange(5)):
+                highest += 1
+                old = [row for _, row in arrived[side]]
+                rows.append(chance.choice(old) if again and old else (chance.randrange(1, 4), highest))
+            at = max(0, time - chance.randrange(1, 8))
+            arrived[side] += [(at, row) for row in rows]
+            k, value = (np.array([row[i] for row in rows], np.uint64) for i in (0, 1))
+            scan.arrive(k, np.full(len(k), 7, np.uint64), value, np.zeros(len(k), np.uint64), np.full(len(k), at))
+        changes = [scan.step(moment(time)) for scan in scans]
+        said = emitted(answer.step(moment(time), join.step(moment(time), *changes)))
+        left, right = ({row for at, row in side if time - window.range_ms <= at < time} for side in arrived)
+        now = Counter((k, a, b) for k, a in left for other, b in right if k == other)
+        expected = model.gained(now, before) if r2s is R2S.ISTREAM else model.gained(before, now)
+        assert said == expected, f"seed {seed}, time {time}"
+        assert answer.is_empty() == (not now)
+        before = now
+
+
+def test_a_window_forgets_what_has_run_out() -> None:
+    for ascending in (True, False):
+        content = WindowContent(1)
+        for step in range(200):
+            values = np.arange(1, 101, dtype=np.uint64) + np.uint64(100 * step)
+            content.step((values if ascending else values[::-1].copy(),), np.full(100, step + 3), step)
+        assert len(content) <= 4196  # 400 rows are valid at a time; 20,000 have been
 
 
 def rank(order: list[Row], now: Counter[Row]) -> list[Row]:
@@ -185,10 +234,19 @@ def test_limit_and_offset_cut_the_ranking_by_first_appearance(seed: int, r2s: R2
 
 def test_warming_compiles_what_the_operators_call() -> None:
     kernels.warm()
-    compiled = {name: len(getattr(kernels, name).signatures) for name in KERNELS}
+    compiled = signatures()
     test_a_join_of_changes_sums_to_the_join_of_the_sums(0)
     test_distinct_shows_each_row_once_while_any_copy_is_valid(0)
-    assert {name: len(getattr(kernels, name).signatures) for name in KERNELS} == compiled
+    for seed in range(5):
+        test_a_join_of_windows_says_what_it_gained_of_rows_that_are_new_or_come_again(seed, R2S.ISTREAM)
+        test_r2s_says_the_answer_or_what_it_gained_or_lost(seed, R2S.RSTREAM)
+    assert signatures() == compiled
 
 
-KERNELS = ("index_insert", "index_probe", "distinct_add", "distinct_show")
+def signatures() -> dict[str, int]:
+    return {
+        f"{module.__name__}.{name}": len(kernel.signatures)
+        for module in (kernels, expiry_kernels, ring_kernels)
+        for name, kernel in vars(module).items()
+        if hasattr(kernel, "signatures")
+    }

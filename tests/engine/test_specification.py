@@ -84,6 +84,30 @@ class Text:
             [(b"<http://ex/y>",)] * 2,
         ),
         (
+            "18.6: eval(D(G), Graph(IRI, P)) is empty if IRI is no graph name in D, whatever P is",
+            [(":f", ":r", ":c", "")],
+            "SELECT ?d { GRAPH :g2 { VALUES ?d { 0 } } }",
+            [],
+        ),
+        (
+            "18.6: Graph(var, P) joins P in each graph with {var -> its name}, so ?a is the name of a graph",
+            [(":x", ":q", "1", ""), (":f", ":r", ":b", ":g1")],
+            "SELECT ?a { ?b :q ?a . GRAPH ?a { VALUES ?d { 0 } } }",
+            [],
+        ),
+        (
+            "18.6, where the graph inside is another one",
+            [(":f", ":p", ":b", ""), (":f", ":r", ":b", ":g1")],
+            "SELECT ?a { ?a :p ?c . GRAPH ?a { GRAPH :g1 { ?a :r ?b } } }",
+            [],
+        ),
+        (
+            "17.3: no operator >= takes two literals with a language",
+            [(":b", ":q", '"a"@en', "")],
+            "SELECT ?d { ?b :q ?d . FILTER(?d >= ?d) }",
+            [],
+        ),
+        (
             "17.2.2: a plain literal of non-zero length is true, and one with a language tag is plain",
             [],
             'SELECT (1 AS ?v) { FILTER("b"@en) }',

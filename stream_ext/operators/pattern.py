@@ -86,7 +86,7 @@ def id_graph(scope: GraphScope, resolve: Resolve) -> IdGraph:
     if scope.everything:
         return IdGraph(None)
     if isinstance(scope.node, Constant):
-        return IdGraph(id_of(scope.node, resolve))
+        return IdGraph(id_of(scope.node, resolve) if scope.graphs is None else UNKNOWN)
     among = None
     if scope.graphs is not None:
         among = np.array(sorted({id_of(graph, resolve) for graph in scope.graphs}), np.uint64)

@@ -24,7 +24,8 @@ class GraphScope:
     """Where in the store a pattern looks: the query's default graph, one named graph, or each in turn.
 
     `node` None is the query's default graph: the store's, or the merge of `graphs`. A variable ranges over `graphs`, or
-    over all named ones where they are None. `everything`: the merge of all graphs of the store."""
+    over all named ones where they are None; a constant with `graphs` is in none of them. `everything`: the merge of all
+    graphs of the store."""
 
     node: Node | None = None
     graphs: tuple[Constant, ...] | None = None

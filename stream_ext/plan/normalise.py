@@ -101,7 +101,7 @@ class Dataset:
     def named(self, node: Node) -> GraphScope:
         """`GRAPH node`."""
         if isinstance(node, Constant) and self._named is not None and node not in self._named:
-            return GraphScope(graphs=())  # the dataset has no such graph
+            return GraphScope(node, ())  # the dataset has no such graph
         return GraphScope(node, self._named if isinstance(node, Variable) else None)
 
 

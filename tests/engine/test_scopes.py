@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def test_a_filter_finds_nothing_bound_that_only_others_around_its_group_bind(pat
     with closing(Ours(tmp_path / "s", DATA)) as ours:
         mine = ours.ask(asked)
     assert agree(mine, theirs), f"ours {shown(mine)}\ntheirs {shown(theirs)}"
+
+
+@pytest.mark.parametrize(
+    "inside", ["", "BIND(1 AS ?x)", "VALUES ?x { 1 }", "OPTIONAL { ?x :p ?y }", ":a :p* ?x", "?x :p ?y"]
+)
+def test_a_graph_that_from_does_not_name_is_none_whatever_is_looked_for_in_it(inside: str, tmp_path: Path) -> None:
+    data: list[Quad] = [(":a", ":p", ":b", g) for g in ("", ":g1", ":g2")]
+    asked = Asked("ASK", Group([Element(f"GRAPH :g2 {{ {inside} }}")]), graphs=((), (":g1",)))
+    with closing(Ours(tmp_path / "s", data)) as ours:
+        assert ours.ask(replace(asked, graphs=((), (":g2",)))).boolean is True
+        assert ours.ask(asked).boolean is False  # 18.6: GRAPH with an IRI that is no graph of the dataset is empty
 
 
 def test_values_behind_a_query_bind_what_its_filters_did_not_see(tmp_path: Path) -> None:

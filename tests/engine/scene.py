@@ -132,6 +132,20 @@ PATTERNS = [
     ("SELECT (SUM(?v) AS ?n) (MAX(?v) AS ?m)", "WINDOW :w1 { ?a :v ?v }", 1),
     ("ASK", "WINDOW :w1 { ?a :p :n1 }", 1),
     ("ASK", "WINDOW :w1 { ?a :p ?b } ?b :k :n2", 1),
+    ("SELECT ?a ?b", "?a :k ?b MINUS { WINDOW :w1 { ?a :p ?k } }", 1),
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } FILTER EXISTS { WINDOW :w2 { ?b :p ?c } FILTER(?c != ?a) }", 2),
+    ("SELECT ?a ?b ?e", "?a :k ?b BIND(EXISTS { WINDOW :w1 { ?b :p ?c } } AS ?e)", 1),
+    ("SELECT ?a (COUNT(?k) AS ?n)", "WINDOW :w1 { ?a :p ?b } ?b :k ?k } GROUP BY ?a #", 1),
+    ("SELECT ?a ?n", "?a :k ?b { SELECT ?b (COUNT(*) AS ?n) { WINDOW :w1 { ?b :p ?k } } GROUP BY ?b }", 1),
+    ("SELECT ?a ?b", "?a :k ?b { SELECT DISTINCT ?b { WINDOW :w1 { ?x :p ?b } } ORDER BY ?b OFFSET 1 LIMIT 2 }", 1),
+    ("SELECT ?a ?c", "?a :k ?b WINDOW :w1 { ?b :p+ ?c }", 1),
+    (
+        "SELECT ?a ?b ?z",
+        "{ WINDOW :w1 { ?a :p ?b } OPTIONAL { ?b :k ?z } FILTER(!BOUND(?z)) } WINDOW :w2 { ?a :p ?z }",
+        2,
+    ),
+    ("SELECT ?a ?b ?z", "WINDOW :w1 { ?a :p ?b } OPTIONAL { ?b :k ?z FILTER EXISTS { WINDOW :w2 { ?z :p ?y } } }", 2),
+    ("SELECT ?t ?b", 'WINDOW :w1 { ?a :v ?v } BIND(IRI(CONCAT("http://ex/n", STR(?v))) AS ?t) ?t :k ?b', 1),
 ]
 
 

@@ -75,6 +75,7 @@ class QueryRun:
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
         self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
         self._store_sn: int | None = None
+        self._was_empty = False  # the windows, at the last evaluation
         self._vocabulary = Vocabulary(store.ids, store.terms)
         self._network: Network | None = None  # None: T0 is not known yet, or the windows were of the past
         self.evaluated: Evaluated | None = None
@@ -216,6 +217,7 @@ class QueryRun:
             presence.move_to(time)
         emitted = self._network.said(self._moment(sn, time, k))
         self._store_sn = sn
+        self._was_empty = not self._holds_anything(time)
         return emitted
 
     def _moment(self, sn: int, time: int, k: int) -> Moment:
@@ -228,8 +230,8 @@ class QueryRun:
         if self._timing.content_only:
             if self._holds_anything(time):
                 return None
-        elif self._store_sn != sn or not self.is_quiet(time):
-            return None
+        elif self._store_sn != sn or not self._was_empty or not self.is_quiet(time):
+            return None  # what windows held may have kept the answer empty: MINUS, NOT EXISTS
         entry = next_entry(self._presence)
         return None if entry <= time else self._schedule.run_until(entry - 1)
 

@@ -171,3 +171,28 @@ def test_the_clocks_closes_are_told_by_the_lateness_of_each_window(tmp_path: Pat
         clock.advance(401)
         assert second.read_to(1) == [1]
         assert times(said(service)) == times(said(service, "shut")) == [11_000]
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        "?x :owns ?y MINUS { WINDOW :w { ?y :p ?z } }",
+        "?x :owns ?y FILTER NOT EXISTS { WINDOW :w { ?y :p ?z } }",
+        "?x :owns ?y OPTIONAL { WINDOW :w { ?y :p ?z } } FILTER(!BOUND(?z))",
+        "?x :owns ?y { SELECT (COUNT(?z) AS ?n) { WINDOW :w { ?y :p ?z } } } FILTER(?n = 0)",
+    ],
+)
+@pytest.mark.parametrize("r2s", ["RSTREAM", "ISTREAM"])
+def test_what_has_fallen_silent_is_told_when_the_windows_have_become_empty(
+    service: Service, lacking: str, r2s: str
+) -> None:
+    service.update(f"PREFIX : <{EX}> INSERT DATA {{ :ann :owns :cat }}")
+    service.register(
+        f"PREFIX : <{EX}> REGISTER {r2s} q AS SELECT ?x ?y FROM NAMED WINDOW :w ON s [RANGE 2s STEP 1s] "
+        f"WHERE {{ {lacking} }}"
+    )
+    push(service, "s", 500, triple("cat", 1))
+    service.heartbeat("s", 6000, wait="evaluated")
+    missed: list[tuple[str, ...]] = [("ann", "cat")]
+    later = missed if r2s == "RSTREAM" else []
+    assert told(service) == [(1000, []), (2000, []), (3000, missed), *((c * 1000, later) for c in (4, 5, 6))]

@@ -47,7 +47,8 @@ def answer_once(
             "evaluated at every close of its windows, ask with Accept: text/event-stream to listen for a while, or "
             "give the time (--at T, at=T) to have it evaluated once"
         )
-    check_services(query_parts(unit), asking.outside if asking else NOTHING, text)
+    if asking is None or asking.plans is None or not asking.plans.has(unit):  # what is kept was allowed then
+        check_services(query_parts(unit), asking.outside if asking else NOTHING, text)
     with placed(text):
         if at is None or not unit.windows:
             return evaluate(store, unit, sn, asking=asking)  # without windows every time has the same answer

@@ -35,6 +35,9 @@ class Plans:
         self._lock = threading.Lock()
         self._plans: OrderedDict[int, _Plan] = OrderedDict()
 
+    def has(self, query: Query) -> bool:
+        return id(query) in self._plans
+
     def network(self, query: Query, snapshot: Snapshot, encode: Encode) -> Network:
         plan = self._plans.get(id(query))
         sn = int(snapshot.sn)

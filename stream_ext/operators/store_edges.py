@@ -125,11 +125,11 @@ class StoreEdges:
 
 
 def _each(offsets: npt.NDArray[np.int64]) -> Picks:
-    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return np.repeat(np.arange(len(offsets) - 1), offsets[1:] - offsets[:-1])
 
 
 def _places(offsets: npt.NDArray[np.int64]) -> Picks | None:
-    counts = np.diff(offsets)
+    counts = offsets[1:] - offsets[:-1]  # np.diff takes five times as long for a few keys
     if int(offsets[-1]) == len(counts) and (counts == 1).all():
         return None
     return np.repeat(np.arange(len(counts)), counts)

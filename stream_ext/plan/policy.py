@@ -156,11 +156,7 @@ def _empty(query: Query) -> Said[Empty]:
 
 def _window(query: Query, window: WindowClause) -> WindowPolicy:
     dialect = query.dialect
-    t0: Said[int | FirstClose] = Said(FirstClose.FIRST_PUSH if dialect is Dialect.CSPARQL else 0, Origin.DEFAULT)
-    if window.extent is Extent.HISTORY:
-        t0 = Said(window.start_ms, Origin.DEFAULT)  # its closes are those from START to END
-    if window.t0_ms is not None:
-        t0 = Said(window.t0_ms, Origin.WRITTEN)
+    t0 = _said(window.t0_ms, _origin_of_closes(window, dialect))
     by_arrival = dialect is Dialect.CQELS or not any(each.step_ms for each in query.windows)
     # Beside a stepped window those of arrivals cause no evaluation; they contribute what they hold.
     closes = (Report(Trigger.WINDOW_CLOSE),) if window.step_ms and not by_arrival else ()
@@ -173,6 +169,12 @@ def _window(query: Query, window: WindowClause) -> WindowPolicy:
         Said(window.lateness_ms, Origin.DEFAULT if window.lateness_ms is None else Origin.WRITTEN),
         _said(window.reports or None, closes or changes),
     )
+
+
+def _origin_of_closes(window: WindowClause, dialect: Dialect) -> int | FirstClose:
+    if window.extent is Extent.HISTORY:  # replayed at registration, before any push could decide
+        return 0 if window.step_written else window.start_ms  # without STEP it closes once, at END
+    return FirstClose.FIRST_PUSH if dialect is Dialect.CSPARQL else 0
 
 
 def _warnings(query: Query) -> tuple[str, ...]:

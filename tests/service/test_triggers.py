@@ -10,7 +10,7 @@ import pytest
 from stream_ext.errors import Unsupported
 from stream_ext.service import Service
 
-from .opened import EX, opened, push, push_lines, registration, said, times, triple, values
+from .opened import BASE, EX, opened, push, push_lines, registration, said, times, triple, values
 
 
 @pytest.fixture
@@ -103,6 +103,33 @@ def test_a_window_of_the_past_is_replayed_at_registration_and_then_it_ends(resta
         push(service, "s", 9000, triple("new", 1))
         assert told(service) == expected
         assert service.query_status("q")["state"] == "ended"
+
+
+@pytest.mark.parametrize(
+    ("extent", "closes"),
+    [
+        ("START 1300 END 3300 STEP 1s", [2000, 3000]),  # the multiples of STEP
+        ("START 1300 END 3300 STEP 1s T0 300", [2300, 3300]),
+        ("START 1300 END 3300", [3300]),  # no STEP: once, at END
+    ],
+)
+@pytest.mark.parametrize("dialect", ["RSP-QL", "C-SPARQL"])
+def test_what_is_replayed_closes_at_multiples_of_its_step_where_no_t0_is_written(
+    extent: str, closes: list[int], dialect: str, tmp_path: Path
+) -> None:
+    texts = {
+        "RSP-QL": registration(window=extent),
+        "C-SPARQL": f"PREFIX : <{EX}> REGISTER QUERY q AS SELECT ?x ?y FROM STREAM <{BASE}streams/s> [{extent}] "
+        "WHERE { ?x :p ?y }",
+    }
+    with opened(tmp_path) as service:
+        service.create_stream("s", {})
+        for time in (500, 1200, 1500, 2500, 3500):
+            push(service, "s", time, triple(f"t{time}", 1))
+        service.register(texts[dialect])
+        service.update(f"INSERT DATA {{ {triple('x', 1)} }}", wait="evaluated")
+        inside = [[(f"t{t}", "1") for t in (1500, 2500) if t < close] for close in closes]
+        assert told(service) == list(zip(closes, inside, strict=True))
 
 
 # ---- the store as it changes

@@ -89,6 +89,11 @@ class Dictionary:
         self._before: dict[bytes, int] = {}
         self._decoded: dict[int, bytes] = {}
 
+    def version(self) -> object:
+        """Another one whenever terms may have come."""
+        recent, columns = self._places
+        return len(recent.chunks), columns
+
     def add(self, sn: int, chunk: TermsChunk, texts: Sequence[bytes] | None = None) -> None:
         """`texts` are those of the chunk, if they are at hand: then hashing them costs nothing more."""
         self._places[0].add(sn, chunk, texts)

@@ -21,6 +21,9 @@ from stream_ext.steps import Steps
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights, repeated
 
+#: A query that has made more terms than this begins anew: most of them stand in no row any more.
+TERMS_MADE_MAX = 50_000
+
 
 @dataclass(frozen=True, slots=True)
 class ChangesBetween:
@@ -61,6 +64,10 @@ def seed_of(query: int, sn: int, k: int) -> bytes:
     return b"%d/%d/%d" % (query, sn, k)
 
 
+def _vocabulary_of(store: Store) -> Vocabulary:
+    return Vocabulary(store.ids, store.terms, version=store.terms_version)
+
+
 class QueryRun:
     """Steps one query from snapshot to snapshot; the same pushes give the same parts, in whatever process."""
 
@@ -76,7 +83,7 @@ class QueryRun:
         self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
         self._store_sn: int | None = None
         self._was_empty = False  # the windows, at the last evaluation
-        self._vocabulary = Vocabulary(store.ids, store.terms)
+        self._vocabulary = _vocabulary_of(store)
         self._network: Network | None = None  # None: T0 is not known yet, or the windows were of the past
         self.evaluated: Evaluated | None = None
         self._gap = False
@@ -154,7 +161,14 @@ class QueryRun:
         if self._went_on_silently:
             self._went_on_silently = False
             parts.append(self._silent_part(sn, steps.count))
+        if self._vocabulary.made > TERMS_MADE_MAX:
+            self._begin_anew(sn)
         return parts
+
+    def _begin_anew(self, sn: int) -> None:
+        """As after a restart. Terms that the query made, and that no row has any more, are forgotten by it."""
+        self._vocabulary, self._store_sn = _vocabulary_of(self._store), None
+        self.resume(self._state_now(sn), sn)
 
     def _take(self, sn: int, arrival: Arrival, steps: Steps) -> None:
         self._schedule.take(arrival)

@@ -26,8 +26,17 @@ _NONE = np.empty(0, np.uint64)
 class Vocabulary:
     """Safe to use from several threads: it only ever grows."""
 
-    def __init__(self, encode: Encode, decode: Decode, known: KnownValues | None = None) -> None:
-        """`known` are values of the store's terms, which may outlive the vocabulary: their ids never change."""
+    def __init__(
+        self,
+        encode: Encode,
+        decode: Decode,
+        known: KnownValues | None = None,
+        version: Callable[[], object] | None = None,
+    ) -> None:
+        """`known` are values of the store's terms, which may outlive the vocabulary: their ids never change.
+
+        `version` is another whenever the store may have learnt terms."""
+        self._version, self._seen = version, object()
         self._encode_stored, self._decode_stored = encode, decode
         self._known_stored = KnownValues(decode) if known is None else known
         self._known_local = KnownValues(self.decode)
@@ -110,10 +119,19 @@ class Vocabulary:
         counted = np.arange(_LOCAL_FIRST, _LOCAL_FIRST + len(used), dtype=np.uint64)
         return [_translated(column, used, counted) for column in columns], self.decode(used)
 
+    @property
+    def made(self) -> int:
+        """How many terms are local."""
+        return len(self._texts)
+
     # ---- the border to the store ---------------------------------------------------------------------------------
 
     def renew(self) -> None:
         """Asks the store again for the terms that were local: call it when the store has grown."""
+        seen = (self._version() if self._version is not None else object(), len(self._texts))
+        if seen == self._seen:
+            return
+        self._seen = seen
         with self._lock:
             asked = [(i, text) for i, text in enumerate(self._texts) if not _is_own_blank(text)]
         if not asked:

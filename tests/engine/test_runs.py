@@ -13,6 +13,7 @@ from stream_ext.evaluate import Instant, evaluate
 from stream_ext.part import Part
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.shard import Shard, query_of
+from stream_ext.vocabulary import decoder
 from tests.engine.scene import BASE, EX, Change, Player, Push, Scene, Window
 
 A, B, P = f"<{EX}a>", f"<{EX}b>", f"<{EX}p>"
@@ -149,3 +150,24 @@ def test_a_query_that_fails_is_reported_and_the_others_go_on(store: Store, monke
     sn = play.player.play([one(1, "a")])
     assert shard.step(sn) == [] and shard.faults == {1: "ValueError: no such column"}
     assert shard.step(play.player.play([beat(50)])) == [] and shard.sn == sn + 1
+
+
+def test_a_query_that_makes_term_after_term_forgets_those_that_no_row_has(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_ext.query_run.TERMS_MADE_MAX", 6)
+    what = Scene(
+        [Window("w1", 1, 20, 10)], "WINDOW :w1 { ?x :p ?y } BIND(CONCAT(STR(?x), '!') AS ?z)", "SELECT ?z",
+        "ISTREAM", {1: 0, 2: 0},
+    )  # fmt: skip
+    play = Play(store, what)
+    told: list[str] = []
+    most = 0
+    for n in range(40):
+        for part in play(one(n * 10 + 1, f"s{n}")):
+            decode = decoder(part.made, store.terms)
+            told += [text.decode() for text in decode(part.columns[0])]
+        (run,) = play.shard._runs.values()
+        most = max(most, run._vocabulary.made)
+    assert told == [f'"{EX}s{n}!"' for n in range(39)]
+    assert most <= 7

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
 from stream_ext.driver import PIECE, Driver, driver_of
+from stream_ext.operators.anew import Anew
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.r2s import Answer
@@ -96,6 +97,10 @@ class Network:
         for scan in self.scans:
             if scan.window.stream == arrival.stream:
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times)
+
+    def may_turn(self) -> bool:
+        """Whether time alone may change the answer: a function of the moment is asked of rows that stay."""
+        return any(isinstance(stage.operator, Anew) and stage.operator.holds_any() for stage in self.stages)
 
     def step(self, moment: Moment) -> tuple[Columns, Weights]:
         """One evaluation: what is emitted of it; in no order, unless the query asks for one."""

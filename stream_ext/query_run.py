@@ -241,11 +241,14 @@ class QueryRun:
 
     def _empty_run(self, sn: int, time: int) -> Run | None:
         """The evaluations from `time` on in which nothing can happen: all windows empty, the last answer too."""
+        assert self._network is not None
         if self._timing.content_only:
             if self._holds_anything(time):
                 return None
         elif self._store_sn != sn or not self._was_empty or not self.is_quiet(time):
             return None  # what windows held may have kept the answer empty: MINUS, NOT EXISTS
+        elif self._network.may_turn():
+            return None
         entry = next_entry(self._presence)
         return None if entry <= time else self._schedule.run_until(entry - 1)
 

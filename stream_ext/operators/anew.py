@@ -20,6 +20,10 @@ class Anew:
         self._held = empty(len(inside))
         self._shown = empty(len(operator.variables))
 
+    def holds_any(self) -> bool:
+        """Whether its answer may become another one though nothing comes or goes."""
+        return bool(self._held.count)
+
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
             return self._operator.step(moment, change)

@@ -196,3 +196,15 @@ def test_what_has_fallen_silent_is_told_when_the_windows_have_become_empty(
     missed: list[tuple[str, ...]] = [("ann", "cat")]
     later = missed if r2s == "RSTREAM" else []
     assert told(service) == [(1000, []), (2000, []), (3000, missed), *((c * 1000, later) for c in (4, 5, 6))]
+
+
+def test_what_time_alone_brings_about_is_told_while_the_windows_are_empty(service: Service) -> None:
+    due = '"1970-01-01T00:00:05Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+    service.update(f"PREFIX : <{EX}> INSERT DATA {{ :bill :due {due} }}")
+    service.register(
+        f"PREFIX : <{EX}> REGISTER RSTREAM q AS SELECT ?x FROM NAMED WINDOW :w ON s [RANGE 1s STEP 1s] "
+        "WHERE { ?x :due ?t FILTER(?t <= NOW()) FILTER NOT EXISTS { WINDOW :w { ?x :paid ?y } } }"
+    )
+    push(service, "s", 500, triple("rent", 1, "paid"))
+    service.heartbeat("s", 7000, wait="evaluated")
+    assert told(service) == [*((c * 1000, []) for c in (1, 2, 3, 4)), *((c * 1000, [("bill",)]) for c in (5, 6, 7))]

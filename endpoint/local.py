@@ -15,7 +15,7 @@ from stream_ext.network import Network, Traced, logic_of
 from stream_ext.plan.algebra import Admin, Query, Register, Update
 from stream_ext.plan.build import Stage
 from stream_ext.plan.refuse import parse_runnable
-from stream_ext.printing.stages import Line, expected, lines_of
+from stream_ext.printing.stages import Line, lines_of
 from stream_ext.syntax import DEFAULT_BASE, parse
 from stream_ext.times import parse_time
 
@@ -72,5 +72,6 @@ def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool)
 def _planned(line: Line, stages: Sequence[Stage], made: Sequence[Traced]) -> Planned:
     if line.stage is None:
         return Planned(line.text)
-    estimated = expected(stages)[line.stage]
-    return Planned(line.text, estimated, *((made[line.stage].rows, made[line.stage].ms) if made else ()))
+    return Planned(
+        line.text, stages[line.stage].estimate, *((made[line.stage].rows, made[line.stage].ms) if made else ())
+    )

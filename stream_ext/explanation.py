@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from hbase_store import Store
 from stream_ext.catalog import names_of
 from stream_ext.errors import BadArgument
+from stream_ext.network import Network, logic_of
 from stream_ext.plan.algebra import (
     Admin,
     DeleteData,
@@ -22,8 +25,10 @@ from stream_ext.plan.algebra import (
     Unit,
     Update,
 )
+from stream_ext.plan.build import Stage
 from stream_ext.plan.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.plan.refuse import first_refusal
+from stream_ext.printing.stages import Line, lines_of
 from stream_ext.syntax import parse
 from stream_ext.timing import key_of
 
@@ -38,6 +43,25 @@ def explain(text: str, base: str) -> dict[str, Any]:
         position, name = refusal
         explained["refused"] = {"name": name, "line": position.line, "column": position.column}
     return explained
+
+
+def operators_of(store: Store, text: str, base: str) -> dict[str, Any]:
+    """How the store would answer: its operators as a tree, a line each, with how many rows are expected.
+
+    Nothing for what is not asked once, or not run."""
+    unit: Unit = parse(text, base)
+    while isinstance(unit, Explain):
+        unit = unit.unit
+    if not isinstance(unit, Query) or unit.windows or first_refusal(unit) is not None:
+        return {}
+    stages = Network(logic_of(unit), {}, store.at(), store.ids).stages
+    return {"operators": [_line(line, stages) for line in lines_of(stages)]}
+
+
+def _line(line: Line, stages: Sequence[Stage]) -> dict[str, Any]:
+    if line.stage is None:
+        return {"operator": line.text}
+    return {"operator": line.text, "estimated": round(stages[line.stage].estimate, 1)}
 
 
 def _unit(unit: Unit, base: str) -> dict[str, Any]:

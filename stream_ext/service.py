@@ -30,7 +30,7 @@ from stream_ext.emission import Emission, decode_body
 from stream_ext.engine import Engine
 from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluate import Answer, Asking
-from stream_ext.explanation import explain
+from stream_ext.explanation import explain, operators_of
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
 from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View
 from stream_ext.known_values import KnownValues
@@ -301,7 +301,7 @@ class Service:
 
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)
-        return explain(text, self.base)
+        return explain(text, self.base) | operators_of(self.store, text, self.base)
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 

@@ -44,13 +44,3 @@ def lines_of(stages: Sequence[Stage]) -> Iterator[Line]:
         for number, each in reversed(list(enumerate(inputs))):
             last = number == len(inputs) - 1
             waiting.append((each, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")))
-
-
-def expected(stages: Sequence[Stage]) -> list[float | None]:
-    """How many rows each stage was expected to make, as far as that is known: what an estimate says is for one row
-    of the input; where nothing is estimated, no more rows come out than went in."""
-    found: list[float | None] = []
-    for stage in stages:
-        before = 1.0 if not stage.inputs else found[stage.inputs[0]] if len(stage.inputs) == 1 else None
-        found.append(before if before is None or not stage.estimate else before * stage.estimate)
-    return found

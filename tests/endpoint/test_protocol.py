@@ -91,6 +91,16 @@ def test_explain_is_a_word_or_a_parameter_and_does_nothing(server: Live) -> None
     assert server.http.get("/queries/explained").status_code == 404
 
 
+def test_a_query_is_explained_by_the_operators_that_would_answer_it(server: Live) -> None:
+    text = "SELECT ?s { ?s <http://ex/p> ?o OPTIONAL { ?o <http://ex/q> ?z } FILTER(?o > 1) }"
+    operators = server.http.get("/sparql", params={"query": text, "explain": "true"}).json()["operators"]
+    said = [each["operator"] for each in operators]
+    assert (
+        said[0] == "project s" and any("optional" in line for line in said) and any("filter" in line for line in said)
+    )
+    assert all(each["estimated"] >= 0 for each in operators if not each["operator"].endswith("(as above)"))
+
+
 def test_a_windowed_query_is_answered_at_a_time(server: Live) -> None:
     window = "FROM NAMED WINDOW <http://ex/w> ON STREAM past [RANGE 1s]"
     text = f"SELECT ?s {window} WHERE {{ WINDOW <http://ex/w> {{ ?s ?p ?o }} }}"

@@ -53,8 +53,8 @@ class ZSet:
     count: int
     weights: Weights | None = None  # None: each row once
     untils: Untils | None = None  # None: all of them for ever
-    #: None of the rows was in the collection at the step before, and each counts once: whoever asks what is new since
-    #: then need not look for them among what has run out.
+    #: No row that it adds was in the collection at the step before, and no two of its rows cancel each other out:
+    #: whoever asks what is new since then need not look for it among what goes.
     fresh: bool = False
 
     def __len__(self) -> int:

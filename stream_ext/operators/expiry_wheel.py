@@ -38,7 +38,7 @@ class ExpiryWheel:
         if not self._count:
             self._clear(_shift_for(int(untils.max()) - time))
         if self._count + len(untils) > len(self._cells):
-            self._grow(len(untils), time)
+            self._grow(untils, time)
         self._hang(matrix, weights, untils)
         self._before = time
 
@@ -63,14 +63,14 @@ class ExpiryWheel:
         cells = self._cells[places]
         return np.ascontiguousarray(cells[:, kernels.VALUES :].T).view(np.uint64), cells[:, kernels.WEIGHT]
 
-    def _grow(self, coming: int, time: int) -> None:
-        """Twice the room; and sectors as fine as suits what is held now."""
+    def _grow(self, coming: Untils, time: int) -> None:
+        """Twice the room; and sectors as fine as suits what is held now, and what comes."""
         places = np.empty(self._count, np.int64)
         kernels.wheel_all(self._cells, self._heads, places)
         matrix, weights = self._taken(places)
         untils = self._cells[places, kernels.UNTIL]
-        self._cells = np.empty((2 * max(len(self._cells), coming), self._cells.shape[1]), np.int64)
-        self._clear(_shift_for(int(untils.max()) - time))
+        self._cells = np.empty((2 * max(len(self._cells), len(coming)), self._cells.shape[1]), np.int64)
+        self._clear(_shift_for(max(int(untils.max(initial=time)), int(coming.max())) - time))
         self._hang(matrix, weights, untils)
 
 

@@ -1,7 +1,7 @@
 """Gains: what an answer has more than at the evaluation before (ISTREAM), or what that had more (DSTREAM), as bags.
 
-What came is set against what ran out; so what is valid for a time is kept until then. Where it can be seen of all rows
-that came that none was there before (ZSet.fresh), nothing is set against anything, and what came is only put aside."""
+What came is set against what ran out; so what is valid for a time is kept until then. Where it can be seen that no row
+that came was there before (`ZSet.fresh`), nothing is set against anything, and what came is only put aside."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Gains:
         self._aside: deque[tuple[ZSet, int]] = deque()  # with the greatest validity
         self._total = 0  # weight of all rows that are not aside
         self._time = 0  # of the last step
-        self._takes_back = False
+        self._lapses = False
         self.moved = False  # by the last step
 
     def is_empty(self) -> bool:
@@ -34,10 +34,10 @@ class Gains:
 
     def step(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
         """Rows, with how often each; a row may be told several times."""
-        self._takes_back = self._takes_back or change.weights is not None
+        self._lapses = self._lapses or (change.weights is not None and change.untils is not None)
         # What was taken back for a time comes again when that is over, so then what runs out has to be looked at.
-        if self._r2s is R2S.ISTREAM and change.fresh and change.untils is not None and not self._takes_back:
-            return self._new(time, change, change.untils)
+        if self._r2s is R2S.ISTREAM and change.fresh and not self._lapses:
+            return self._new(time, change)
         self._hang_what_is_aside()
         expired = self._due(time)
         self._time = time
@@ -52,14 +52,18 @@ class Gains:
             return columns, np.abs(net)
         return tuple(column[said] for column in columns), np.abs(net[said])
 
-    def _new(self, time: int, change: ZSet, untils: Weights) -> tuple[Columns, Weights]:
+    def _new(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
         self._due(time)
         while self._aside and self._aside[0][1] < time:
             self._aside.popleft()
         self._time, self.moved = time, change.count > 0
-        if change.count:
-            self._aside.append((change, int(untils.max())))
-        return change.columns, np.ones(change.count, np.int64)
+        if change.untils is not None and change.count:
+            self._aside.append((change, int(change.untils.max())))
+            return change.columns, np.ones(change.count, np.int64)
+        weights = change.weight_array()
+        self._total += int(weights.sum())
+        came = np.flatnonzero(weights > 0)
+        return tuple(column[came] for column in change.columns), weights[came]
 
     def _due(self, time: int) -> Taken:
         expired = self._wheel.due(time)

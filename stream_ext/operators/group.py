@@ -126,7 +126,8 @@ class Group:
             touched, self._table.cells, width, self._always, frozen(results.view(np.int64)), out, signs
         )
         first = width - len(self._keys)  # a table's keys have at least one id, groups may have none
-        return ZSet(tuple(frozen(line[:n]) for line in out[first:].view(np.uint64)), n, frozen(signs[:n]))
+        columns = tuple(frozen(line[:n]) for line in out[first:].view(np.uint64))
+        return ZSet(columns, n, frozen(signs[:n]), fresh=True)
 
     def _whole(self) -> ZSet:
         """All groups, where no step follows that would have to know what was shown."""

@@ -11,6 +11,7 @@ import pytest
 from stream_ext import expiry_kernels, kernels, ring_kernels
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
+from stream_ext.operators.expiry_wheel import ExpiryWheel
 from stream_ext.operators.join import Join
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdPattern
@@ -194,6 +195,23 @@ def test_a_join_of_windows_says_what_it_gained_of_rows_that_are_new_or_come_agai
         assert said == expected, f"seed {seed}, time {time}"
         assert answer.is_empty() == (not now)
         before = now
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_wheel_hands_back_what_has_run_out_once(seed: int) -> None:
+    chance = random.Random(seed)
+    wheel, held, time = ExpiryWheel(1), Counter[tuple[int, int]](), 0
+    for _ in range(60):
+        time += chance.choice([1, 3, 1000, 100_000])
+        (values,), weights = wheel.due(time)
+        assert Counter(values.tolist()) == Counter(v for v, until in held.elements() if until < time)
+        assert (weights == 1).all()
+        held = Counter({key: n for key, n in held.items() if key[1] >= time})
+        rows = [(chance.randrange(5), time + chance.choice([0, 2, 5000, 10**9])) for _ in range(chance.randrange(1500))]
+        matrix = np.array([[value for value, _ in rows]], np.uint64)
+        wheel.add(matrix, np.empty(0, np.int64), np.array([until for _, until in rows], np.int64), time)
+        held.update(rows)
+        assert len(wheel) == held.total()
 
 
 def test_a_window_forgets_what_has_run_out() -> None:

@@ -53,9 +53,9 @@ class ZSet:
     count: int
     weights: Weights | None = None  # None: each row once
     untils: Untils | None = None  # None: all of them for ever
-    #: No row that it adds was in the collection at the step before, and no two of its rows cancel each other out:
-    #: whoever asks what is new since then need not look for it among what goes.
-    fresh: bool = False
+    #: Columns by which alone it can be told that no row that is added was in the collection at the step before, and
+    #: that no two rows cancel each other out: whoever asks what is new need not look for it among what goes.
+    fresh: frozenset[int] | None = None
 
     def __len__(self) -> int:
         return self.count

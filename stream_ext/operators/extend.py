@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from stream_ext.operators.moment import Moment
@@ -16,4 +18,4 @@ class Extend:
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         column = self._calculator.ids(moment, change) if change.count else np.empty(0, np.uint64)
-        return change.with_columns((*change.held, column))
+        return replace(change.with_columns((*change.held, column)), fresh=change.fresh)

@@ -36,7 +36,7 @@ class Gains:
         """Rows, with how often each; a row may be told several times."""
         self._lapses = self._lapses or (change.weights is not None and change.untils is not None)
         # What was taken back for a time comes again when that is over, so then what runs out has to be looked at.
-        if self._r2s is R2S.ISTREAM and change.fresh and not self._lapses:
+        if self._r2s is R2S.ISTREAM and change.fresh is not None and not self._lapses:
             return self._new(time, change)
         self._hang_what_is_aside()
         expired = self._due(time)

@@ -127,7 +127,7 @@ class Group:
         )
         first = width - len(self._keys)  # a table's keys have at least one id, groups may have none
         columns = tuple(frozen(line[:n]) for line in out[first:].view(np.uint64))
-        return ZSet(columns, n, frozen(signs[:n]), fresh=True)
+        return ZSet(columns, n, frozen(signs[:n]), fresh=frozenset(range(len(columns))))
 
     def _whole(self) -> ZSet:
         """All groups, where no step follows that would have to know what was shown."""

@@ -54,10 +54,6 @@ class Pairs:
         return i, j
 
 
-def _is_fresh(change: ZSet) -> bool:
-    return change.fresh or not change.count
-
-
 def _index_of(keys: Columns, rows: ZSet, moment: Moment) -> RowIndex:
     """Of their keys alone; a row's place in it is that in the rows."""
     index = RowIndex(len(keys), range(len(keys)), rows.count)
@@ -71,6 +67,7 @@ class Join:
     def __init__(self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES) -> None:
         self._pairs = Pairs(left, right, maybe)
         self.variables = self._pairs.pairing.variables
+        self._places = [self.variables.index(v) for v in right]  # of the right side's columns
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         pairing = self._pairs.pairing
@@ -78,6 +75,14 @@ class Join:
             i, j = self._pairs.once(moment, left, right)
             return pairing.joined(left.take(i), right.take(j))
         pairs = pairing.joined(*self._pairs.step(moment, left, right))
-        # Of a pair both rows can be told, and so whether it was there.
-        fresh = _is_fresh(left) and _is_fresh(right) and pairing.is_strict and pairs.weights is None
-        return replace(pairs, fresh=fresh)
+        return replace(pairs, fresh=self._told_by(left, right) if pairs.weights is None else None)
+
+    def _told_by(self, left: ZSet, right: ZSet) -> frozenset[int] | None:
+        """A pair is new where one of its rows is."""
+        pairing = self._pairs.pairing
+        if not pairing.is_strict or (left.count and left.fresh is None) or (right.count and right.fresh is None):
+            return None
+        places = left.fresh if left.count and left.fresh is not None else frozenset[int]()
+        if right.count and right.fresh is not None:
+            places |= {self._places[i] for i in right.fresh}
+        return places

@@ -19,11 +19,17 @@ class Project:
         self.variables = variables
         self._from = [source.index(v) if v in source else None for v in taken or variables]
         self._same = self._from == list(range(len(source)))
-        self._keeps_all = set(range(len(source))) <= set(self._from)
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if self._same:
             return change
         unbound = np.zeros(change.count if None in self._from else 0, np.uint64)
         taken = change.with_columns(tuple(unbound if i is None else change.held[i] for i in self._from))
-        return replace(taken, fresh=change.fresh and self._keeps_all)
+        return taken if change.fresh is None else replace(taken, fresh=_places(change, change.fresh, taken))
+
+
+def _places(change: ZSet, told_by: frozenset[int], taken: ZSet) -> frozenset[int] | None:
+    """Where these columns, or copies of them, have gone to; None if one of them is nowhere."""
+    found = [next((to for to, held in enumerate(taken.held) if held is change.held[i]), None) for i in told_by]
+    places = frozenset(place for place in found if place is not None)
+    return places if None not in found else None

@@ -27,6 +27,7 @@ _NO_VALUE = np.uint64(0)  # below every bound one
 class WindowContent:
     def __init__(self, width: int) -> None:
         self._width = width
+        self._all = frozenset(range(width))
         self._table = KeyTable(max(1, width), more=2)
         self._again = ExpiryWheel(1)
         self._aside: deque[tuple[Columns, Untils, int]] = deque()  # with the greatest validity
@@ -51,7 +52,7 @@ class WindowContent:
             while self._aside and self._aside[0][2] < self._before:
                 self._aside.popleft()
             self._aside.append((columns, untils, int(untils.max())))
-            return ZSet(columns, len(untils), None, untils, fresh=True)
+            return ZSet(columns, len(untils), None, untils, frozenset((self._likely,)))
         for place, column in enumerate(columns):
             self._highest[place] = max(self._highest[place], column.max())
         self._take_in_what_is_aside()
@@ -91,7 +92,7 @@ class WindowContent:
             self._again.add(rows, _ONCE, at[:later], time)
         if shown < count:
             columns = tuple(column[places[:shown]] for column in columns)
-        return ZSet(columns, shown, None, ends[:shown], fresh=not returned)
+        return ZSet(columns, shown, None, ends[:shown], None if returned else self._all)
 
     def _shown_again(self, time: int) -> ZSet | None:
         """Rows whose shown copy has run out, and which have a later one."""

@@ -84,9 +84,8 @@ def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryD
     query = query_of(definition.text, definition.base)
     # Only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
     then, instant = max(last.sn, store.oldest()), Instant(last.time, last.sn, last.push)
-    return replace(
-        evaluate(store, query, then, windows_of(query, catalog, state.t0), instant, state.ranked), sn=last.sn
-    )
+    windows = windows_of(query, catalog, state.t0, last.arrived)
+    return replace(evaluate(store, query, then, windows, instant, state.ranked), sn=last.sn)
 
 
 def answer_of(body: EmissionBody, store: Store) -> Answer:

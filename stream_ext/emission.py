@@ -37,8 +37,8 @@ class EmissionBody(msgspec.Struct, frozen=True, array_like=True):
     first: int | None
     gap: bool = False
     graph: bool = False  # the columns are those of triples
-    at: list[int] | None = None  # the evaluation: sn, push, k, time; and the one before it
-    before: list[int] | None = None
+    at: Evaluated | None = None
+    before: Evaluated | None = None  # the evaluation before that one
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,9 @@ def body_of(
         part.first,
         part.gap,
         graph,
-        _stored(part.state.evaluated),
-        _stored(part.before),
+        part.state.evaluated,
+        part.before,
     )
-
-
-def _stored(evaluated: Evaluated | None) -> list[int] | None:
-    return None if evaluated is None else [evaluated.sn, evaluated.push, evaluated.k, evaluated.time]
 
 
 def _texts(

@@ -16,6 +16,7 @@ from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
 from stream_ext.driver import PIECE, Driver, driver_of
 from stream_ext.operators.anew import Anew
+from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.r2s import Answer
@@ -60,11 +61,17 @@ class Template:
 
 
 def registered_network(
-    query: Query, number: int, windows: Mapping[str, ScheduledWindow], snapshot: Snapshot, encode: Encode
+    query: Query,
+    number: int,
+    windows: Mapping[str, ScheduledWindow],
+    snapshot: Snapshot,
+    encode: Encode,
+    bags: bool = False,
 ) -> Network:
-    """Of a registered query: what it says is what R2S makes of its answers."""
+    """Of a registered query: what it says is what R2S makes of its answers; `bags`: each answer as a whole, before it
+    is ordered and cut."""
     template = Template(template_of(query), b"%d" % number) if query.form is Form.CONSTRUCT else None
-    return Network(logic_of(query), windows, snapshot, encode, query.r2s or R2S.RSTREAM, template)
+    return Network(logic_of(query), windows, snapshot, encode, query.r2s or R2S.RSTREAM, template, bags)
 
 
 class Network:
@@ -78,6 +85,7 @@ class Network:
         encode: Encode,
         r2s: R2S = R2S.RSTREAM,
         template: Template | None = None,
+        bags: bool = False,
     ) -> None:
         # One look-up for all constants: on HBase each is a round trip.
         constants = constants_of(select)
@@ -88,7 +96,8 @@ class Network:
         self.stages: Sequence[Stage] = builder.plan.stages
         self.scans = builder.plan.scans
         self._last = wire.stage
-        self.answer = Answer(cut, r2s)
+        self.cut = cut
+        self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM) if bags else Answer(cut, r2s)
         self._driver = driver_of(self.stages, self._last)
         self._enough = cut.enough
 

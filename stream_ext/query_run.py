@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, history
 from stream_ext.grids import Run
-from stream_ext.network import Network, registered_network
+from stream_ext.lens import Composed, Lens
 from stream_ext.operators.construct import TRIPLE
 from stream_ext.operators.moment import Moment, QuadChange
+from stream_ext.operators.r2s import Answer
 from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
-from stream_ext.presence import Presence, next_entry, reach
-from stream_ext.schedule import Evaluated, QueryState, Schedule, Timing
+from stream_ext.presence import reach
+from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, Timing
 from stream_ext.steps import Steps
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights, repeated
@@ -77,14 +79,15 @@ class QueryRun:
         self._timing = timing
         self._labels = tuple(labels)
         self._store = store
-        self._presence: list[Presence] = []
         width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
         self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
-        self._store_sn: int | None = None
-        self._was_empty = False  # the windows, at the last evaluation
         self._vocabulary = _vocabulary_of(store)
-        self._network: Network | None = None  # None: T0 is not known yet, or the windows were of the past
+        # At closes, and at arrivals; none: T0 is not known yet, or the windows were of the past.
+        self._at_closes: Lens | None = None
+        self._at_arrivals: Lens | None = None
+        self._composed: Composed | None = None
+        self._last: Lens | None = None  # that of the last evaluation
         self.evaluated: Evaluated | None = None
         self._gap = False
         self._went_on_silently = False
@@ -105,12 +108,9 @@ class QueryRun:
     def _build(self, sn: int, first: Arrival | None) -> None:
         """The network, with what is retained for it; but not from `first` on, where this one is about to arrive."""
         state, last = self._state, self._state.evaluated
-        self._presence = [Presence(window) for window in self._schedule.windows]
         # What lies before the oldest snapshot is only asked for by a query that reads nothing of the store.
         then = max(last.sn, self._store.oldest()) if last else sn
-        at = self._store.at(then)
-        windows = {window.name: window for window in self._schedule.windows}
-        self._network = registered_network(self._query, self.number, windows, at, self._store.ids)
+        self._make_lenses(then)
         after: list[Arrival] = []
         for arrival in self._retained(state, sn):
             if first is not None and (arrival.sn, arrival.push) >= (first.sn, first.push):
@@ -120,17 +120,39 @@ class QueryRun:
             else:
                 after.append(arrival)
         if last is not None:
-            self._evaluate(then, last.time, last.k)
-            if state.ranked is not None and self._network.answer.ranking is not None:
-                self._network.answer.restore(self._moment(then, last.time, last.k), state.ranked)
+            lens = self._lens(last.arrived)
+            self._evaluate(lens, then, last.time, last.k)
+            if state.ranked is not None and self._answer.ranking is not None:
+                self._answer.restore(self._moment(lens, then, last.time, last.k), state.ranked)
         for arrival in after:
             self._arrive(arrival)
 
+    def _make_lenses(self, sn: int) -> None:
+        schedule, at = self._schedule, self._store.at(sn)
+        alone = not (schedule.timing.arrivals and schedule.timing.has_beats)
+        lens = partial(Lens, self._query, self.number, at=at, encode=self._store.ids, alone=alone)
+        self._at_closes = lens(schedule.windows) if schedule.timing.has_beats else None
+        self._at_arrivals = lens(schedule.for_arrivals) if schedule.timing.arrivals else None
+        self._composed = None if alone else Composed(self._lens(True).network.cut, self._query.r2s or R2S.RSTREAM)
+        self._last = None
+
+    def _lens(self, arrived: bool) -> Lens:
+        lens = self._at_arrivals if arrived else self._at_closes
+        assert lens is not None, "evaluated as its timing does not say"
+        return lens
+
+    @property
+    def _lenses(self) -> list[Lens]:
+        return [lens for lens in (self._at_closes, self._at_arrivals) if lens is not None]
+
+    @property
+    def _answer(self) -> Answer:
+        return self._lenses[0].network.answer if self._composed is None else self._composed.answer
+
     def _retained(self, state: QueryState, sn: int) -> list[Arrival]:
         """What the windows of the last evaluation, or of a later one, can hold; in order of acknowledgement."""
-        reference = state.evaluated.time if state.evaluated else state.registered
         found: list[Arrival] = []
-        for stream, oldest in reach(self._schedule.windows, reference).items():
+        for stream, oldest in reach(self._schedule.windows, state.reference).items():
             found += history(self._store, stream, sn, oldest)
         return sorted(found, key=lambda arrival: (arrival.sn, arrival.push))
 
@@ -146,7 +168,7 @@ class QueryRun:
             return []
         steps = Steps(self, sn)
         while (time := self._schedule.next_time()) is not None:
-            self._close(sn, 0, time, steps)
+            self._close(sn, 0, Due(time, None), steps)
         return [*steps.parts(), self._silent_part(sn, steps.count)]
 
     def step(self, sn: int, arrivals: Sequence[Arrival]) -> list[Part]:
@@ -167,47 +189,40 @@ class QueryRun:
 
     def _begin_anew(self, sn: int) -> None:
         """As after a restart. Terms that the query made, and that no row has any more, are forgotten by it."""
-        self._vocabulary, self._store_sn = _vocabulary_of(self._store), None
+        self._vocabulary = _vocabulary_of(self._store)
         self.resume(self._state_now(sn), sn)
 
     def _take(self, sn: int, arrival: Arrival, steps: Steps) -> None:
         self._schedule.take(arrival)
         if not self._schedule.timing.is_settled:
             return
-        if self._network is None:  # this push has said where the closes begin, which must not be forgotten
+        if not self._lenses:  # this push has said where the closes begin, which must not be forgotten
             self._build(sn, arrival)
             self._went_on_silently = True
-        if self._timing.arrivals:
-            self._take_by_time(sn, arrival, steps)
-            return
-        self._arrive(arrival)
-        for time, _ in self._schedule.due(arrival):
-            self._close(sn, arrival.push, time, steps)
-
-    def _take_by_time(self, sn: int, arrival: Arrival, steps: Steps) -> None:
-        """Elements of one time after the other: an evaluation sees those of its time and before."""
-        waiting = np.unique(arrival.element_times).tolist()
-        for time, arrived in self._schedule.due(arrival):
-            assert arrived is not None, "closes beside arrivals are refused"
-            while waiting and waiting[0] <= arrived:
-                self._arrive(arrival.at_time(waiting.pop(0)))
-            self._schedule.seen(time)
-            self._tell(sn, arrival.push, time, steps)
+        if self._at_closes is not None:
+            self._at_closes.arrive(arrival)
+        # An evaluation at an arrival sees the elements of its time and before, of those that arrive with it.
+        waiting = [] if self._at_arrivals is None else np.unique(arrival.element_times).tolist()
+        for due in self._schedule.due(arrival):
+            while waiting and due.arrived is not None and waiting[0] <= due.arrived:
+                self._lens(True).arrive(arrival.at_time(waiting.pop(0)))
+            if due.arrived is None:
+                self._close(sn, arrival.push, due, steps)
+            else:
+                self._schedule.seen(due.time)
+                self._tell(sn, arrival.push, due, steps)
         for time in waiting:
-            self._arrive(arrival.at_time(time))
+            self._lens(True).arrive(arrival.at_time(time))
 
     def _arrive(self, arrival: Arrival) -> None:
-        assert self._network is not None
-        self._network.arrive(arrival)
-        for presence in self._presence:
-            if presence.window.stream == arrival.stream:
-                presence.arrive(arrival.element_times)
+        for lens in self._lenses:
+            lens.arrive(arrival)
 
-    def _close(self, sn: int, push: int, time: int, steps: Steps) -> None:
-        run = self._empty_run(sn, time)
+    def _close(self, sn: int, push: int, due: Due, steps: Steps) -> None:
+        run = self._empty_run(sn, due)
         if run is None:
-            self._schedule.done(time)
-            self._tell(sn, push, time, steps)
+            self._schedule.done(due.time)
+            self._tell(sn, push, due, steps)
             return
         self._schedule.done(run.last)
         if self._timing.content_only:
@@ -215,58 +230,55 @@ class QueryRun:
         else:
             steps.add_run(run, push)
 
-    def _tell(self, sn: int, push: int, time: int, steps: Steps) -> None:
+    def _tell(self, sn: int, push: int, due: Due, steps: Steps) -> None:
         """One evaluation; none where content is asked for and there is none."""
-        for presence in self._presence:
-            presence.move_to(time)
-        if self._timing.content_only and not self._holds_anything(time):
+        lens, time = self._lens(due.arrived is not None), due.time
+        lens.move_to(time)
+        if self._timing.content_only and not lens.holds_anything(time):
             self._went_on_silently = True
             return
-        columns, boolean, emits = said_of(self._query, self._evaluate(sn, time, steps.count))
-        steps.add(time, push, self.is_quiet(time), columns, boolean, emits)
+        columns, boolean, emits = said_of(self._query, self._evaluate(lens, sn, time, steps.count))
+        steps.add(due, push, self._is_quiet(lens, time), columns, boolean, emits)
 
-    def _evaluate(self, sn: int, time: int, k: int) -> tuple[Columns, Weights]:
-        assert self._network is not None
-        for presence in self._presence:
-            presence.move_to(time)
-        emitted = self._network.said(self._moment(sn, time, k))
-        self._store_sn = sn
-        self._was_empty = not self._holds_anything(time)
-        return emitted
+    def _evaluate(self, lens: Lens, sn: int, time: int, k: int) -> tuple[Columns, Weights]:
+        moment = self._moment(lens, sn, time, k)
+        found, self._last = lens.evaluate(moment), lens
+        return found if self._composed is None else self._composed.said(moment, found)
 
-    def _moment(self, sn: int, time: int, k: int) -> Moment:
-        changes = None if self._store_sn is None else ChangesBetween(self._store, self._store_sn, sn)
+    def _moment(self, lens: Lens, sn: int, time: int, k: int) -> Moment:
+        changes = None if lens.store_sn is None else ChangesBetween(self._store, lens.store_sn, sn)
         seed = seed_of(self.number, sn, k)
         return Moment(time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary)
 
-    def _empty_run(self, sn: int, time: int) -> Run | None:
-        """The evaluations from `time` on in which nothing can happen: all windows empty, the last answer too."""
-        assert self._network is not None
+    def _empty_run(self, sn: int, due: Due) -> Run | None:
+        """The closes from this one on in which nothing can happen: all windows empty, the last answer too."""
+        lens, time = self._lens(False), due.time
         if self._timing.content_only:
-            if self._holds_anything(time):
+            if lens.holds_anything(time):
                 return None
-        elif self._store_sn != sn or not self._was_empty or not self.is_quiet(time):
+        elif lens is not self._last or lens.store_sn != sn or not lens.was_empty or not self._is_quiet(lens, time):
             return None  # what windows held may have kept the answer empty: MINUS, NOT EXISTS
-        elif self._network.may_turn():
+        elif lens.network.may_turn():
             return None
-        entry = next_entry(self._presence)
-        return None if entry <= time else self._schedule.run_until(entry - 1)
+        last = lens.next_entry() - 1 if due.limit is None else min(lens.next_entry() - 1, due.limit)
+        return None if last < time else self._schedule.run_until(last)
 
     # -- what is said --------------------------------------------------------------------------------------------
 
-    def bounds_at(self, time: int) -> list[WindowBounds]:
+    def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]:
         told = []
-        for window, label in zip(self._schedule.windows, self._labels, strict=True):
+        windows = self._schedule.for_arrivals if arrived else self._schedule.windows
+        for window, label in zip(windows, self._labels, strict=True):
             start, end = window.extent_at(time)
             told.append(WindowBounds(label, start, end, window.bounds.value))
         return told
 
-    def state_at(self, sn: int, push: int, k: int, time: int) -> QueryState:
-        self.evaluated = Evaluated(sn, push, k, time)
-        return self._state_now(sn)
+    def state_after(self, evaluated: Evaluated) -> QueryState:
+        self.evaluated = evaluated
+        return self._state_now(evaluated.sn)
 
     def _state_now(self, sn: int) -> QueryState:
-        ranking = None if self._network is None else self._network.answer.ranking
+        ranking = self._answer.ranking if self._lenses else None
         ranked = None if ranking is None else ranking.save(self._vocabulary)
         return self._schedule.state(self.evaluated, ranked, sn, self._gap)
 
@@ -284,9 +296,6 @@ class QueryRun:
         """The columns for whoever does not know this run's own terms, and these terms."""
         return self._vocabulary.portable(columns)
 
-    def is_quiet(self, time: int) -> bool:
+    def _is_quiet(self, lens: Lens, time: int) -> bool:
         """The windows at `time` and the answer were empty."""
-        return self._network is not None and not self._holds_anything(time) and self._network.answer.is_empty()
-
-    def _holds_anything(self, time: int) -> bool:
-        return any(presence.holds_at(time) for presence in self._presence)
+        return not lens.holds_anything(time) and self._answer.is_empty()

@@ -41,12 +41,11 @@ class Rerun:
                 "what a LIMIT without ORDER BY showed depends on all evaluations before, so one of them is not made "
                 "again; since=N-1&limit=1 gives the emission as it was stored"
             )
-        at = _evaluated(body.at)
+        at = body.at
         assert at is not None, "every emission is stored with its evaluation"
         now = self._answer(at)
         if body.r2s != R2S.RSTREAM.value and now.boolean is None:
-            before = _evaluated(body.before)
-            rows = self._changes(body.r2s, now, None if before is None else self._answer(before))
+            rows = self._changes(body.r2s, now, None if body.before is None else self._answer(body.before))
             columns, made = _encoded(rows, len(body.variables), self.store)
         else:
             columns, made = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
@@ -63,7 +62,8 @@ class Rerun:
         seed = seed_of(self.definition.number, at.sn, at.k)
         instant = Instant(at.time, at.sn, at.push)
         try:
-            return evaluate(self.store, self.query, at.sn, self.windows, instant, asking=Asking(seed=seed))
+            windows = [window.for_arrivals() for window in self.windows] if at.arrived else self.windows
+            return evaluate(self.store, self.query, at.sn, windows, instant, asking=Asking(seed=seed))
         except SnapshotGone as error:
             raise Gone(
                 f"the evaluation at {at.time} cannot be made again: {error}; "
@@ -81,10 +81,6 @@ class Rerun:
             else:
                 found.append(row)
         return found
-
-
-def _evaluated(stored: list[int] | None) -> Evaluated | None:
-    return None if stored is None else Evaluated(*stored)
 
 
 def _rows(answer: Answer) -> Rows:

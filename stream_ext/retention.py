@@ -161,7 +161,7 @@ class Retention:
             horizons[stream] = kept.first_published(self._clock.now_ms() - retention_ms)
         for number, needs in self._queries.items():
             state = view.catalog.queries[number].standing(states.get(number))
-            self._lower(windows, reach(needs.windows, _reference(state)))
+            self._lower(windows, reach(needs.windows, state.reference))
             self._lower(horizons, reach(needs.windows, self._reference_at(floor, state, needs)))
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
         return self._within_budget(horizons, windows)
@@ -174,7 +174,7 @@ class Retention:
 
     def _reference_at(self, floor: int, state: QueryState, needs: _Needs) -> int | None:
         """The last evaluation at the floor, or one before it."""
-        reference = _reference(state)
+        reference = state.reference
         vector = self._store.vts(floor)
         times = [vector[w.stream].time if w.stream in vector else None for w in needs.windows]
         known = [time for time in times if time is not None]
@@ -250,10 +250,6 @@ class Retention:
             "collected": {"batches": self._collected_batches, "bytes": self._collected_bytes},
             "fault": self._fault,
         }
-
-
-def _reference(state: QueryState) -> int | None:
-    return state.evaluated.time if state.evaluated else state.registered
 
 
 def _reads_store(query: Query) -> bool:

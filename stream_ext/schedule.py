@@ -71,12 +71,14 @@ class Moved(Protocol):
 
 
 class Evaluated(msgspec.Struct, frozen=True, array_like=True):
-    """The last evaluation: in which snapshot, after which of its pushes, how manyeth there, for which time."""
+    """The last evaluation: in which snapshot, after which of its pushes, how manyeth there, for which time; and whether
+    it was that of an arrival."""
 
     sn: int
     push: int
     k: int
     time: int
+    arrived: bool = False
 
 
 class QueryState(msgspec.Struct, frozen=True, array_like=True):
@@ -99,6 +101,14 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     sn: int = 0
     gap: bool = False
     ended: bool = False
+
+    @property
+    def reference(self) -> int | None:
+        """No evaluation to come, nor the last one, looks at what windows held before they were at this time."""
+        if self.evaluated is None:
+            return self.registered
+        behind = self.evaluated.arrived and self.begins  # the closes come behind the arrivals
+        return self.after if behind else self.evaluated.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +227,11 @@ class Timing:
         return replace(self, windows=tuple(known))
 
     @property
+    def has_beats(self) -> bool:
+        """Whether it is evaluated at closes or periods."""
+        return self.closes or bool(self.every_ms)
+
+    @property
     def ends_at(self) -> int | None:
         """The last time at which a query over windows of the past is evaluated; None: it goes on for ever."""
         ends = [window.end_ms for window in self.windows if window.end_ms is not None]
@@ -260,10 +275,13 @@ class _Stands:
 
 
 class Due(NamedTuple):
-    """An evaluation: its time, and whose arrival it is (the elements of this timestamp; None: a close or period)."""
+    """An evaluation: its time, and whose arrival it is (the elements of this timestamp; None: a close or period).
+
+    Of closes and periods, all up to `limit` (None: all that are due) come before anything else happens."""
 
     time: int
     arrived: int | None
+    limit: int | None = None
 
 
 class Schedule:
@@ -327,7 +345,7 @@ class Schedule:
 
     def _closes_up_to(self, limit: int | None) -> Iterator[Due]:
         while (time := self.next_time()) is not None and (limit is None or time <= limit):
-            yield Due(time, None)
+            yield Due(time, None, limit)
 
     def _arrival(self, stream: int, time: int) -> int | None:
         """When the elements of this timestamp, which have just arrived, are evaluated; None: they make no evaluation,
@@ -407,6 +425,10 @@ class Schedule:
         last = max((time for time in lasts if time is not None), default=None)
         if last is not None and (self.after is None or last > self.after):
             self.done(last)
+
+    @property
+    def for_arrivals(self) -> tuple[ScheduledWindow, ...]:
+        return tuple(window.for_arrivals() for window in self.windows)
 
     def run_until(self, limit: int) -> Run | None:
         """All evaluations due with time <= limit as one run, for one who knows that nothing happens in them."""

@@ -38,9 +38,12 @@ def constants_of(query: Query) -> list[bytes]:
     return normalise.constants_of(logic_of(query))
 
 
-def windows_of(query: Query, catalog: Catalog, t0: int | None = None) -> tuple[ScheduledWindow, ...]:
-    """The query's windows, over the streams that its catalog knows."""
-    return timing_of(query, catalog, t0).windows
+def windows_of(
+    query: Query, catalog: Catalog, t0: int | None = None, arrived: bool = False
+) -> tuple[ScheduledWindow, ...]:
+    """The query's windows, over the streams that its catalog knows; as an arrival sees them, if one has `arrived`."""
+    windows = timing_of(query, catalog, t0).windows
+    return tuple(window.for_arrivals() for window in windows) if arrived else windows
 
 
 Run = QueryRun | StoreRun

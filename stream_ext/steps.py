@@ -10,7 +10,7 @@ from typing import Protocol
 
 from stream_ext.grids import Grid, Run
 from stream_ext.part import Ids, Part, WindowBounds
-from stream_ext.schedule import Evaluated, QueryState
+from stream_ext.schedule import Due, Evaluated, QueryState
 
 RUN_TOLD_SINGLY_MAX = 1000
 
@@ -23,9 +23,9 @@ class Teller(Protocol):
     evaluated: Evaluated | None
 
     def tell_gap(self) -> bool: ...
-    def bounds_at(self, time: int) -> list[WindowBounds]: ...
+    def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]: ...
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]: ...
-    def state_at(self, sn: int, push: int, k: int, time: int) -> QueryState: ...
+    def state_after(self, evaluated: Evaluated) -> QueryState: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class QuietRun:
     run: Run
     push: int
     k: int
+    arrived: bool = False
 
 
 class Steps:
@@ -44,12 +45,14 @@ class Steps:
         self._parts: list[Part] = []
         self._quiet: list[QuietRun] = []
 
-    def add(self, time: int, push: int, quiet: bool, columns: list[Ids], boolean: bool | None, emits: bool) -> None:
+    def add(self, due: Due, push: int, quiet: bool, columns: list[Ids], boolean: bool | None, emits: bool) -> None:
+        arrived = due.arrived is not None
         if quiet and emits and not boolean and not any(map(len, columns)):
-            self._quiet.append(QuietRun(Run((Grid(time, 1, 1),)), push, self._next_k(1)))
+            self._quiet.append(QuietRun(Run((Grid(due.time, 1, 1),)), push, self._next_k(1), arrived))
             return
         self._tell_quiet()
-        self._parts.append(self._part(time, push, self._next_k(1), columns, boolean, emits))
+        evaluated = Evaluated(self._sn, push, self._next_k(1), due.time, arrived)
+        self._parts.append(self._part(evaluated, columns, boolean, emits))
 
     def add_run(self, run: Run, push: int) -> None:
         self._quiet.append(QuietRun(run, push, self._next_k(run.count())))
@@ -69,20 +72,35 @@ class Steps:
         columns, boolean, emits = self._query.empty_said
         if count > RUN_TOLD_SINGLY_MAX or (quiet and not emits):
             last = quiet[-1]
-            part = self._part(last.run.last, last.push, quiet[0].k + count - 1, columns, boolean, emits)
+            evaluated = Evaluated(self._sn, last.push, quiet[0].k + count - 1, last.run.last, last.arrived)
+            part = self._part(evaluated, columns, boolean, emits)
             part.repeated, part.first = count, quiet[0].run.first
             self._parts.append(part)
             return
         for entry in quiet:
             for k, time in enumerate(entry.run.times(), entry.k):
-                self._parts.append(self._part(time, entry.push, k, columns, boolean, emits))
+                evaluated = Evaluated(self._sn, entry.push, k, time, entry.arrived)
+                self._parts.append(self._part(evaluated, columns, boolean, emits))
 
-    def _part(self, time: int, push: int, k: int, columns: list[Ids], boolean: bool | None, emits: bool) -> Part:
+    def _part(self, evaluated: Evaluated, columns: list[Ids], boolean: bool | None, emits: bool) -> Part:
         gap = emits and self._query.tell_gap()
         before = self._query.evaluated
-        state = self._query.state_at(self._sn, push, k, time)
-        bounds = self._query.bounds_at(time)
+        state = self._query.state_after(evaluated)
+        bounds = self._query.bounds_at(evaluated.time, evaluated.arrived)
         columns, made = self._query.portable(columns)
         return Part(
-            self._query.number, self._sn, k, time, bounds, columns, boolean, 0, None, state, emits, made, gap, before
+            self._query.number,
+            self._sn,
+            evaluated.k,
+            evaluated.time,
+            bounds,
+            columns,
+            boolean,
+            0,
+            None,
+            state,
+            emits,
+            made,
+            gap,
+            before,
         )

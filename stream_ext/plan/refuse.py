@@ -38,7 +38,6 @@ from stream_ext.plan.formulas import (
     PathSequence,
 )
 from stream_ext.plan.functions import CASTS, registered_functions
-from stream_ext.plan.policy import Evaluated, policy_of
 from stream_ext.plan.terms import Position
 from stream_ext.plan.timestamps import TIMESTAMPS, is_timestamp
 from stream_ext.plan.walk import Part, parts_of, query_parts, walk
@@ -241,12 +240,6 @@ def _mixtures(query: Query) -> Iterator[Refusal]:
         yield past[0].place("extent") or past[0].position, "a START ... END window beside one that goes on"
     if query.dialect is Dialect.CSPARQL and (len(query.windows) > 1 or query.shape.graphs or _is_bare(query)):
         yield from _repeated_paths(query)
-    kinds = policy_of(query).evaluated.value
-    if Evaluated.ARRIVAL in kinds and len(kinds) > 1:
-        for window in query.windows:
-            for clause in (f"REPORT {Trigger.CONTENT_CHANGE}", "EMIT ON_UPDATE"):
-                if (place := window.place(clause)) is not None:
-                    yield place, f"{clause} beside evaluations at closes or periods"
 
 
 def _is_bare(query: Query) -> bool:

@@ -45,16 +45,6 @@ REFUSED = [
         "a START ... END window beside one that goes on",
         38,
     ),
-    (
-        WINDOW + "[RANGE 5s REPORT WINDOW_CLOSE, CONTENT_CHANGE] { }",
-        "REPORT CONTENT_CHANGE beside evaluations at closes or periods",
-        68,
-    ),
-    (
-        WINDOW + "[RANGE 5s REPORT PERIODIC 5s EMIT ON_UPDATE] { }",
-        "EMIT ON_UPDATE beside evaluations at closes or periods",
-        71,
-    ),
     ("REGISTER QUERY q COMPUTED EVERY 5s AS ASK { }", "COMPUTED EVERY for a query without windows", 18),
     (WINDOW + "[RANGE PT0.0005S] { }", "a length that is no whole number of milliseconds", 44),
     ("SELECT * FROM NAMED WINDOW :w ON ?s [RANGE 5s] { }", "a stream named by a variable", 34),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,58 @@ def test_an_arrival_waits_for_no_other_stream(service: Service) -> None:
     push(service, "s", 5000, triple("a", 1))
     push(service, "t", 100, triple("a", 1))
     assert told(service) == [(5000, []), (5000, [("a",)])]
+
+
+# ---- arrivals beside closes
+
+BOTH = "RANGE 2s STEP 1s LATENESS 500ms REPORT WINDOW_CLOSE, CONTENT_CHANGE"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_arrivals_are_told_at_once_and_the_closes_come_behind_them(restart: bool, tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.register(registration(window=BOTH))
+        service.register(registration("came", window=BOTH, r2s="ISTREAM"))
+        service.register(registration("ranked", window=BOTH) + " LIMIT 1")
+        push(service, "s", 900, triple("a", 1))
+        push(service, "s", 1400, triple("b", 1))
+    with opened(tmp_path) as service:
+        push(service, "s", 1600, triple("c", 1))
+        a, b, c = ("a", "1"), ("b", "1"), ("c", "1")
+        assert told(service) == [
+            (900, [a]),
+            (1400, [a, b]),
+            (1000, [a]),  # the stream's time is 1100 now, so this close falls due
+            (1600, [a, b, c]),
+        ]
+        assert [(told_["from"], told_["to"]) for e in said(service) for told_ in e["windows"]] == [
+            (-1000, 900),
+            (0, 1400),
+            (-1000, 1000),
+            (0, 1600),
+        ]
+        push(service, "s", 1700, triple("d", 1))
+        last = (1700, [a, b, c, ("d", "1")])
+        assert told(service)[4:] == [last]
+        in_turn = [[a], [b], [], [b, c], [("d", "1")]]
+        assert [rows for _, rows in told_of(service, "came")] == in_turn, "compared with what was evaluated before"
+        assert [rows for _, rows in told_of(service, "ranked")] == [[a]] * 5
+        for name in ("q", "came"):
+            for emission in said(service, name):
+                assert json.loads(service.emission_again(name, emission["emission"])) == emission
+        assert service.latest("q").count == service.latest("came").count == 4
+
+
+def told_of(service: Service, name: str) -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in said(service, name)]
+
+
+def test_an_arrival_beside_periods_is_told_over_the_window_that_is_open(service: Service) -> None:
+    service.register(registration(window="RANGE 2s STEP 1s REPORT PERIODIC 700ms EMIT ON_UPDATE"))
+    push(service, "s", 500, triple("a", 1))
+    push_lines(service, "s", {"timestamp": 1400, "data": triple("c", 1)}, {"timestamp": 900, "data": triple("b", 1)})
+    a, b, c = ("a", "1"), ("b", "1"), ("c", "1")
+    assert told(service) == [(500, [a]), (700, [a]), (900, [a, b]), (1400, [a, b]), (1400, [a, b, c])]
 
 
 # ---- content
@@ -231,7 +284,5 @@ def test_a_query_over_the_store_answers_anew_when_it_is_resumed(service: Service
 
 
 def test_what_does_not_run_together_is_refused_by_name(service: Service) -> None:
-    with pytest.raises(Unsupported, match="REPORT CONTENT_CHANGE beside evaluations at closes or periods"):
-        service.register(registration(window="RANGE 1s REPORT WINDOW_CLOSE, CONTENT_CHANGE"))
     with pytest.raises(Unsupported, match="COMPUTED EVERY for a query without windows"):
         service.register(NAMED.replace("RSTREAM q AS", "QUERY q COMPUTED EVERY 5s AS"))

@@ -29,6 +29,7 @@ from endpoint.exchange import Exchange, Message, Send, raw_path
 from endpoint.limits import HttpLimits
 from endpoint.openapi import document
 from endpoint.pages import ICON, ICON_PATH, Pages, correct, describe
+from endpoint.query_workers import QueryWorkers, Start
 from endpoint.remembered import Remembered
 from endpoint.workers import Workers
 from hbase_store.version import __version__
@@ -133,9 +134,14 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
             await super().__call__(scope, receive, send)
 
 
-def create_app(service: Service, *, token: str | None = None, limits: HttpLimits | None = None) -> RilletEndpoint:
-    """The ASGI application over a running service. It does not close the service."""
+def create_app(
+    service: Service, *, token: str | None = None, limits: HttpLimits | None = None, query_workers: int = 0
+) -> RilletEndpoint:
+    """The ASGI application over a running service. It does not close the service.
+
+    Its query workers are there from `desk.start()` on, until `desk.close()`."""
     limits = limits or HttpLimits()
+    start = Start(service.store.url, service.base, limits.query_bytes, limits.rows, limits.readers, service.outside)
     url = service.base + "sparql"
     router = RilletRouter(
         title=_TITLE,
@@ -150,7 +156,14 @@ def create_app(service: Service, *, token: str | None = None, limits: HttpLimits
     )
     access, remembered = Access(token, service.base), Remembered(limits.remembered_bytes)
     desk = Desk(
-        service, service.base, access, limits, Workers(limits), Pages(router, service.base, service.streams), remembered
+        service,
+        service.base,
+        access,
+        limits,
+        Workers(limits),
+        Pages(router, service.base, service.streams),
+        remembered,
+        QueryWorkers(start, query_workers),
     )
     app = RilletEndpoint(Front(desk), router)
     console = create_console(service, access, limits)

@@ -1,28 +1,34 @@
-"""A question asked and its answer sent: in a thread of the pool, within its time, for as long as its client listens.
+"""A question asked and its answer sent: in a thread of the pool, or by a query worker if it is expected to take long,
+within its time, for as long as its client listens.
 
 Small answers are remembered while their snapshot is the latest; a large one leaves in pieces while it is decoded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from endpoint import graph_results, negotiation, results
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
+from endpoint.query_workers import Ask
 from endpoint.remembered import Key, Said
 from endpoint.underway import Question
+from endpoint.writing import gathered, pieces_of
 from stream_ext.control import Control
-from stream_ext.errors import QueryTooLarge
 from stream_ext.plan.algebra import Form, Query
+from stream_ext.plan.functions.custom import registered_functions
 from stream_ext.plan.volatile import is_volatile
 
 if TYPE_CHECKING:
+    from endpoint.query_workers import Worker
     from stream_ext.dataset import Dataset
     from stream_ext.evaluate import Answer
 
-_PIECE_BYTES = 16_384
+#: The next pieces together, and whether they are the last.
+More = Callable[[], Awaitable[tuple[bytes, bool]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,21 @@ class Asked:
     dataset: Dataset | None
 
 
+#: A question whose operators are expected to make so many rows goes to a query worker, if there is one: some 5 ms.
+HEAVY_ROWS = 10_000.0
+#: One that was thought to be light goes there when it has run for so long here: estimates err.
+_PATIENCE_S = 0.05
+
+
+class Made(NamedTuple):
+    """The beginning of an answer, and where the rest of it comes from."""
+
+    sn: int
+    first: bytes
+    whole: bool
+    more: More
+
+
 async def ask(exchange: Exchange, asked: Asked) -> None:
     desk, limits = exchange.desk, exchange.desk.limits
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
@@ -47,29 +68,49 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
         return
     timeout_s = min(asked.timeout_s or limits.query_s, limits.query_s)
     async with desk.underway.asked(exchange, asked.text, timeout_s, limits.query_bytes) as question:
-        made_there = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
-        await _give(exchange, asked, offer, await question.in_time(made_there), question)
-
-
-class Made(NamedTuple):
-    """The beginning of an answer, and the rest of it."""
-
-    sn: int
-    first: bytes
-    whole: bool
-    pieces: Iterator[bytes]
+        worker = None if registered_functions() else desk.query_workers.free()  # a worker does not know those
+        if worker is None:
+            here = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
+            made = await question.in_time(here)
+        else:
+            made = await _light_here(worker, exchange, asked, offer, question)
+        await _give(exchange, asked, offer, made, question)
 
 
 def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:
     answer = exchange.desk.service.query(asked.text, asked.snapshot, asked.at, asked.dataset, control)
-    pieces = written(exchange, answer, offer)
-    return Made(int(answer.sn), *_gathered(pieces), pieces)
+    pieces, readers = written(exchange, answer, offer), exchange.desk.workers.readers
+    return Made(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
+
+
+async def _light_here(worker: Worker, exchange: Exchange, asked: Asked, offer: Offer, question: Question) -> Made:
+    """Answered here if it is light, and shows to be; otherwise by the worker."""
+    sn = exchange.desk.head() if asked.snapshot is None else asked.snapshot
+    here = exchange.desk.workers.readers.submit(_evaluated_if_light, exchange, asked, sn, offer, question.control)
+    await asyncio.wait({here}, timeout=_PATIENCE_S)
+    made = here.result() if here.done() else None
+    if made is not None:
+        return made
+    question.check_wanted()
+    question.control.cancel()  # of what was begun here
+    default, named = (asked.dataset.default, asked.dataset.named) if asked.dataset else ((), ())
+    remote = question.remote = worker.ask(
+        lambda id: Ask(id, asked.text, sn, asked.at, default, named, offer.format, question.timeout_s)
+    )
+    began = await question.in_time(remote.began)
+    return Made(began.snapshot, began.piece, began.last, remote.more)
+
+
+def _evaluated_if_light(exchange: Exchange, asked: Asked, sn: int, offer: Offer, control: Control) -> Made | None:
+    if exchange.desk.service.rows_expected(asked.text, sn, asked.at, asked.dataset) > HEAVY_ROWS:
+        return None
+    return _evaluated(exchange, asked, offer, control)
 
 
 async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, question: Question | None) -> None:
     said = Said(made.first, results.content_type(offer))
     if not made.whole:
-        await _send(exchange, said, made.sn, made.pieces, question)
+        await _send(exchange, said, made.sn, made.more, question)
         return
     if asked.snapshot is None and not is_volatile(asked.query):
         exchange.desk.remembered.put(asked.key, made.sn, said)
@@ -81,15 +122,7 @@ def offers_of(form: Form) -> tuple[Offer, ...]:
 
 
 def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]:
-    limit = exchange.desk.limits.rows
-    if answer.count > limit:
-        raise QueryTooLarge(
-            f"the answer has {answer.count} rows; the limit is {limit}: ask for parts of it, with LIMIT"
-        )
-    if answer.graph is not None:
-        return graph_results.write(offer.format, exchange.desk.service.decoded(answer.graph, answer))
-    batches = exchange.desk.service.decoded(answer.columns, answer)
-    return results.write(offer.format, answer.variables, batches, answer.boolean)
+    return pieces_of(answer, offer.format, exchange.desk.limits.rows, exchange.desk.service.decoded)
 
 
 # ---- sending -----------------------------------------------------------------------------------------------------
@@ -97,14 +130,15 @@ def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]
 
 async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, pieces: Iterator[bytes]) -> None:
     """Of an answer that is no query's: whole if it is small, otherwise each piece before the next is written."""
-    first, whole = await exchange.desk.workers.readers.go_on(_gathered, pieces)
+    readers = exchange.desk.workers.readers
+    first, whole = await readers.go_on(gathered, pieces)
     if whole:
         await exchange.answer(200, first, media_type, snapshot=snapshot)
     else:
-        await _send(exchange, Said(first, media_type), snapshot, pieces, None)
+        await _send(exchange, Said(first, media_type), snapshot, lambda: readers.go_on(gathered, pieces), None)
 
 
-async def _send(exchange: Exchange, said: Said, sn: int, pieces: Iterator[bytes], question: Question | None) -> None:
+async def _send(exchange: Exchange, said: Said, sn: int, more: More, question: Question | None) -> None:
     piece, last = said.body, False
     await exchange.start(200, said.media_type, [], sn)
     while not last:
@@ -112,17 +146,6 @@ async def _send(exchange: Exchange, said: Said, sn: int, pieces: Iterator[bytes]
         if question is not None:
             question.state = "sending" if question.state == "running" else question.state
             question.check_wanted()
-        piece, last = await exchange.desk.workers.readers.go_on(_gathered, pieces)
+        piece, last = await more()
     await exchange.piece(piece)
     await exchange.end()
-
-
-def _gathered(pieces: Iterator[bytes]) -> tuple[bytes, bool]:
-    """The next pieces together, some kilobytes if there are; and whether they are the last."""
-    gathered, size = [], 0
-    for piece in pieces:
-        gathered.append(piece)
-        size += len(piece)
-        if size >= _PIECE_BYTES:
-            return b"".join(gathered), False
-    return b"".join(gathered), True

@@ -12,6 +12,7 @@ from endpoint.access import Access
 from endpoint.limits import HttpLimits
 from endpoint.metrics import Requests
 from endpoint.pages import Pages
+from endpoint.query_workers import QueryWorkers
 from endpoint.remembered import Remembered
 from endpoint.underway import Underway
 from endpoint.workers import Workers
@@ -32,6 +33,7 @@ class Desk:
     workers: Workers
     pages: Pages
     remembered: Remembered
+    query_workers: QueryWorkers
     requests: Requests = field(default_factory=Requests)
     underway: Underway = field(default_factory=Underway)
     stopping: bool = False
@@ -60,6 +62,10 @@ class Desk:
         finally:
             self.live -= 1
 
+    def start(self) -> None:
+        """Called on the event loop, when the server listens."""
+        self.query_workers.start()
+
     def stop(self) -> None:
         """Called on the event loop, before the server waits for its open answers."""
         self.stopping = True
@@ -69,4 +75,5 @@ class Desk:
     def close(self) -> None:
         """When the server has ended: what still runs has no one to answer."""
         self.underway.cancel_all()
+        self.query_workers.close()
         self.workers.close()

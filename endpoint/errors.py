@@ -5,7 +5,9 @@ Some errors exist only on the wire; they stand beside those of `stream_ext.error
     RilletError
     ├── Unauthorized       a write without the bearer token
     ├── Forbidden          a write from a web page of another origin
-    └── MethodNotAllowed   the path exists, the method does not (`allowed`)
+    ├── MethodNotAllowed   the path exists, the method does not (`allowed`)
+    ├── WorkerEnded        the process that answered a query is gone
+    └── Told               an error of a query worker, as it told it (`problem`)
 """
 
 from __future__ import annotations
@@ -39,6 +41,13 @@ class MethodNotAllowed(errors.RilletError):
         super().__init__(f"{method} is not for {path}: it takes {', '.join(allowed)}")
 
 
+class WorkerEnded(errors.RilletError):
+    def __init__(self, how: str) -> None:
+        super().__init__(
+            f"the process that answered this query ended ({how}); another takes its place: ask again, or ask for less"
+        )
+
+
 class TextTooLong(errors.TooLarge):
     """A text in a URL over its limit."""
 
@@ -70,6 +79,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (store.WriterElsewhere, 503),
     (store.Fenced, 503),
     (store.Unwritable, 413),
+    (WorkerEnded, 503),
     (errors.RilletError, 503),  # the root itself: it is being closed
     (store.StoreError, 500),
 )
@@ -89,12 +99,24 @@ class Problem(msgspec.Struct, omit_defaults=True):
     column: int = 0
 
 
+class Told(errors.RilletError):
+    """It was described where it happened."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(problem.detail)
+
+
 def status_of(error: BaseException) -> int:
+    if isinstance(error, Told):
+        return error.problem.status
     return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
 
 
 def describe(error: Exception) -> Problem:
     """What the client is told. Of our own bugs it hears only that there is one: the log has the rest."""
+    if isinstance(error, Told):
+        return error.problem
     status = status_of(error)
     known = any(isinstance(error, kind) for kind, _ in STATUS)
     if not known:

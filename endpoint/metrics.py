@@ -15,6 +15,7 @@ from stream_ext.errors import NotFound
 
 if TYPE_CHECKING:
     from endpoint.desk import Desk
+    from endpoint.query_workers import QueryWorkers
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -73,6 +74,7 @@ def _families(desk: Desk) -> Iterator[Family]:
     yield from _of_service(status)
     yield from _of_streams(desk)
     yield from _of_queries(desk)
+    yield from _of_query_workers(desk.query_workers)
     yield from _of_process()
 
 
@@ -147,11 +149,28 @@ def _of_queries(desk: Desk) -> Iterator[Family]:
     yield "rillet_query_failed", "gauge", "1 for a query that is stepped no more.", failed
 
 
+def _of_query_workers(crew: QueryWorkers) -> Iterator[Family]:
+    told = crew.told()
+    busy = [("", {"worker": one["worker"]}, one["queries"]) for one in told]
+    yield "rillet_query_worker_queries", "gauge", "Queries that a query worker answers now.", busy
+    asked = [("", {"worker": one["worker"]}, one["asked"]) for one in told]
+    yield "rillet_query_worker_queries_total", "counter", "Queries that a query worker was given.", asked
+    memory = [("", {"worker": one["worker"]}, _resident_bytes(one["pid"])) for one in told]
+    yield "rillet_query_worker_resident_memory_bytes", "gauge", "Resident memory of a query worker.", memory
+    yield _one("rillet_query_workers_replaced_total", "counter", "Query workers that ended early.", crew.replaced)
+
+
+def _resident_bytes(pid: int | str) -> int:
+    """0 of a process that has just ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
 def _of_process() -> Iterator[Family]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu = usage.ru_utime + usage.ru_stime
     yield _one("process_cpu_seconds_total", "counter", "Processor time of the server's process.", cpu)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    memory = pages * os.sysconf("SC_PAGE_SIZE")
+    memory = _resident_bytes("self")
     yield _one("process_resident_memory_bytes", "gauge", "Resident memory of the server's process.", memory)
     yield _one("process_open_fds", "gauge", "Open files and connections.", len(os.listdir("/proc/self/fd")))

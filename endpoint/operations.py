@@ -31,7 +31,8 @@ async def ready(exchange: Exchange) -> None:
 
 async def stats(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    await exchange.answer_json(200, await exchange.desk.workers.readers.run(exchange.desk.service.status))
+    status = await exchange.desk.workers.readers.run(exchange.desk.service.status)
+    await exchange.answer_json(200, {**status, "query_workers": exchange.desk.query_workers.told()})
 
 
 async def running(exchange: Exchange) -> None:

@@ -46,6 +46,7 @@ class ServeSettings:
     timing_bytes: int = 1 << 30
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
+    query_workers: int | None = None  # None: one, for an embedded store
     token: str | None = None
     outside: Outside = NOTHING
 
@@ -54,6 +55,13 @@ class ServeSettings:
 
     def limits(self) -> HttpLimits:
         return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes)
+
+    def workers(self) -> int:
+        """Raises BadArgument where they could not read the store."""
+        embedded = self.store.startswith("lmdb:")
+        if self.query_workers and not embedded:
+            raise BadArgument(f"--query-workers {self.query_workers}: they read an embedded store, not {self.store}")
+        return int(embedded) if self.query_workers is None else self.query_workers
 
     def spark(self) -> SparkSettings:
         """Raises BadArgument where Spark could not be started with them."""
@@ -85,6 +93,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._app.desk.start()
         self._when_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -101,7 +110,7 @@ class Server(uvicorn.Server):
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Returns when a signal has stopped it; `say` gets the lines for people."""
     check_token(settings)
-    spark = settings.spark()
+    spark, workers = settings.spark(), settings.workers()
     sys.setswitchinterval(_SWITCH_S)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
@@ -119,7 +128,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             retain=settings.retain(),
             outside=settings.outside,
         ) as service:
-            app = create_app(service, token=settings.token, limits=settings.limits())
+            app = create_app(service, token=settings.token, limits=settings.limits(), query_workers=workers)
             server = Server(app, when_ready=lambda: say(banner(settings, address)))
             signals.serving = True
             server.run_until_stopped(listening)

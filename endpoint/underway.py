@@ -15,6 +15,7 @@ from stream_ext.errors import DeadlineExceeded, NotFound, QueryCancelled
 
 if TYPE_CHECKING:
     from endpoint.exchange import Exchange
+    from endpoint.query_workers import Remote
 
 T = TypeVar("T")
 
@@ -26,19 +27,26 @@ _GRACE_S = 0.1
 class Question:
     id: str
     text: str
-    control: Control
+    control: Control  # of what is evaluated in this process
     timeout_s: float
     clock: Callable[[], float] = time.monotonic
     started: float = field(init=False)
     state: str = "running"  # then "sending", or "cancelled"
     gone: bool = False  # whoever asked
+    remote: Remote | None = None  # in a query worker
 
     def __post_init__(self) -> None:
         self.started = self.clock()
 
     def cancel(self) -> None:
         self.state = "cancelled"
+        self.end()
+
+    def end(self) -> None:
+        """Wherever it is evaluated."""
         self.control.cancel()
+        if self.remote is not None:
+            self.remote.cancel()
 
     def check_wanted(self) -> None:
         """While the answer is sent; the deadline was for making it."""
@@ -52,13 +60,14 @@ class Question:
         left = self.started + self.timeout_s + _GRACE_S - self.clock()
         await asyncio.wait({future}, timeout=max(0.0, left))
         if not future.done():
-            self.control.cancel()
+            self.end()
             raise DeadlineExceeded(f"the query took longer than the {self.timeout_s:g} s that it was given")
         return future.result()
 
     def told(self) -> dict[str, Any]:
         since_ms = round((self.clock() - self.started) * 1000)
-        return {"id": self.id, "state": self.state, "for_ms": since_ms, "query": self.text}
+        told = {"id": self.id, "state": self.state, "for_ms": since_ms, "query": self.text}
+        return told if self.remote is None else {**told, "worker": self.remote.worker}
 
 
 class Underway:
@@ -96,7 +105,7 @@ class Underway:
             yield question
         finally:
             watcher.cancel()
-            question.control.cancel()  # of whoever gave up waiting, the evaluation ends, too
+            question.end()  # of whoever gave up waiting, the evaluation ends, too
             del self._questions[question.id]
 
 
@@ -104,4 +113,4 @@ async def _watch(exchange: Exchange, question: Question) -> None:
     while (await exchange.receive())["type"] != "http.disconnect":
         pass
     question.gone = True
-    question.control.cancel()
+    question.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -34,6 +35,17 @@ def answer_once(
     dataset: Beside | None = None,
     asking: Asking | None = None,
 ) -> Answer:
+    unit = _asked(text, base, at, dataset, asking)
+    with placed(text):
+        if at is None or not unit.windows:
+            return evaluate(store, unit, sn, asking=asking)  # without windows every time has the same answer
+        # The streams that had these names then: a name may be another stream's by now.
+        windows = _windows_then(store, unit, _catalog_then(store, unit, sn), sn)
+        return evaluate(store, unit, sn, windows, Instant(at), asking=asking)
+
+
+def _asked(text: str, base: str, at: int | None, dataset: Beside | None, asking: Asking | None) -> Query:
+    """What is asked, if it may be asked like this."""
     unit = read_runnable(text, base, dataset)
     if isinstance(unit, Register):
         raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
@@ -49,12 +61,26 @@ def answer_once(
         )
     if asking is None or asking.plans is None or not asking.plans.has(unit):  # what is kept was allowed then
         check_services(query_parts(unit), asking.outside if asking else NOTHING, text)
-    with placed(text):
-        if at is None or not unit.windows:
-            return evaluate(store, unit, sn, asking=asking)  # without windows every time has the same answer
-        # The streams that had these names then: a name may be another stream's by now.
-        windows = _windows_then(store, unit, _catalog_then(store, unit, sn), sn)
-        return evaluate(store, unit, sn, windows, Instant(at), asking=asking)
+    return unit
+
+
+def rows_expected(
+    store: Store,
+    text: str,
+    base: str,
+    sn: int,
+    at: int | None,
+    dataset: Beside | None,
+    asking: Asking,
+) -> float:
+    """So many rows its operators are expected to make together, by the estimates that order its joins.
+
+    Of windows nothing is known beforehand: infinity."""
+    query = _asked(text, base, at, dataset, asking)
+    if query.windows or asking.plans is None:
+        return math.inf
+    network = asking.plans.network(query, store.at(sn), store.ids)
+    return network.expected(1 if query.form is Form.ASK else None)
 
 
 def _catalog_then(store: Store, query: Query, sn: int) -> Catalog:

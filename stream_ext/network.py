@@ -129,6 +129,12 @@ class Network:
             return self.answer.once(moment, self._changed(moment))
         return self.answer.once(moment, self._piece_by_piece(moment, self._driver, enough))
 
+    def expected(self, enough: int | None = None) -> float:
+        """So many rows the operators are expected to make together; `enough` as for `once`."""
+        if self._driver is not None and (self._enough if enough is None else enough) is not None:
+            return 0.0  # the first pieces will mostly do
+        return sum(stage.estimate for stage in self.stages)
+
     def _changed(self, moment: Moment) -> ZSet:
         changes: list[ZSet] = []
         for stage in self.stages:

@@ -18,7 +18,16 @@ from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
 from stream_ext import graph_store
 from stream_ext.adaptor import Ids, read_push
-from stream_ext.answers import Decoded, answer_at_last_evaluation, answer_of, answer_once, decoded, no_answer, rows_of
+from stream_ext.answers import (
+    Decoded,
+    answer_at_last_evaluation,
+    answer_of,
+    answer_once,
+    decoded,
+    no_answer,
+    rows_expected,
+    rows_of,
+)
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.bound import rows_at_most
 from stream_ext.catalog import QueryDefinition, StreamDefinition
@@ -279,6 +288,12 @@ class Service:
             return False
         rows = rows_at_most(self.store, query, self.head())
         return rows is not None and rows <= _SMALL_ROWS
+
+    def rows_expected(self, text: str, snapshot: int, at: int | None, dataset: Beside | None) -> float:
+        """How much work a query is, told by its plan: so many rows its operators are expected to make together."""
+        self._check_text(text)
+        asking = self._asking(Control.FREE)
+        return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def _asking(self, control: Control) -> Asking:
         return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.outside, self._plans, self._known)

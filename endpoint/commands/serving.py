@@ -27,10 +27,7 @@ _EXAMPLES = """\
 
 _ENGINE = OneOf("spark", "inline", not_built=["auto"])
 
-_NOT_BUILT = (
-    "--max-lag",
-    "--query-workers",
-)
+_NOT_BUILT = ("--max-lag",)
 
 
 def add(commands: Commands) -> None:
@@ -60,6 +57,8 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--query-timeout", longest, "5m", type=seconds, metavar="TIME")
     most = "the most that one step of a query may make"
     add_setting(parser, "--query-bytes", most, "2G", type=size, metavar="SIZE")
+    beside = "processes beside the server that answer long queries; by default 1 for an lmdb: store"
+    add_setting(parser, "--query-workers", beside, type=whole, metavar="N")
     add_setting(parser, "--allow-load", "URLs that LOAD may fetch; without it none", type=urls, metavar="'URL ...'")
     asked = "endpoints that SERVICE may ask; without it none"
     add_setting(parser, "--allow-service", asked, type=urls, metavar="'URL ...'")
@@ -95,6 +94,7 @@ def serve(arguments: argparse.Namespace) -> None:
         timing_bytes=arguments.timing_bytes,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,
+        query_workers=arguments.query_workers,
         token=arguments.token or None,
         outside=Outside(
             load=arguments.allow_load or (),
@@ -105,6 +105,7 @@ def serve(arguments: argparse.Namespace) -> None:
     )
     try:
         settings.spark()
+        settings.workers()
     except BadArgument as error:
         raise UsageError(str(error)) from None
     try:

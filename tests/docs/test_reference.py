@@ -64,7 +64,7 @@ def test_every_error_is_listed_with_its_status() -> None:
 
 
 def kinds() -> set[type[Exception]]:
-    """All errors that a client can be told; a text's error is always one of its kinds."""
+    """All errors that a client can be told; a text's error, and what a query worker told, is always one of them."""
     modules = (of_engine, of_store, of_endpoint)
     found: set[type[Exception]] = {
         kind
@@ -72,7 +72,7 @@ def kinds() -> set[type[Exception]]:
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, of_engine.RilletError | of_store.StoreError)
     }
-    return found - {of_engine.TextError}
+    return found - {of_engine.TextError, of_endpoint.Told}
 
 
 def dashed(kind: type[Exception]) -> str:

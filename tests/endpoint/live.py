@@ -48,13 +48,20 @@ class Live:
 
 
 @contextmanager
-def live(folder: Path, *, token: str | None = None, limits: HttpLimits | None = None, port: int = 0) -> Iterator[Live]:
+def live(
+    folder: Path,
+    *,
+    token: str | None = None,
+    limits: HttpLimits | None = None,
+    port: int = 0,
+    query_workers: int = 0,
+) -> Iterator[Live]:
     with (
         Service.open(f"lmdb:{folder}", base=BASE, clock=SystemClock(), engine="inline") as service,
         listen("127.0.0.1", port) as listening,
     ):
         ready = threading.Event()
-        server = Server(create_app(service, token=token, limits=limits), ready.set)
+        server = Server(create_app(service, token=token, limits=limits, query_workers=query_workers), ready.set)
         thread = threading.Thread(target=server.run_until_stopped, args=(listening,), name="server")
         thread.start()
         assert ready.wait(20), "the server did not start"

@@ -1,0 +1,254 @@
+"""The server's side of its query workers: starts them, gives them questions, replaces those that end.
+
+Everything here happens on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from endpoint.errors import Told, WorkerEnded
+from endpoint.query_workers.messages import (
+    LENGTH,
+    Ask,
+    Began,
+    Cancel,
+    Ended,
+    Failed,
+    FromWorker,
+    More,
+    Piece,
+    Ready,
+    Start,
+    ToWorker,
+    frame,
+    from_worker,
+)
+from stream_ext.errors import QueryCancelled
+
+log = logging.getLogger("rillet.endpoint")
+
+#: After a process that ended before it was ready the next one waits, twice as long each time.
+_RETRY_S, _RETRY_MAX_S = 0.5, 30.0
+
+
+class Remote:
+    """One question in a worker."""
+
+    def __init__(self, worker: Worker, id: int) -> None:
+        self._worker, self._id = worker, id
+        self._next: asyncio.Future[Piece] = asyncio.get_running_loop().create_future()
+        self.began: asyncio.Future[Began] = asyncio.get_running_loop().create_future()
+
+    @property
+    def worker(self) -> int:
+        return self._worker.number
+
+    async def more(self) -> tuple[bytes, bool]:
+        """The next pieces, and whether they are the last."""
+        piece = await self._next
+        self._expect_more(piece.last)
+        return piece.piece, piece.last
+
+    def cancel(self) -> None:
+        """Whoever asked wants it no more; nothing, where it is over."""
+        self._worker.cancel(self._id)
+        self.failed(QueryCancelled("the query was cancelled"))
+
+    def heard(self, said: Began | Piece) -> None:
+        if isinstance(said, Piece):
+            _settle(self._next, said)
+        else:
+            # One piece is made ahead, while the one before is sent.
+            self._expect_more(said.last)
+            _settle(self.began, said)
+
+    def failed(self, error: Exception) -> None:
+        for future in (self.began, self._next):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # looked at, for whoever has gone
+
+    def _expect_more(self, last: bool) -> None:
+        self._next = asyncio.get_running_loop().create_future()
+        if not last:
+            self._worker.say(More(self._id))
+
+
+def _settle(future: asyncio.Future[Any], value: object) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+class Worker:
+    """One process."""
+
+    def __init__(self, number: int, crew: QueryWorkers, start: Start) -> None:
+        self.number, self._crew = number, crew
+        self.is_ready = self.is_retired = False
+        self.questions: dict[int, Remote] = {}
+        self._cancelled: set[int] = set()
+        self._last_id = 0
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "endpoint.query_workers.process", str(theirs.fileno())]
+            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        self._task = asyncio.get_running_loop().create_task(self._live(ours, start))
+
+    # ---- questions ----------------------------------------------------------------------------------------------
+
+    def ask(self, question: Callable[[int], Ask]) -> Remote:
+        self._last_id += 1
+        remote = self.questions[self._last_id] = Remote(self, self._last_id)
+        self.say(question(self._last_id))
+        return remote
+
+    def cancel(self, id: int) -> None:
+        if id in self.questions and id not in self._cancelled:
+            self._cancelled.add(id)
+            self.say(Cancel(id))
+            asyncio.get_running_loop().call_later(self._crew.deaf_s, self._check_heard, id)
+
+    def say(self, message: ToWorker) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(frame(message))
+
+    def _check_heard(self, id: int) -> None:
+        """An operator that does not look at its control is ended with its process, once nobody else needs that."""
+        if id in self.questions:
+            self._crew.retire(self)
+            self._end_if_deaf()
+
+    def _end_if_deaf(self) -> None:
+        if self.is_retired and not self.questions.keys() - self._cancelled:
+            self.process.kill()
+
+    # ---- its life -----------------------------------------------------------------------------------------------
+
+    async def _live(self, ours: socket.socket, start: Start) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=ours)
+        self.say(start)
+        try:
+            while True:
+                (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                self._hear(from_worker.decode(await reader.readexactly(size)))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self._writer.close()
+            self.process.kill()  # it has closed its socket, which it only does when it ends
+            how = _how(await asyncio.to_thread(self.process.wait))
+            for remote in list(self.questions.values()):
+                remote.failed(WorkerEnded(how))
+            self.questions.clear()
+            self._crew.ended(self, how)
+
+    def _hear(self, said: FromWorker) -> None:
+        if isinstance(said, Ready):
+            self.is_ready = True
+            self._crew.ready()
+            return
+        remote = self.questions.get(said.id)
+        if remote is None:
+            return
+        match said:
+            case Began() | Piece():
+                if said.last:
+                    self._forget(said.id)
+                remote.heard(said)
+            case Failed(problem=problem):
+                self._forget(said.id)
+                remote.failed(Told(problem))
+            case Ended():
+                self._forget(said.id)
+
+    def _forget(self, id: int) -> None:
+        del self.questions[id]
+        self._cancelled.discard(id)
+        self._end_if_deaf()
+
+    def told(self) -> dict[str, Any]:
+        state = "retired" if self.is_retired else "ready" if self.is_ready else "starting"
+        return {
+            "worker": self.number,
+            "pid": self.process.pid,
+            "state": state,
+            "queries": len(self.questions),
+            "asked": self._last_id,
+        }
+
+
+class QueryWorkers:
+    """`count` processes; none, until they are started on the event loop."""
+
+    def __init__(self, start: Start | None = None, count: int = 0, deaf_s: float = 5.0) -> None:
+        """`deaf_s`: for how long an evaluation may go on that was cancelled, before its process is ended with it."""
+        self._start, self.count, self.deaf_s = start, count, deaf_s
+        self.workers: list[Worker] = []
+        self.replaced = 0  # processes that ended, or had to be ended
+        self._number = self._failures = 0
+        self._closed = False
+
+    def start(self) -> None:
+        for _ in range(self.count):
+            self._hire()
+
+    def free(self) -> Worker | None:
+        """Who has least to do; None: nobody is there."""
+        able = [worker for worker in self.workers if worker.is_ready and not worker.is_retired]
+        return min(able, key=lambda worker: len(worker.questions), default=None)
+
+    def told(self) -> list[dict[str, Any]]:
+        return [worker.told() for worker in self.workers]
+
+    def close(self) -> None:
+        """They only read: they can be ended at any time."""
+        self._closed = True
+        for worker in self.workers:
+            worker.process.kill()
+        for worker in self.workers:
+            worker.process.wait()
+
+    # ---- what workers tell --------------------------------------------------------------------------------------
+
+    def ready(self) -> None:
+        self._failures = 0
+
+    def retire(self, worker: Worker) -> None:
+        """It gets no more questions, and another takes its place at once."""
+        if not worker.is_retired and not self._closed:
+            log.warning("query worker %d does not hear that its query is cancelled: it is replaced", worker.number)
+            worker.is_retired = True
+            self.replaced += 1
+            self._hire()
+
+    def ended(self, worker: Worker, how: str) -> None:
+        self.workers.remove(worker)
+        if self._closed or worker.is_retired:
+            return
+        log.warning("query worker %d ended (%s): another takes its place", worker.number, how)
+        self.replaced += 1
+        wait_s = 0.0
+        if not worker.is_ready:
+            self._failures += 1
+            wait_s = min(_RETRY_S * 2**self._failures, _RETRY_MAX_S)
+        asyncio.get_running_loop().call_later(wait_s, self._hire)
+
+    def _hire(self) -> None:
+        if not self._closed:
+            assert self._start is not None, "whoever wants workers says what they read"
+            self._number += 1
+            self.workers.append(Worker(self._number, self, self._start))
+
+
+def _how(status: int) -> str:
+    if status >= 0:
+        return f"status {status}"
+    name = signal.Signals(-status).name
+    return f"{name}: the machine may have had too little memory" if name == "SIGKILL" else name

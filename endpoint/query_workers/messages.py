@@ -1,0 +1,87 @@
+"""What the server and a query worker say to each other: frames of their length (4 bytes) and a message in msgpack.
+
+    Start ->   <- Ready                     once
+    Ask ->     <- Began | Failed            the first piece of an answer
+    More ->    <- Piece | Failed            the next one: nothing is written before it is wanted
+    Cancel ->  <- Failed | Ended            at any time; nothing, where the answer is over already
+
+An answer is over with its last piece, with Failed and with Ended."""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from endpoint.errors import Problem
+from stream_ext.outside import Outside
+
+LENGTH = struct.Struct("<I")
+
+
+class Start(msgspec.Struct, tag=True, frozen=True):
+    """What a worker is told before anything else."""
+
+    store: str
+    base: str
+    query_bytes: int
+    rows_max: int
+    threads: int
+    outside: Outside
+
+
+class Ask(msgspec.Struct, tag=True, frozen=True):
+    id: int
+    text: str
+    snapshot: int
+    at: int | None
+    default: tuple[str, ...]  # the dataset that the request names
+    named: tuple[str, ...]
+    format: str
+    timeout_s: float
+
+
+class More(msgspec.Struct, tag=True, frozen=True):
+    id: int
+
+
+class Cancel(msgspec.Struct, tag=True, frozen=True):
+    id: int
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    snapshot: int
+
+
+class Began(msgspec.Struct, tag=True, frozen=True):
+    id: int
+    snapshot: int
+    piece: bytes
+    last: bool
+
+
+class Piece(msgspec.Struct, tag=True, frozen=True):
+    id: int
+    piece: bytes
+    last: bool
+
+
+class Failed(msgspec.Struct, tag=True, frozen=True):
+    id: int
+    problem: Problem
+
+
+class Ended(msgspec.Struct, tag=True, frozen=True):
+    id: int
+
+
+ToWorker = Start | Ask | More | Cancel
+FromWorker = Ready | Began | Piece | Failed | Ended
+
+to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
+from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+
+
+def frame(message: ToWorker | FromWorker) -> bytes:
+    body = msgspec.msgpack.encode(message)
+    return LENGTH.pack(len(body)) + body

@@ -1,0 +1,187 @@
+"""The process of a query worker: `python -m endpoint.query_workers.process FD`.
+
+It is started anew and not forked, so that it inherits no lock, no thread, and no open store. One thread listens; the
+others answer. It ends when the server does: then its end of the socket is closed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import hbase_store
+from endpoint.errors import describe
+from endpoint.query_workers.messages import (
+    Ask,
+    Began,
+    Cancel,
+    Ended,
+    Failed,
+    FromWorker,
+    More,
+    Piece,
+    Ready,
+    Start,
+    frame,
+    to_worker,
+)
+from endpoint.writing import gathered, pieces_of
+from hbase_store import Store
+from hbase_store.lmdb_backend import LmdbKeyValue
+from stream_ext.answers import Decoded, answer_once, decoded
+from stream_ext.clock import SystemClock
+from stream_ext.control import Control
+from stream_ext.dataset import Dataset
+from stream_ext.errors import QueryCancelled, QueryTooLarge
+from stream_ext.evaluate import Answer, Asking
+from stream_ext.known_values import KnownValues
+from stream_ext.part import Ids
+from stream_ext.plans import Plans
+from stream_ext.runner.spark.wire import Closed, receive
+
+log = logging.getLogger("rillet.endpoint")
+
+#: How often a worker that nobody asks takes in what was written, so that its next question finds it up to date.
+_IDLE_S = 1.0
+_NICENESS = 5
+#: Where memory runs out, the kernel ends a worker rather than the server.
+_EXPENDABLE = "500"
+
+
+class _Question:
+    def __init__(self, control: Control) -> None:
+        self.control = control
+        self.pieces: Iterator[bytes] = iter(())
+        self.running = True  # in a thread; else it waits to be asked for more
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self.control.cancel()
+
+
+class Answerer:
+    """Answers the questions of one server."""
+
+    def __init__(self, start: Start, store: Store, send: Callable[[FromWorker], None]) -> None:
+        self._start, self._store, self._send = start, store, send
+        self._plans, self._known, self._clock = Plans(), KnownValues(store.terms), SystemClock()
+        self._threads = ThreadPoolExecutor(start.threads, thread_name_prefix="rillet-queries")
+        self._lock = threading.Lock()  # of the questions, and of what is said about each
+        self._questions: dict[int, _Question] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._questions
+
+    def hear(self, message: Ask | More | Cancel) -> None:
+        match message:
+            case Ask(id):
+                question = _Question(Control(message.timeout_s, self._start.query_bytes))
+                with self._lock:
+                    self._questions[id] = question
+                self._threads.submit(self._answer, id, question, lambda: self._begin(message, question))
+            case More(id):
+                with self._lock:
+                    waiting = self._questions.get(id)
+                    if waiting is None:
+                        return
+                    waiting.running = True
+                self._threads.submit(self._answer, id, waiting, lambda: Piece(id, *gathered(waiting.pieces)))
+            case Cancel(id):
+                self._cancel(id)
+
+    def _cancel(self, id: int) -> None:
+        with self._lock:
+            question = self._questions.get(id)
+            if question is None:
+                return
+            question.cancel()
+            if not question.running:
+                del self._questions[id]
+                self._send(Ended(id))
+
+    def _answer(self, id: int, question: _Question, make: Callable[[], Began | Piece]) -> None:
+        said: Began | Piece | Failed
+        try:
+            said = make()
+        except MemoryError as error:
+            too_large = QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less")
+            said = Failed(id, describe(too_large))
+        except Exception as error:  # noqa: BLE001 -- it goes to whoever asked; our own faults into the log, too
+            said = Failed(id, describe(error))
+        with self._lock:
+            if question.cancelled and not isinstance(said, Failed):
+                said = Failed(id, describe(QueryCancelled("the query was cancelled")))
+            question.running = False
+            if isinstance(said, Failed) or said.last:
+                del self._questions[id]
+            self._send(said)
+
+    def _begin(self, ask: Ask, question: _Question) -> Began:
+        start = self._start
+        asking = Asking(
+            start.base, self._clock.now_ms(), os.urandom(8), question.control, start.outside, self._plans, self._known
+        )
+        dataset = Dataset(ask.default, ask.named)
+        answer = answer_once(self._store, ask.text, start.base, ask.snapshot, ask.at, dataset or None, asking)
+        question.pieces = pieces_of(answer, ask.format, start.rows_max, _decoded)
+        return Began(ask.id, int(answer.sn), *gathered(question.pieces))
+
+
+def _decoded(columns: Sequence[Ids], answer: Answer) -> Iterator[Decoded]:
+    return decoded(columns, answer.vocabulary.decode, answer.count)
+
+
+def run(connection: socket.socket) -> None:
+    """Until the server goes."""
+    sending = threading.Lock()
+
+    def send(message: FromWorker) -> None:
+        with sending, suppress(OSError):  # of a server that has gone the other thread hears
+            connection.sendall(frame(message))
+
+    start = to_worker.decode(receive(connection))
+    assert isinstance(start, Start), "a worker is first told what to read"
+    store = hbase_store.open(start.store, read_only=True)
+    if isinstance(store.kv, LmdbKeyValue):
+        store.kv.reader_check()  # the worker before may have been killed while it read
+    answerer = Answerer(start, store, send)
+    send(Ready(int(store.head())))
+    while True:
+        if select.select([connection], [], [], _IDLE_S)[0]:
+            message = to_worker.decode(receive(connection))
+            assert not isinstance(message, Start), "a worker is told once what to read"
+            answerer.hear(message)
+        elif answerer.is_idle:
+            store.refresh()
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which tells us
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    os.nice(_NICENESS)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_EXPENDABLE)
+    status = 0
+    try:
+        run(socket.socket(fileno=int(sys.argv[1])))
+    except (Closed, ConnectionError):
+        pass  # the server has gone
+    except Exception:
+        log.exception("a query worker ends by a fault")
+        status = 1
+    # What is still worked out has no one to go to, and the store is only read: nothing is waited for.
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import subprocess
@@ -97,8 +98,15 @@ class Worker:
         self._last_id = 0
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "endpoint.query_workers.process", str(theirs.fileno())]
-            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            command = [sys.executable, "-P", "-m", "endpoint.query_workers.process", str(theirs.fileno())]
+            # The modules are found where ours were, whatever lies in the current folder.
+            found_in = os.pathsep.join(place for place in sys.path if place)
+            self.process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": found_in},
+            )
         self._task = asyncio.get_running_loop().create_task(self._live(ours, start))
 
     # ---- questions ----------------------------------------------------------------------------------------------

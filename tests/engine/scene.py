@@ -396,7 +396,7 @@ class Oracle:
         if isinstance(step, Change):
             self.store = (self.store - set(step.delete)) | set(step.insert)
             return []
-        return [told for push in step for said in self._push(push) for told in self._evaluate(sn, said)]
+        return [told for push in step for said in self._push(push) for told in self.evaluate(sn, said)]
 
     def _push(self, push: Push) -> list[Said]:
         used = {w.stream for w in self.scene.windows}
@@ -410,11 +410,15 @@ class Oracle:
             self.triples.append(triples)
         return self.model.push(push.stream, elements)[1]
 
-    def _evaluate(self, sn: int, said: Said) -> list[tuple[int, int, Bag | bool]]:
+    def answer(self, said: Said) -> Bag | bool:
+        """The whole answer over what the windows held."""
+        contents = [{t for number in held for t in self.triples[number]} for held in said.contents]
+        return self._ask({w.name: held for w, held in zip(self.scene.windows, contents, strict=True)})
+
+    def evaluate(self, sn: int, said: Said) -> list[tuple[int, int, Bag | bool]]:
         if "NON_EMPTY_CONTENT" in self.scene.report and not any(said.contents):
             return []
-        contents = [{t for number in held for t in self.triples[number]} for held in said.contents]
-        now = self._ask({w.name: held for w, held in zip(self.scene.windows, contents, strict=True)})
+        now = self.answer(said)
         before, self.before = self.before, now
         if self.scene.r2s == "RSTREAM":
             return [(sn, said.time, now)]

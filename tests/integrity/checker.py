@@ -7,7 +7,7 @@
        a snapshot gives the same times, window bounds, rows and late elements for all queries at once.
     5. Emissions are numbered 1, 2, 3, ...; every reader sees a prefix of them, with all that `wait=evaluated` promised.
 
-The model of windows and times is that of tests/engine, answers are pyoxigraph's: neither shares code with the server."""
+The model of windows and times is that of tests/engine, answers are pyoxigraph's: neither shares code with servers."""
 
 from __future__ import annotations
 

@@ -92,8 +92,15 @@ def _of_http(desk: Desk) -> Iterator[Family]:
     yield "rillet_calls_under_way", "gauge", "Calls that run in a pool of threads or wait for one.", busy
     refused = [("", {"pool": pool.kind}, pool.refused) for pool in pools]
     yield "rillet_calls_refused_total", "counter", "Calls that a full pool told to come back.", refused
-    yield _one("rillet_questions_under_way", "gauge", "Queries of /sparql that run or are sent.", len(desk.underway))
-    yield _one("rillet_questions_cancelled_total", "counter", "Queries ended by DELETE.", desk.underway.cancelled)
+    yield _one(
+        "rillet_questions_under_way",
+        "gauge",
+        "Queries and updates of /sparql that run or are sent.",
+        len(desk.underway),
+    )
+    yield _one(
+        "rillet_questions_cancelled_total", "counter", "Queries and updates ended by DELETE.", desk.underway.cancelled
+    )
     yield _one("rillet_remembered_hits_total", "counter", "Answers that were remembered.", desk.remembered.hits)
 
 

@@ -16,7 +16,6 @@ from endpoint.pages import OFFERS
 from endpoint.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from endpoint.remembered import Key
 from hbase_store.terms import iri, literal
-from stream_ext.control import Control
 from stream_ext.dataset import OF_QUERY, OF_UPDATE, Dataset
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.plan.algebra import CreateStream, Drop, Explain, Query, Register, Show, Unit, Update
@@ -173,8 +172,9 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters) -> None
     dataset = Dataset(parameters.texts(OF_UPDATE[0]), parameters.texts(OF_UPDATE[1]))
     parameters.done(_KNOWN)
     exchange.check_may_write()
-    control = Control(timeout_s, limits.query_bytes)
-    done = await exchange.desk.workers.writers.run(exchange.desk.service.update, text, wait, dataset or None, control)
+    desk = exchange.desk
+    with desk.underway.listed("update", text, timeout_s, limits.query_bytes) as listed:
+        done = await desk.workers.writers.run(desk.service.update, text, wait, dataset or None, listed.control)
     await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
 
 

@@ -1,13 +1,15 @@
-"""Questions under way: each is listed, can be cancelled by its id, and ends when its client goes away."""
+"""Questions and updates under way: each is listed, and can be cancelled by its id.
+
+A question ends when its client goes away. An update does not: it is wanted whether or not someone hears of it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from endpoint.body import Disconnected
 from stream_ext.control import Control
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from endpoint.query_workers import Remote
 
 T = TypeVar("T")
+Kind = Literal["query", "update"]
 
 #: How long after its deadline an evaluation may still tell of it itself, before it is answered for.
 _GRACE_S = 0.1
@@ -29,6 +32,7 @@ class Question:
     text: str
     control: Control  # of what is evaluated in this process
     timeout_s: float
+    kind: Kind = "query"
     clock: Callable[[], float] = time.monotonic
     started: float = field(init=False)
     state: str = "running"  # then "sending", or "cancelled"
@@ -66,7 +70,7 @@ class Question:
 
     def told(self) -> dict[str, Any]:
         since_ms = round((self.clock() - self.started) * 1000)
-        told = {"id": self.id, "state": self.state, "for_ms": since_ms, "query": self.text}
+        told = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: self.text}
         return told if self.remote is None else {**told, "worker": self.remote.worker}
 
 
@@ -87,7 +91,7 @@ class Underway:
     def cancel(self, id: str) -> None:
         question = self._questions.get(id)
         if question is None:
-            raise NotFound(f"no query {id} is running; GET /$/queries lists those that are")
+            raise NotFound(f"no query or update {id} is running; GET /$/queries lists those that are")
         self.cancelled += 1
         question.cancel()
 
@@ -97,15 +101,23 @@ class Underway:
 
     @asynccontextmanager
     async def asked(self, exchange: Exchange, text: str, timeout_s: float, bytes_max: int) -> AsyncIterator[Question]:
+        with self.listed("query", text, timeout_s, bytes_max) as question:
+            watcher = asyncio.create_task(_watch(exchange, question))
+            try:
+                yield question
+            finally:
+                watcher.cancel()
+                question.end()  # of whoever gave up waiting, the evaluation ends, too
+
+    @contextmanager
+    def listed(self, kind: Kind, text: str, timeout_s: float, bytes_max: int) -> Iterator[Question]:
         self._number += 1
-        question = Question(f"q{self._number}", text, Control(timeout_s, bytes_max), timeout_s)
+        control = Control(timeout_s, bytes_max, what=kind)
+        question = Question(f"{kind[0]}{self._number}", text, control, timeout_s, kind)
         self._questions[question.id] = question
-        watcher = asyncio.create_task(_watch(exchange, question))
         try:
             yield question
         finally:
-            watcher.cancel()
-            question.end()  # of whoever gave up waiting, the evaluation ends, too
             del self._questions[question.id]
 
 

@@ -107,10 +107,13 @@ def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> 
     return _answer(query, rows, moment), traces
 
 
-def solve(select: Select, snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking | None = None) -> ZSet:
+def pattern_network(select: Select, snapshot: Snapshot, vocabulary: Vocabulary) -> Network:
+    """Of a bare pattern, whose constants need not be known to the store."""
+    return Network(select, {}, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)))
+
+
+def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> ZSet:
     """The solutions of a pattern: a column for each of the select's names."""
-    asking = asking or Asking()
-    network = Network(select, {}, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)))
     moment = Moment(
         0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
         vocabulary=vocabulary, base=asking.base, outside=asking.outside,

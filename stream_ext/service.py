@@ -238,7 +238,8 @@ class Service:
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
-        published = self._injector.change(change_of(unit, text, self._asking(control))).result()
+        change = change_of(unit, text, self.store, self.head(), self._asking(control))
+        published = self._injector.change(change).result()
         self._await(published.sn, wait)
         return updated(published, self.store)
 

@@ -5,6 +5,7 @@ sees, and a variable that a sub-SELECT keeps to itself has a name of its own. So
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -359,6 +360,24 @@ def mentioned(node: Logic) -> Names:
         for question in test.questions:
             found |= mentioned(question.inner)
     return found.union(*(mentioned(child) for child in children(node)))
+
+
+def nodes_of(node: Logic) -> Iterator[Logic]:
+    """`node` and all that is inside of it, also of its questions."""
+    yield node
+    for inner in (*children(node), *(question.inner for test in tests_of(node) for question in test.questions)):
+        yield from nodes_of(inner)
+
+
+def predicates_read(select: Select) -> frozenset[bytes] | None:
+    """Whose edges in the store decide what a pattern finds; None: any may."""
+    found = set()
+    for node in nodes_of(select):
+        if isinstance(node, Source) and isinstance(node.predicate, Constant):
+            found.add(node.predicate.text)
+        elif isinstance(node, Source | PathSource | GraphNames | PerGraph):
+            return None  # a path may begin at any node, and a graph is there while it holds any edge
+    return frozenset(found)
 
 
 def sources_of(node: Logic) -> list[Logic]:

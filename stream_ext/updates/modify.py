@@ -10,14 +10,22 @@ from itertools import groupby
 from stream_ext.plan.algebra import Bgp, DeleteWhere, Graph, Join, Modify, Pattern, QuadPattern, TriplePattern
 from stream_ext.plan.normalise import STORE
 from stream_ext.plan.terms import Node, Position
-from stream_ext.updates.solving import dataset_of, solutions
-from stream_ext.updates.templates import Template, variables_of
+from stream_ext.updates.solving import Asked, dataset_of
+from stream_ext.updates.templates import Solved, Template, variables_of
 from stream_ext.updates.working import Working
 
 
-def modify(operation: Modify, working: Working) -> None:
+def asked_of(operation: Modify | DeleteWhere) -> Asked:
+    """Of DELETE WHERE the quads are the pattern as well."""
+    if isinstance(operation, DeleteWhere):
+        pattern = pattern_of(operation.quads, operation.position)
+        return Asked(pattern, variables_of(operation.quads), STORE, operation.quads)
     deletes, inserts = operation.deletes or (), operation.inserts or ()
-    solved = solutions(operation.pattern, variables_of(deletes, inserts), dataset_of(operation), working)
+    return Asked(operation.pattern, variables_of(deletes, inserts), dataset_of(operation), deletes)
+
+
+def modify(operation: Modify, solved: Solved, working: Working) -> None:
+    deletes, inserts = operation.deletes or (), operation.inserts or ()
     gone = list(Template(deletes, operation.graph, solved, working).deleted())
     come = list(Template(inserts, operation.graph, solved, working).inserted())
     for quads in gone:
@@ -28,10 +36,7 @@ def modify(operation: Modify, working: Working) -> None:
             working.batch.insert(*quads)
 
 
-def delete_where(operation: DeleteWhere, working: Working) -> None:
-    """The quads are the pattern as well."""
-    pattern = pattern_of(operation.quads, operation.position)
-    solved = solutions(pattern, variables_of(operation.quads), STORE, working)
+def delete_where(operation: DeleteWhere, solved: Solved, working: Working) -> None:
     for quads in list(Template(operation.quads, None, solved, working).deleted()):
         if len(quads[0]):
             working.batch.delete(*quads)

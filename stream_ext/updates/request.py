@@ -5,7 +5,7 @@ Whatever fails fails the request: its batch is dropped, and nothing of it is pub
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,9 @@ from stream_ext.rdf import Parsed
 from stream_ext.updates.data import Known, delete_data, insert_data, nodes_of
 from stream_ext.updates.graphs import manage, transfer
 from stream_ext.updates.load import fetched, load
-from stream_ext.updates.modify import delete_where, modify
+from stream_ext.updates.modify import asked_of, delete_where, modify
+from stream_ext.updates.solving import Ahead, solutions, solved_ahead
+from stream_ext.updates.templates import Solved
 from stream_ext.updates.working import CannotUpdate, Forbidden, Working
 
 
@@ -56,10 +58,11 @@ class Published:
     changed: bool
 
 
-def change_of(update: Update, text: str, asking: Asking | None = None) -> Change:
+def change_of(update: Update, text: str, store: Store, head: int, asking: Asking | None = None) -> Change:
     """Its result is a `Published`; a request that asserts nothing of any quad makes no snapshot."""
     request = _Request(update, text, asking or Asking())
     request.prepare()
+    request.solve_ahead(store, head)
 
     def change(view: View) -> Intent:
         return Intent(
@@ -82,12 +85,13 @@ def updated(published: Published, store: Store) -> Updated:
 
 
 class _Request:
-    """Made in the caller's thread, where what needs no store is checked; run by the writer."""
+    """Made in the caller's thread, where what needs no turn is done; run by the writer."""
 
     def __init__(self, update: Update, text: str, asking: Asking) -> None:
         self._operations, self._text, self._asking = update.operations, text, asking
         self._known: Known = {}
         self._documents: dict[int, Parsed | None] = {}
+        self._ahead: Ahead | None = None  # of the first operation
         self.asserts = False
 
     def prepare(self) -> None:
@@ -101,13 +105,33 @@ class _Request:
                 with self._placed(number, operation):
                     self._documents[number] = fetched(operation, self._asking.outside)
 
+    def solve_ahead(self, store: Store, head: int) -> None:
+        """Only for the first operation: those after it see what it does."""
+        first = self._operations[0] if self._operations else None
+        if isinstance(first, Modify | DeleteWhere):
+            with self._placed(1, first), suppress(SnapshotGone):
+                self._ahead = solved_ahead(asked_of(first), store, head, self._asking)
+
     def run(self, store: Store, batch: Batch) -> None:
+        ahead = self._ahead if self._ahead is not None and self._ahead.holds(store) else None
         working = Working(batch, store.preview(batch), self._asking)
         for number, operation in enumerate(self._operations, 1):
             self._asking.control.check()
             with self._placed(number, operation):
-                self._run(number, operation, working)
+                if isinstance(operation, Modify | DeleteWhere):
+                    known = ahead.solved if ahead is not None and number == 1 else None
+                    self._run_by_pattern(operation, known, working)
+                else:
+                    self._run(number, operation, working)
+        self._asking.control.check()  # for the last time: then it is published
         self.asserts = not batch.is_empty
+
+    def _run_by_pattern(self, operation: Modify | DeleteWhere, known: Solved | None, working: Working) -> None:
+        solved = known or solutions(asked_of(operation), working)
+        if isinstance(operation, Modify):
+            modify(operation, solved, working)
+        else:
+            delete_where(operation, solved, working)
 
     def _run(self, number: int, operation: Operation, working: Working) -> None:
         match operation:
@@ -115,10 +139,6 @@ class _Request:
                 insert_data(operation, self._known, working)
             case DeleteData():
                 delete_data(operation, working)
-            case DeleteWhere():
-                delete_where(operation, working)
-            case Modify():
-                modify(operation, working)
             case Manage():
                 manage(operation, working)
             case Transfer():

@@ -19,6 +19,7 @@ from endpoint.remembered import Remembered, Said
 from stream_ext.answers import Decoded
 from stream_ext.control import Control
 from stream_ext.errors import DeadlineExceeded, QueryCancelled
+from stream_ext.injector import Intent, View
 from tests.endpoint.live import Live, live
 
 ALL = "SELECT * { ?s ?p ?o }"
@@ -107,6 +108,58 @@ def test_who_waits_is_answered_in_time_even_by_an_operator_that_does_not_look(
     assert not deaf.ended.is_set()
     deaf.let_go.set()
     assert deaf.ended.wait(10)
+
+
+class Held:
+    """A change that keeps the writer until it is let go."""
+
+    def __init__(self) -> None:
+        self.began, self.let_go = threading.Event(), threading.Event()
+
+    def __call__(self, view: View) -> Intent:
+        self.began.set()
+        self.let_go.wait(20)
+        return Intent(lambda sn: sn)
+
+
+@pytest.fixture
+def held(running: Live) -> Iterator[Held]:
+    made = Held()
+    done = in_background(lambda: running.service.change(made))
+    assert made.began.wait(10)
+    yield made
+    made.let_go.set()
+    done.result(10)
+
+
+def test_a_running_update_is_listed_and_can_be_cancelled_before_it_is_published(running: Live, held: Held) -> None:
+    text = "INSERT { ?s <http://ex/q> ?o } WHERE { ?s <http://ex/p> ?o }"
+    asked = in_background(lambda: httpx.post(running.url + "/update", data={"update": text}, timeout=20))
+    listed: list[dict[str, Any]] = []
+    while not listed:
+        listed = running.http.get("/$/queries").json()["queries"]
+    assert (listed[0]["update"], listed[0]["state"]) == (text, "running")
+    assert running.http.delete(f"/$/queries/{listed[0]['id']}").status_code == 204
+    assert running.http.get("/$/queries").json()["queries"][0]["state"] == "cancelled"
+    held.let_go.set()
+    answer = asked.result(10)
+    assert (answer.status_code, "the update was cancelled" in answer.text) == (503, True)
+    assert running.http.get("/sparql", params={"query": "ASK { ?s <http://ex/q> ?o }"}).json()["boolean"] is False
+    assert running.http.get("/$/queries").json() == {"queries": []}
+
+
+def test_an_update_whose_client_goes_away_is_done(running: Live, held: Held) -> None:
+    body = b"update=" + quote("INSERT DATA { <http://ex/b> <http://ex/p> 2 }").encode()
+    host, port = running.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        head = f"POST /update HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+        connection.sendall(f"{head}content-type: application/x-www-form-urlencoded\r\n\r\n".encode() + body)
+        while not running.http.get("/$/queries").json()["queries"]:
+            pass
+    held.let_go.set()
+    while running.http.get("/$/queries").json()["queries"]:
+        pass
+    assert running.http.get("/sparql", params={"query": "ASK { <http://ex/b> ?p 2 }"}).json()["boolean"] is True
 
 
 @pytest.fixture

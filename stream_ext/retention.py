@@ -89,10 +89,10 @@ class Retention:
     def follow(self, query: QueryDefinition, catalog: Catalog) -> None:
         parsed = query_of(query.text, query.base)
         timing = timing_of(parsed, catalog)
-        pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms], default=0)
-        # One without windows is built anew at the position of the queries, wherever that is.
-        reads_store = bool(timing.windows) and _reads_store(parsed)
-        self._queries[query.number] = _Needs(timing.windows, reads_store, pace_ms)
+        if not timing.windows:
+            return  # built anew at the position of the queries, wherever that is: it needs nothing older
+        pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
+        self._queries[query.number] = _Needs(timing.windows, _reads_store(parsed), pace_ms)
 
     def forget(self, query: int) -> None:
         self._queries.pop(query, None)

@@ -57,7 +57,7 @@ class Client:
         if push.heartbeat is not None:
             answer, done = self.told("POST", f"{path}/heartbeat?timestamp={push.heartbeat}&wait={wait}")
         else:
-            answer, done = self.told("POST", f"{path}?wait={wait}", content=_lines(push), headers=NDJSON)
+            answer, done = self.told("POST", f"{path}?wait={wait}", content=ndjson(push), headers=NDJSON)
         body = answer.json()
         done["sn"] = body["snapshot"]
         self.history.done.append(
@@ -67,9 +67,7 @@ class Client:
         )
 
     def update(self, change: Change) -> None:
-        both = ("DELETE", change.delete), ("INSERT", change.insert)
-        parts = [f"{verb} DATA {{ {_said(quads)} }}" for verb, quads in both if quads]
-        _, done = self.told("POST", "/update", data={"update": " ; ".join(parts)})
+        _, done = self.told("POST", "/update", data={"update": operations(change)})
         self.history.done.append(Updated(**done, change=change))
 
     def register(self, name: str) -> None:
@@ -106,12 +104,17 @@ class Client:
 NDJSON = {"content-type": "application/x-ndjson"}
 
 
-def _lines(push: Push) -> bytes:
+def ndjson(push: Push) -> bytes:
     said = [
         json.dumps({"timestamp": at, "data": " .\n".join(map(" ".join, triples)) + " ."})
         for at, triples in push.elements
     ]
     return "\n".join(said).encode()
+
+
+def operations(change: Change) -> str:
+    both = ("DELETE", change.delete), ("INSERT", change.insert)
+    return " ; ".join(f"{verb} DATA {{ {_said(quads)} }}" for verb, quads in both if quads)
 
 
 def _said(quads: Sequence[Quad]) -> str:

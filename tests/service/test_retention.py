@@ -73,6 +73,16 @@ def test_a_long_life_takes_no_more_bytes_than_a_shorter_one(tmp_path: Path, cloc
     assert 0 < late["slice"] < 20_000
 
 
+def test_a_query_without_windows_holds_nothing_back(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=MINUTE)) as service:
+        service.create_stream("s", {})
+        service.register("PREFIX : <http://ex/> REGISTER RSTREAM likes AS SELECT ?x { ?x :likes ?y }")
+        live(service, clock, range(10))
+        assert service.store.oldest() > 50
+        assert len(said(service, "likes")) > 10
+        assert service.status()["retention"]["fault"] is None
+
+
 def test_a_restart_after_collection_says_the_same_as_a_life_without_any(tmp_path: Path) -> None:
     told: list[dict[str, list[dict[str, Any]]]] = []
     for name, retain, ends in (("whole", FOREVER, [40]), ("cut", Retain(MINUTE, 1 << 40), [7, 8, 19, 30, 40])):

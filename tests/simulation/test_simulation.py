@@ -1,0 +1,68 @@
+"""Whatever dies, and whenever, and however late or often it is told: in the end the same was said, by number."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mortal import WAYS, Way
+from tests.simulation.world import CALM, WILD, Trouble, World, story
+
+LENGTH = 25
+
+
+def told(folder: Path, seed: int, trouble: Trouble, length: int = LENGTH) -> tuple[dict[str, list[object]], World]:
+    folder.mkdir()
+    world = World(folder, story(seed, length), trouble, random.Random(f"trouble {seed}"))
+    return world.run(), world  # type: ignore[return-value]
+
+
+def compare(folder: Path, seed: int, length: int = LENGTH) -> int:
+    calm, _ = told(folder / f"calm {seed}", seed, CALM, length)
+    wild, world = told(folder / f"wild {seed}", seed, WILD, length)
+    for name, expected in calm.items():
+        assert wild[name] == expected, f"seed {seed}, {name}: {world.trace[-20:]}"
+    assert sum(map(len, calm.values())) > length, "little was said"
+    return world.deaths
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_world_in_which_everything_goes_wrong_says_what_a_calm_one_says(block: int, tmp_path: Path) -> None:
+    assert sum(compare(tmp_path, seed) for seed in range(block * 4, block * 4 + 4)) > 10, "hardly anybody died"
+
+
+def test_the_same_seed_takes_the_same_durable_steps(tmp_path: Path) -> None:
+    first, one = told(tmp_path / "first", 77, WILD)
+    second, other = told(tmp_path / "second", 77, WILD)
+    assert (first, one.trace, one.deaths) == (second, other.trace, other.deaths)
+    assert one.deaths > 3
+
+
+def sweep(folder: Path, seed: int, way: Way, every: int, length: int) -> None:
+    calm, world = told(folder / "calm", seed, CALM, length)
+    assert len(world.trace) > 2 * length
+    for step in range(1, len(world.trace) + 1, every):
+        found, died = told(folder / f"{way} {step}", seed, Trouble(death_at=step, way=way), length)
+        assert died.deaths == 1
+        assert found == calm, f"seed {seed}, died {way} step {step}: {died.trace[max(0, step - 3) : step + 2]}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_death_at_any_durable_step_changes_nothing(way: Way, tmp_path: Path) -> None:
+    sweep(tmp_path, 5, way, every=9, length=12)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1000, 1040))
+def test_many_worlds_in_which_everything_goes_wrong(seed: int, tmp_path: Path) -> None:
+    for more in range(5):
+        compare(tmp_path, seed * 10 + more, length=60)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_a_death_at_every_durable_step_changes_nothing(seed: int, way: Way, tmp_path: Path) -> None:
+    sweep(tmp_path, seed, way, every=1, length=25)

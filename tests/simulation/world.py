@@ -1,0 +1,246 @@
+"""A world: a service with its queries, clients that insist until they are answered, and all that may go wrong.
+
+    deaths     at any durable step, before, after or in the middle of it; in the middle of coming back, too
+    bells      that the runner hears late: some snapshots are published before it steps any
+    pushes     that are sent again, by source and seq; elements that are out of order, or late
+    restarts, folds and collections, in between
+
+Everything is drawn from one seed, and one thing happens at a time: so the same seed gives the same durable steps, and
+what is said must be what is said in a calm world, in which nothing goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hbase_store import Store
+from hbase_store.lmdb_backend import LmdbKeyValue
+from stream_ext.clock import ManualClock
+from stream_ext.injector import Pace
+from stream_ext.outside import NOTHING
+from stream_ext.retention import Retain
+from stream_ext.service import Limits, PushReceipt, Service
+from tests.engine.scene import EX, Change, Push, Scene
+from tests.integrity.clients import ndjson, operations
+from tests.integrity.content import LATENESS, SEEN, Content, Times, asked_for_ever
+from tests.simulation.mortal import WAYS, Died, Mortal, Way
+
+BASE = "http://rillet/"
+WITHOUT_WINDOWS = {
+    "store": f"PREFIX : <{EX}> REGISTER RSTREAM store AS SELECT ?a ?k {{ ?a :k ?k }}",
+    "seen": f"PREFIX : <{EX}> REGISTER ISTREAM seen AS SELECT ?n (COUNT(?e) AS ?c) {{ ?e :seen ?n }} GROUP BY ?n",
+}
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Story:
+    """What clients do; nothing in it goes wrong."""
+
+    queries: dict[str, Scene]
+    steps: list[Push | Change]
+
+
+def story(seed: int, length: int) -> Story:
+    chance = random.Random(seed)
+    content = Content(chance, Times({1: chance.randrange(40), 2: chance.randrange(40)}))
+    queries = {f"q{i}": asked_for_ever(chance) for i in range(4)}
+    steps = [
+        content.change() if chance.random() < 0.25 else content.push(chance.choice([1, 1, 2])) for _ in range(length)
+    ]
+    return Story(queries, steps)
+
+
+@dataclass
+class Trouble:
+    """How likely things go wrong, and the death at one step, counted over all lives (0: none is planned)."""
+
+    deaths: float = 0.0
+    bells: float = 0.0
+    again: float = 0.0
+    chores: float = 0.0
+    death_at: int = 0
+    way: Way = "before"
+
+
+CALM = Trouble()
+WILD = Trouble(deaths=0.3, bells=0.2, again=0.2, chores=0.3)
+
+
+@dataclass
+class World:
+    folder: Path
+    story: Story
+    trouble: Trouble
+    chance: random.Random
+    trace: list[str] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)  # the places of pushes in the story
+    deaths: int = 0
+
+    def run(self) -> dict[str, list[tuple[Any, ...]]]:
+        """What each query has said in the end."""
+        self.clock = ManualClock(1_000_000)
+        self._held = False
+        self._open()
+        if self.trouble.death_at:
+            self.kv.dies_at(self.trouble.death_at, self.trouble.way)
+        self._insist(self._begin)
+        for place, step in enumerate(self.story.steps):
+            self._go_wrong(place)
+            self._insist(lambda place=place, step=step: self._tell(place, step))
+            if isinstance(step, Push):
+                self.acknowledged.append(place)
+        self.kv.lives_on()
+        self._ring()
+        self._settle()
+        told = {name: self._said(name) for name in (*self.story.queries, *WITHOUT_WINDOWS)}
+        told["the store"] = sorted(self.service.decode(self.service.query("SELECT * { ?s ?p ?o }")))
+        self.service.close()
+        return told
+
+    # ---- lives
+
+    def _open(self) -> None:
+        self.kv = Mortal(LmdbKeyValue(self.folder / "store"), self.trace)
+        store = Store(self.kv, f"lmdb:{self.folder / 'store'}", self.clock, folding=False)
+        store.take_lease("")
+        store.emissions.take_over()
+        retain = Retain(snapshots_ms=1_000, emissions_ms=1 << 40)
+        self.service = Service(store, BASE, self.clock, Pace(0, 0), Limits(), None, retain, NOTHING)
+
+    def _insist(self, act: Callable[[], T]) -> T:
+        """Until it is answered; each time somebody dies, another life begins."""
+        while True:
+            try:
+                found = act()
+                if not self.kv.dead:
+                    return found
+                self._come_back()
+                return found
+            except Exception:
+                if not self.kv.dead:
+                    raise
+            self._come_back()
+
+    def _come_back(self) -> None:
+        """It may die again on the way; the second time on the same way it lives."""
+        for attempt in range(2):
+            self.deaths += 1
+            with contextlib.suppress(Died):
+                self.service.close()
+            self.service.store.close()
+            self._held = False
+            self._open_insistently(attempt)
+            try:
+                self._settle()
+            except Exception:
+                if not self.kv.dead:
+                    raise
+            if not self.kv.dead:
+                return
+        raise AssertionError("it died although nothing was planned")
+
+    def _open_insistently(self, attempt: int) -> None:
+        self._open()
+        if attempt == 0 and self.chance.random() < self.trouble.deaths:
+            self.kv.dies_at(self.chance.randrange(1, 4), self.chance.choice(WAYS))
+
+    def _settle(self) -> None:
+        """All that is published is evaluated."""
+        self.service._engine.merge.wait(self.service.head(), 30)
+
+    # ---- what goes wrong
+
+    def _go_wrong(self, place: int) -> None:
+        trouble = self.trouble
+        if self.chance.random() < trouble.deaths:
+            self.kv.dies_at(self.chance.randrange(1, 8), self.chance.choice(WAYS))
+        if self.chance.random() < trouble.bells:
+            self._ring() if self._held else self._hold()
+        if self.acknowledged and self.chance.random() < trouble.again:
+            again = self.chance.choice(self.acknowledged)
+            receipt = self._insist(lambda: self._push(again))
+            assert receipt.repeated, f"push {again} counted twice"
+        if self.chance.random() < trouble.chores:
+            self._insist(self.chance.choice([self._fold, self._collect, self._restart]))
+
+    def _hold(self) -> None:
+        """The runner hears nothing of new snapshots."""
+        self._held = True
+        self.service._engine.inline.head_moved = lambda sn: None  # type: ignore[method-assign]
+
+    def _ring(self) -> None:
+        if self._held:
+            self._held = False
+            del self.service._engine.inline.head_moved  # the instance's own: that of the class is there again
+            self.service._engine.inline.head_moved(self.service.head())
+            self._insist(self._settle)
+
+    def _fold(self) -> None:
+        self.service.store.fold()
+
+    def _collect(self) -> None:
+        self.service.collect()
+
+    def _restart(self) -> None:
+        """Closed in order, and opened some seconds later."""
+        self.service.close()
+        self._held = False
+        self.clock = ManualClock(self.clock.now_ms() + 5_000)
+        self._open()
+        self._settle()
+
+    # ---- what clients do
+
+    def _begin(self) -> None:
+        for stream, lateness in LATENESS.items():
+            options = {"timeless": [SEEN[1:-1]], "lateness": f"{lateness}ms", "retention": "1s"}
+            self.service.create_stream(f"{EX}s{stream}", options)
+        for name, scene in self.story.queries.items():
+            self.service.register(scene.text.replace(" :q AS", f" {name} AS", 1))
+        for text in WITHOUT_WINDOWS.values():
+            self.service.register(text)
+        self._settle()
+
+    def _tell(self, place: int, step: Push | Change) -> None:
+        if isinstance(step, Push):
+            self._push(place)
+        else:
+            self.service.update(operations(step), wait=self._wait)
+
+    @property
+    def _wait(self) -> Any:
+        return "published" if self._held else "evaluated"
+
+    def _push(self, place: int) -> PushReceipt:
+        step = self.story.steps[place]
+        assert isinstance(step, Push)
+        stream = f"{EX}s{step.stream}"
+        if step.heartbeat is not None:
+            receipt = self.service.heartbeat(stream, step.heartbeat, wait=self._wait)
+            return PushReceipt(receipt.stream, 0, 0, receipt.batch, receipt.snapshot, repeated=True)
+        # Each push is the only one of its source, so that any of them can be sent again.
+        named: dict[str, Any] = {"source": f"source {place}", "seq": 1, "wait": self._wait}
+        return self.service.push(stream, ndjson(step), "application/x-ndjson", **named)
+
+    def _said(self, name: str) -> list[tuple[Any, ...]]:
+        """Without numbers of snapshots, which a second try may use up, and times that are the clock's."""
+        told = [json.loads(emission.json) for emission in self.service.emissions(name, 0)]
+        assert [one["emission"] for one in told] == list(range(1, len(told) + 1))
+        return [(one["time"] if one["windows"] else None, _text(one["windows"]), _bag(one)) for one in told]
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _bag(emission: dict[str, Any]) -> Counter[str] | bool:
+    if "boolean" in emission:
+        return bool(emission["boolean"])
+    return Counter(_text(row) for row in emission["results"]["bindings"])

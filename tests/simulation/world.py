@@ -87,9 +87,7 @@ class World:
         """What each query has said in the end."""
         self.clock = ManualClock(1_000_000)
         self._held = False
-        self._open()
-        if self.trouble.death_at:
-            self.kv.dies_at(self.trouble.death_at, self.trouble.way)
+        self._open((self.trouble.death_at, self.trouble.way) if self.trouble.death_at else None)
         self._insist(self._begin)
         for place, step in enumerate(self.story.steps):
             self._go_wrong(place)
@@ -106,11 +104,13 @@ class World:
 
     # ---- lives
 
-    def _open(self) -> None:
+    def _open(self, dies: tuple[int, Way] | None = None) -> None:
         self.kv = Mortal(LmdbKeyValue(self.folder / "store"), self.trace)
         store = Store(self.kv, f"lmdb:{self.folder / 'store'}", self.clock, folding=False)
         store.take_lease("")
         store.emissions.take_over()
+        if dies is not None:  # planned before anything runs
+            self.kv.dies_at(*dies)
         retain = Retain(snapshots_ms=1_000, emissions_ms=1 << 40)
         self.service = Service(store, BASE, self.clock, Pace(0, 0), Limits(), None, retain, NOTHING)
 
@@ -136,7 +136,8 @@ class World:
                 self.service.close()
             self.service.store.close()
             self._held = False
-            self._open_insistently(attempt)
+            again = attempt == 0 and self.chance.random() < self.trouble.deaths
+            self._open((self.chance.randrange(1, 4), self.chance.choice(WAYS)) if again else None)
             try:
                 self._settle()
             except Exception:
@@ -145,11 +146,6 @@ class World:
             if not self.kv.dead:
                 return
         raise AssertionError("it died although nothing was planned")
-
-    def _open_insistently(self, attempt: int) -> None:
-        self._open()
-        if attempt == 0 and self.chance.random() < self.trouble.deaths:
-            self.kv.dies_at(self.chance.randrange(1, 4), self.chance.choice(WAYS))
 
     def _settle(self) -> None:
         """All that is published is evaluated."""
@@ -206,7 +202,7 @@ class World:
             self.service.register(scene.text.replace(" :q AS", f" {name} AS", 1))
         for text in WITHOUT_WINDOWS.values():
             self.service.register(text)
-        self._settle()
+            self._settle()  # it answers at once: before anything else is written
 
     def _tell(self, place: int, step: Push | Change) -> None:
         if isinstance(step, Push):

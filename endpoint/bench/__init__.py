@@ -44,4 +44,5 @@ BENCHES = {
         "endpoint.bench.oneshot", "one-shot questions: social graph, LSBench, a shop, beside other engines"
     ),
     "store": Bench("endpoint.bench.store", "bulk load, reads, publishing and readers, beside pyoxigraph"),
+    "streams": Bench("endpoint.bench.streams", "continuous questions: W1-W3, windows of many batches, LSBench"),
 }

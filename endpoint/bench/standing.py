@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from endpoint.bench import bare
 from hbase_store import Snapshot
 from hbase_store.terms import inline_integers
 from stream_ext.arrivals import Arrival
@@ -38,6 +39,7 @@ Said = tuple[int, int]  # rows, checksum
 _BASE = 16  # ids of keys and values begin here
 _FILTERS = 1 << 40  # ids of the standing filters
 _MASK = (1 << 62) - 1
+_FILTER_COUNTS = (1_000, 10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,27 @@ def _hits_by_batch(elements: Elements, filters: Longs) -> Iterator[Said]:
         yield int((q >= 0).sum()), int((q ^ values)[q >= 0].sum())
 
 
+# ---- all three ---------------------------------------------------------------------------------------------------
+
+
+def own(batches: int) -> Figures:
+    """With data of our own."""
+    sides = [made(batches, 5_000, 100_000, seed) for seed in (1, 2)]
+    counted, filtered = made(batches, 10_000, 100_000, 3), made(batches, 13_000, 13_000, 4)
+    figures = {"w1": w1(sides[0], sides[1], 10).measure(), "w2": w2(counted, 10).measure()}
+    for count in _FILTER_COUNTS:
+        figures[f"w3_{count}"] = filtered_by(filtered, np.random.default_rng(5).permutation(13_000)[:count])
+    return figures
+
+
+def filtered_by(elements: Elements, filters: Longs, expected: Sequence[Said] | None = None) -> Figures:
+    """W3, and by how much a batch takes longer than the bare loop."""
+    work = w3(elements, filters, expected)
+    figures, bare_ms = work.measure(), bare.filters_ms(elements.keys, elements.values, filters, work.expected)
+    above_us = round((figures["batch_ms_p50"] - bare_ms) * 1e3, 1)
+    return {**figures, "bare_ms_p50": bare_ms, "above_bare_us": above_us}
+
+
 # ---- the generator of others -------------------------------------------------------------------------------------
 
 
@@ -260,8 +283,8 @@ def generated(script: Path, folder: Path, batches: int) -> Figures:
         "w1": w1(elements("w1a", 5_000), elements("w1b", 5_000), 10, joined).measure(),
         "w2": w2(elements("w2", 10_000), 10, expected("w2", 4)[:, 2].tolist()).measure(),
     }
-    for count in (1_000, 10_000):
+    for count in _FILTER_COUNTS:
         hits = [(int(rows), int(checksum)) for rows, checksum in expected(f"w3_{count}", 2)]
         filters = np.fromfile(folder / f"w3q_{count}.bin", "<i8")
-        figures[f"w3_{count}"] = w3(elements("w3", 13_000), filters, hits).measure()
+        figures[f"w3_{count}"] = filtered_by(elements("w3", 13_000), filters, hits)
     return figures

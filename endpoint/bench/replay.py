@@ -1,0 +1,180 @@
+"""A replay: a tape is committed to a store, batch by batch, and a shard steps one registered query through it.
+
+Timed is what a runner does of each snapshot: reading the batch from the stream index, stepping, making parts. What is
+said at some of the evaluations is compared with pyoxigraph, which is given the windows and what is stored."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import hbase_store
+from endpoint.bench.stream_questions import Asked
+from endpoint.bench.tape import Batch, Source, Tape
+from hbase_store import PushMark, StreamColumns, StreamMove
+from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
+from stream_ext.options import StreamOptions
+from stream_ext.part import Part
+from stream_ext.plan.algebra import R2S
+from stream_ext.query_run import columns_of
+from stream_ext.schedule import initial_state
+from stream_ext.shard import Shard, constants_of, query_of
+from stream_ext.timing import timing_of
+from stream_ext.vocabulary import decoder
+
+Figures = dict[str, Any]
+Bag = Counter[tuple[str, ...]]
+
+_BASE = "http://ex/"
+_INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """What a snapshot took, and what was said at it."""
+
+    sn: int
+    seconds: float
+    said: list[Part]
+
+
+class Replay:
+    """One store: what is stored, then a batch a snapshot."""
+
+    def __init__(self, folder: Path, source: Source, tape: Tape, batches: Sequence[Batch]) -> None:
+        self._source, self._tape, self._batches = source, tape, batches
+        self._store = hbase_store.open(f"lmdb:{folder}", folding=False)
+        self._ids = self._load()
+        self._streams = {
+            number: StreamDefinition(number, name, f"http://deri.org/{name}", StreamOptions())
+            for number, name in enumerate(tape.streams, 1)
+        }
+        self._position: dict[int, tuple[int | None, int | None]] = {}  # of each stream: its first and latest time
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _load(self) -> npt.NDArray[np.uint64]:
+        batch = self._store.begin()
+        texts = [text for line in self._source.stored for text in line.split(b" ", 2)]
+        stored = batch.encode(texts).reshape(-1, 3)
+        for predicate in np.unique(stored[:, 1]).tolist():
+            some = stored[stored[:, 1] == predicate]
+            batch.insert(some[:, 0].copy(), predicate, some[:, 2].copy(), 0)
+        ids = batch.encode(self._tape.texts)
+        self._store.commit(batch)
+        self._store.fold()
+        return ids
+
+    def _register(self, number: int, text: str) -> None:
+        """The text's query, as this number."""
+        query = query_of(text, _BASE)
+        batch = self._store.begin()
+        batch.encode(constants_of(query))
+        for stream, defined in self._streams.items():
+            batch.catalog("stream", stream, CatalogStep("stream", stream, defined).body())
+        timing = timing_of(query, Catalog(self._streams, {}))
+        definition = QueryDefinition(
+            number, f"q{number}", f"{_BASE}q{number}", text, _BASE, (query.r2s or R2S.RSTREAM).value,
+            list(columns_of(query)), [window.stream for window in timing.windows], 0,
+            initial_state(timing, self._store.vts(self._store.head())),
+        )  # fmt: skip
+        batch.catalog("query", number, CatalogStep("query", number, definition).body())
+        self._store.commit(batch)
+
+    def _commit(self, batch: Batch) -> None:
+        writing = self._store.begin()
+        for stream in self._streams:
+            which = batch.stream == stream - 1
+            times, elements = batch.time[which], batch.element[which]
+            starts = np.flatnonzero(np.diff(elements, prepend=-1))
+            first, latest = self._position.get(stream, (None, None))
+            columns = None
+            if len(times):
+                first = int(times[0]) if first is None else first
+                latest = int(times[-1])
+                triples = self._ids[batch.triples[:, which]]
+                columns = StreamColumns(
+                    stream, times[starts], np.zeros(len(starts), np.uint64), np.full(len(starts), stream, np.int32),
+                    np.repeat(np.arange(len(starts), dtype=np.int32), np.diff(starts, append=len(times))),
+                    *(np.ascontiguousarray(line) for line in triples),
+                )  # fmt: skip
+            self._position[stream] = first, latest
+            mark = PushMark(stream, batch.reached, latest, batch.reached)
+            moved = StreamMove(
+                stream, self._store.head(), batch.reached, batch.reached, first, [mark], latest=latest
+            )  # fmt: skip
+            writing.stream(moved, columns)
+        self._store.commit(writing)
+
+    def run(self, texts: Sequence[str]) -> list[Stepped]:
+        """One query a text."""
+        for number, text in enumerate(texts, 1):
+            self._register(number, text)
+        shard = Shard(self._store)
+        shard.build({}, self._store.head())
+        begin = self._store.head() + 1
+        for batch in self._batches:
+            self._commit(batch)
+        stepped = []
+        for sn in range(begin, self._store.head() + 1):
+            began = time.perf_counter()
+            parts = shard.step(sn)
+            seconds = time.perf_counter() - began
+            stepped.append(Stepped(sn, seconds, [part for part in parts if part.evaluated]))
+            if shard.faults:
+                raise AssertionError(f"a query failed: {shard.faults}")
+        return stepped
+
+    # ---- checking ---------------------------------------------------------------------------------------------------
+
+    def check(self, asked: Asked, part: Part, range_ms: int) -> int:
+        """Compares what was said with pyoxigraph's answer; how many rows it has."""
+        said, expected = self._bag(part), self._expected(asked, part.time, range_ms)
+        if said != expected:
+            few = list((said - expected).items())[:3], list((expected - said).items())[:3]
+            raise AssertionError(f"at {part.time}: {said.total()} rows, pyoxigraph has {expected.total()}; {few}")
+        return said.total()
+
+    def _bag(self, part: Part) -> Bag:
+        decode = decoder(part.made, self._store.terms)
+        columns = [[text.decode() for text in decode(column)] for column in part.columns]
+        return Counter(zip(*columns, strict=True))
+
+    def _expected(self, asked: Asked, close: int, range_ms: int) -> Bag:
+        import pyoxigraph as ox
+
+        lines = set(self._source.stored) if asked.stored else set()
+        for batch in self._batches:
+            held = (batch.time >= close - range_ms) & (batch.time < close)
+            lines.update(b" ".join(self._tape.texts[place] for place in row) for row in batch.triples[:, held].T)
+        store = ox.Store()
+        store.bulk_load(b"".join(line + b" .\n" for line in lines), format=ox.RdfFormat.N_TRIPLES)
+        answer = store.query(asked.plain)
+        assert isinstance(answer, ox.QuerySolutions)
+        return Counter(tuple(str(value) for value in row) for row in answer)
+
+
+def told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
+    """Of the batches after the first half: the windows are full by then."""
+    half = len(stepped) // 2
+    steady, seconds = stepped[half:], sorted(each.seconds for each in stepped[half:])
+    triples = sum(len(batch.time) for batch in batches[half:])
+    parts = [part for each in steady for part in each.said]
+    return {
+        "batches": len(steady),
+        "triples_a_batch": round(triples / len(steady)),
+        "evaluations": sum(max(1, part.repeated) for part in parts),
+        "rows_p50": statistics.median(len(part.columns[0]) for part in parts if part.columns),
+        "batch_ms_p50": round(statistics.median(seconds) * 1e3, 3),
+        "batch_ms_p99": round(seconds[int(len(seconds) * 0.99)] * 1e3, 3),
+        "mtriples_per_s": round(triples / sum(seconds) / 1e6, 3),
+    }

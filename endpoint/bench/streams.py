@@ -1,0 +1,130 @@
+"""Continuous questions: how fast the engine takes streams in, and how soon what is said of them is there.
+
+Every answer that is timed is compared before, with plain arithmetic or with pyoxigraph. LSBench's streams are replayed
+where a copy of them is at hand (RILLET_SHARED), else streams of our own making."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from endpoint.bench import standing
+from endpoint.bench.replay import Replay, told
+from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
+from endpoint.bench.tape import Source, Tape, source
+
+Figures = dict[str, Any]
+
+_A_BATCH = 13_000
+_A_SECOND = 133_000
+_TUMBLING = "RANGE 1s STEP 1s"
+#: Two posts of one author with one tag: the answer grows with the square of what a window holds.
+_SPARSE = {"Q4": 1_000}
+
+
+def run(quick: bool, minutes: float = 0) -> Figures:
+    """`minutes`: for how long the memory of a server is watched; 0: not at all."""
+    figures: Figures = {}
+    data = source(500 if quick else 5_000, shared=False if quick else None)
+    parts: dict[str, Callable[[Path], Figures]] = {
+        "anchors": partial(anchors, quick),
+        "windows": lambda _: windows(quick),
+        "questions": partial(questions, data, QUESTIONS, MINUTE, quick),
+        "narrow": partial(questions, data, NARROW, SECOND, quick),
+        "many": partial(many, data, quick),
+    }
+    for part, measure in parts.items():
+        with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
+            figures[part] = measure(Path(folder))
+        print(part, json.dumps(figures[part]), file=sys.stderr, flush=True)
+    return {"source": data.name, **figures}
+
+
+def summary(figures: Figures) -> str:
+    """The last line: name=figure name=figure."""
+    anchors, windows = figures["anchors"], figures["windows"]
+    said = {
+        **{f"{name}_melements_per_s": each["melements_per_s"] for name, each in anchors.items()},
+        "window_1000_over_10": windows["join"]["ratio_1000"],
+        **{f"{name}_mtriples_per_s": each["mtriples_per_s"] for name, each in figures["questions"].items()},
+        **{f"{name}_ms": each["batch_ms_p50"] for name, each in figures["narrow"].items()},
+    }
+    return " ".join(f"{name}={figure}" for name, figure in said.items())
+
+
+# ---- W1, W2, W3 and windows of many batches ---------------------------------------------------------------------
+
+
+def anchors(quick: bool, folder: Path) -> Figures:
+    """With the data of another generator and what it expects, where that is at hand."""
+    script, batches = Path(os.environ.get("RILLET_SHARED", "../shared"), "bench", "w123_gen.py"), 60 if quick else 400
+    if script.is_file():
+        figures = standing.generated(script, folder, batches)
+    else:
+        print(f"{script} is not there: W1-W3 are made here", file=sys.stderr)
+        figures = standing.own(batches)
+    large = standing.made(batches // 4, 130_000, 13_000, 6)
+    return {**figures, "w3_large": standing.filtered_by(large, np.arange(10_000))}
+
+
+def windows(quick: bool) -> Figures:
+    """A join and a count over windows of 10, 100 and 1,000 batches, whose batches are of the same size and find as
+    many partners: what a batch costs, and how many times what it costs in a window of ten."""
+    count, steady = (200, 30) if quick else (1_000, 200)
+    spans = (10, 100, 1_000)
+    join, group = {}, {}
+    for span in spans:
+        batches, keys = span + 1 + steady, count * span
+        left, right = (standing.made(batches, count, keys, seed) for seed in (1, 2))
+        join[span] = standing.w1(left, right, span).measure()
+        group[span] = standing.w2(left, span).measure()
+    return {"elements_a_batch": count, "join": _compared(join), "group": _compared(group)}
+
+
+def _compared(by_span: dict[int, Figures]) -> Figures:
+    least = by_span[10]["batch_ms_p50"]
+    ratios = {f"ratio_{span}": round(each["batch_ms_p50"] / least, 2) for span, each in by_span.items() if span > 10}
+    return {**{str(span): each for span, each in by_span.items()}, **ratios}
+
+
+# ---- LSBench ----------------------------------------------------------------------------------------------------
+
+
+def questions(data: Source, asked: dict[str, Asked], window: str, quick: bool, folder: Path) -> Figures:
+    """Each alone, a batch a step: 13,000 triples a second of the streams' time, or ten times as many."""
+    figures = {}
+    for name, each in asked.items():
+        range_ms, step_ms, triples = (60_000, 1_000, _A_BATCH) if window == MINUTE else (1_000, 100, _A_SECOND // 10)
+        triples = _SPARSE.get(name, triples) // (10 if quick else 1)
+        tape = Tape(data, each.streams)
+        batches = tape.dense(triples, 40 if quick else 140, step_ms)
+        replay = Replay(folder / name, data, tape, batches)
+        stepped = replay.run([each.text(name, window)])
+        rows = [replay.check(each, stepped[at].said[-1], range_ms) for at in (2, 11)]
+        figures[name] = {**told(stepped, batches), "checked_rows": rows}
+        replay.close()
+    return figures
+
+
+def many(data: Source, quick: bool, folder: Path) -> Figures:
+    """Q1 asked by 1, 50 and 1,000, each of a user of their own."""
+    figures: Figures = {}
+    for count in (1, 20) if quick else (1, 50, 1_000):
+        tape = Tape(data, QUESTIONS["Q1"].streams)
+        batches = tape.dense(_A_BATCH // (10 if quick else 1), 24, 1_000)
+        replay = Replay(folder / str(count), data, tape, batches)
+        asked = [QUESTIONS["Q1"].about(f"sibu:u{number}") for number in range(count)]
+        stepped = replay.run([each.text(f"q{number}", _TUMBLING) for number, each in enumerate(asked)])
+        last = stepped[-1].said
+        rows = sum(replay.check(asked[part.query - 1], part, 1_000) for part in last[:: max(1, count // 5)])
+        figures[str(count)] = {**told(stepped, batches), "checked_rows": rows}
+        replay.close()
+    return figures

@@ -40,6 +40,8 @@ DEFAULT = NO_TERM
 _FEW = 4
 # From this many keys on, sorting them and calling a kernel beats looking each up.
 _MANY = 256
+_COUNTED = np.arange(_MANY)
+_ZERO = np.zeros(1, np.int64)
 # From so many edges in all named graphs on, those of one graph are found by way of the graph.
 _WIDE = 8192
 
@@ -66,7 +68,7 @@ class Snapshot:
         self.sn = sn
         self.layers = layers
         self._renewed = renewed
-        self._scalar: dict[tuple[int, bool], tuple[Columns, Ids]] = {}
+        self._at_hand: dict[tuple[int, bool], tuple[Columns, Ids]] = {}
 
     def view(self, named: bool, predicate: int, order: int) -> View:
         """All edges of a predicate, of the default graph or of the named ones, in one order."""
@@ -84,24 +86,47 @@ class Snapshot:
             self.layers = self._renewed(self.sn)
             return read(self.layers)
 
-    def values(self, p: int, key: int, inverse: bool = False) -> Ids:
+    def values(self, p: int, key: int | np.uint64, inverse: bool = False) -> Ids:
         """The objects of one subject in the default graph, or the subjects of one object: one id, quickly."""
-        at_hand = self._scalar.get((p, inverse))
         wanted = np.uint64(key)
-        if at_hand is None:
-            columns = self._reach(False, p, inverse, np.array([wanted])).columns
+        at_hand = self._at_hand.get((p, inverse))
+        if at_hand is None or (len(at_hand[1]) and _holds(at_hand[1], wanted)):
+            columns = self._brought(p, np.array([wanted]), inverse)
+        else:
+            columns = at_hand[0]
+        start = columns[0].searchsorted(wanted)
+        return columns[1][start : columns[0].searchsorted(wanted, "right")]
+
+    def hop(self, p: int, keys: Ids, inverse: bool = False) -> tuple[Offsets | None, Ids]:
+        """(place of the key, neighbour) for each edge of the keys in the default graph; no places: each has just one.
+
+        Of few keys quickly: numpy takes longer to sum up a few numbers than Python to look at them."""
+        if len(keys) >= _MANY:
+            return _placed(*self._many(p, keys, inverse, DEFAULT))
+        at_hand = self._at_hand.get((p, inverse))
+        if at_hand is None or (len(at_hand[1]) and any(_holds(at_hand[1], key) for key in keys)):
+            columns = self._brought(p, keys, inverse)
+        else:
+            columns = at_hand[0]
+        starts, ends = columns[0].searchsorted(keys), columns[0].searchsorted(keys, "right")
+        counts = ends - starts
+        listed = counts.tolist()
+        if listed.count(1) == len(listed):
+            return None, columns[1][starts]
+        if len(listed) == 1:
+            return _ZERO.repeat(counts), columns[1][starts[0] : ends[0]]
+        places = _COUNTED[: len(listed)].repeat(counts)
+        return places, columns[1][(ends - counts.cumsum())[places] + np.arange(len(places))]
+
+    def _brought(self, p: int, keys: Ids, inverse: bool) -> Columns:
+        """Columns with at least all rows of the keys; where they are all rows, they are at hand from now on."""
+        columns: Columns = self._reach(False, p, inverse, keys).columns
+        if (p, inverse) not in self._at_hand:
             found = self.layers.at_hand(False, p, inverse, self.sn)
             if found is not None:
                 # Held for as long as the snapshot is: the cache may forget it meanwhile, and costs more to ask.
-                self._scalar[p, inverse] = found[0].columns, found[1]
-        else:
-            columns, changed = at_hand
-            if len(changed):
-                at = changed.searchsorted(wanted)
-                if at < len(changed) and changed[at] == wanted:
-                    columns = self._reach(False, p, inverse, np.array([wanted])).columns
-        start = columns[0].searchsorted(wanted)
-        return columns[1][start : columns[0].searchsorted(wanted, "right")]
+                self._at_hand[p, inverse] = found[0].columns, found[1]
+        return columns
 
     def neighbours(self, p: int, keys: Ids, inverse: bool = False, graph: int = DEFAULT) -> tuple[Offsets, *Columns]:
         """(offsets, values[, graphs]): values[offsets[i]:offsets[i + 1]] are the objects of subject keys[i].
@@ -292,3 +317,15 @@ class Snapshot:
         if graph in (DEFAULT, NAMED):
             return sum(self.count(p, graph) for p in self.layers.predicates(graph == NAMED))
         return sum(self.count(p, graph) for p in self.predicates(graph).tolist())
+
+
+def _holds(ascending: Ids, key: np.uint64) -> bool:
+    at = ascending.searchsorted(key)
+    return bool(at < len(ascending) and ascending[at] == key)
+
+
+def _placed(offsets: Offsets, values: Ids) -> tuple[Offsets | None, Ids]:
+    counts = offsets[1:] - offsets[:-1]  # np.diff takes five times as long for a few keys
+    if int(offsets[-1]) == len(counts) and (counts == 1).all():
+        return None, values
+    return np.repeat(np.arange(len(counts)), counts), values

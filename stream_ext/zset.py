@@ -83,6 +83,10 @@ class ZSet:
             self.fresh,
         )
 
+    def crossed(self, times: int) -> ZSet:
+        """Each row so many times, one copy after the other."""
+        return self if times == 1 else self.take(np.arange(self.count).repeat(times))
+
     def with_columns(self, columns: tuple[Ids | Deferred, ...]) -> ZSet:
         """The same rows under other columns."""
         return ZSet(columns, self.count, self.weights, self.untils)

@@ -7,6 +7,7 @@ store S + d as it now is, and what was remembered of the left side meets the sto
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,14 +41,15 @@ class StoreJoin:
         self._memory = RowIndex(len(left), self._pairing.left_key)
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
+        if moment.last:
+            return self._look_up(left, moment)
         parts = [self._look_up(left, moment)]
         if moment.changes is not None:
             change = change_of(self.pattern, moment)
             change = change.with_columns(tuple(change.held[i] for i in self._read))
             i, slot = self._memory.probe(self._pairing.right_keys(change), len(change), moment.time)
             parts.append(self._pairing.joined(self._memory.at(slot), change.take(i)))
-        if not moment.last:
-            self._memory.insert(left, moment.time)
+        self._memory.insert(left, moment.time)
         return concat(parts, len(self.variables))
 
     def pieces(self, moment: Moment, left: ZSet) -> Iterator[ZSet]:
@@ -120,6 +122,14 @@ def _inward(columns: tuple[Ids, ...], moment: Moment) -> tuple[Ids, ...]:
 _Quad = tuple[Ids, Ids | int, Ids, Ids | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    predicate: int
+    inverse: bool
+    at: int | None  # the column of the known end; None: it is `key`
+    key: np.uint64
+
+
 class _LookUp:
     """New solutions against the store, where it is known which of their variables are bound."""
 
@@ -131,9 +141,37 @@ class _LookUp:
         first = {name: position for position, name in reversed(pattern.binding.items())}
         self._put = [(variables.index(name), position) for name, position in first.items() if name not in self._at]
         self._same = [(first[name], position) for position, name in pattern.binding.items() if first[name] != position]
+        self._hop = None if free or self._same else self._plain_hop()
 
     def find(self, left: ZSet, moment: Moment) -> ZSet:
+        if self._hop is not None:
+            return self._hopped(left, self._hop, moment)
         return concat(list(self.parts(left, moment)), self._width)
+
+    # ---- from one end of a predicate to the other ---------------------------------------------------------------
+
+    def _plain_hop(self) -> _Hop | None:
+        """If that is all: the default graph, one end known, and the other new."""
+        pattern = self._pattern
+        inverse = not self._is_bound(S)
+        if P not in pattern.fixed or pattern.graph.one != 0 or self._is_bound(O) != inverse:
+            return None
+        near = O if inverse else S
+        at = None if near in pattern.fixed else self._at[pattern.binding[near]]
+        return _Hop(pattern.fixed[P], inverse, at, np.uint64(pattern.fixed.get(near, 0)))
+
+    def _hopped(self, left: ZSet, hop: _Hop, moment: Moment) -> ZSet:
+        """What most of a question is made of, and mostly for a few rows: nothing is done but what has to be."""
+        vocabulary = moment.vocabulary
+        if hop.at is not None:
+            i, found = moment.snapshot.hop(hop.predicate, vocabulary.outward(left.column(hop.at)), hop.inverse)
+            kept = left if i is None else left.take(i)
+        else:
+            found = moment.snapshot.values(hop.predicate, hop.key, hop.inverse)
+            kept = left.crossed(len(found))
+            found = found if left.count == 1 else np.tile(found, left.count)
+        moment.control.room(kept.count, self._width)
+        return kept.with_columns((*kept.held, vocabulary.inward(found)))
 
     def parts(self, left: ZSet, moment: Moment) -> Iterator[ZSet]:
         edges = StoreEdges(moment.snapshot, self._pattern.graph)

@@ -23,7 +23,11 @@ TIMES = (
     '"2020-01-02T03:04:05Z"^^xsd:dateTime',
     '"2020-01-02T05:04:05+02:00"^^xsd:dateTime',
     '"2021-06-07T08:09:10.5Z"^^xsd:dateTime',
+    '"2020-01-02T03:04:05"^^xsd:dateTime',
 )
+#: Of several types, for promotion: their texts are not looked at.
+MIXED = ("2", "1.5", "1.5e0", "-2e0", '"2"^^xsd:float', '"0.5"^^xsd:float', '"2.0"^^xsd:decimal', '"3"^^xsd:double')
+TAGGED = ('"Abc"@en', '"abc"@fr', '"ABC"', '"a.c"', '"ba\\nAc"', '"\u00e4bc"@de')
 VARIABLES = ("a", "b", "c", "d", "e")
 
 Quad = tuple[str, str, str, str]
@@ -190,7 +194,7 @@ class Maker:
         shallow = (*[self.triples] * 4, *[self.path] * 2, self.values, self.bind, self.bind, self.filter)
         nested = (
             self.optional, self.optional, self.optional, self.union, self.union, self.minus, self.exists, self.graph,
-            self.graph, self.inner, self.subselect, self.subselect,
+            self.graph, self.inner, self.subselect, self.subselect, self.whether,
         )  # fmt: skip
         if depth and self.chance.random() < 0.55:
             return self.chance.choice(nested)(depth - 1, bound)
@@ -232,9 +236,13 @@ class Maker:
     def path(self, bound: set[str]) -> tuple[Element, set[str]]:
         names: set[str] = set()
         subject = self.node(bound, names)
-        end = self.chance.choice((*NODES[:2], "1", *[""] * 12))
+        if self.chance.random() < 0.06:
+            subject = self.chance.choice(("1", '"a"@en', '"ab"', ":nowhere"))
+        end = self.chance.choice((*NODES[:2], "1", '"a"', *[""] * 12))
         end = end or "?" + self.named(self.chance.choice(VARIABLES), names)
-        return Element(f"{subject} {self.way(2)} {end} ."), names
+        # Of (:q*)+ from a literal that no triple has, both peers give nothing; 18.4 reaches it from itself.
+        of_literal = subject[0] in '"1' or end[0] in '"1'
+        return Element(f"{subject} {self.way(1 if of_literal else 2)} {end} ."), names
 
     def way(self, depth: int) -> str:
         if not depth:
@@ -294,6 +302,13 @@ class Maker:
             return Element(f"FILTER({self.condition(bound, 1)} || {word} {HOLE})", [group]), set()
         return Element(f"FILTER {word} {HOLE}", [group]), set()
 
+    def whether(self, depth: int, bound: set[str]) -> tuple[Element, set[str]]:
+        """EXISTS as a value."""
+        word, group, name = self.chance.choice(("EXISTS", "NOT EXISTS")), self.within(depth)[0], self.fresh()
+        if self.chance.random() < 0.5:
+            return Element(f"BIND({word} {HOLE} AS ?{name})", [group]), {name}
+        return Element(f"BIND(IF({word} {HOLE}, {self.leaf(bound)}, 0) AS ?{name})", [group]), {name}
+
     def graph(self, depth: int, bound: set[str]) -> tuple[Element, set[str]]:
         name = self.chance.choice((":g1", ":g2", "?g", "?g", "?a"))
         group, names = self.group(depth)
@@ -306,6 +321,12 @@ class Maker:
     def subselect(self, depth: int, bound: set[str]) -> tuple[Element, set[str]]:
         if self.chance.random() < 0.15:  # whose cut depends on no tie: the numbers of :n are distinct integers
             some = self.chance.choice(("LIMIT 2", "OFFSET 1", "OFFSET 1 LIMIT 2"))
+            if self.chance.random() < 0.4:
+                counted = self.fresh("s")
+                text = (
+                    f"{{ SELECT ?d (COUNT(*) AS ?{counted}) {{ ?a :n ?d }} GROUP BY ?d ORDER BY ?{counted} ?d {some} }}"
+                )
+                return Element(text), {"d", counted}
             return Element(f"{{ SELECT DISTINCT ?d {{ ?a :n ?d }} ORDER BY ?d {some} }}"), {"d"}
         group, names = self.group(depth)
         if self.chance.random() < 0.4:
@@ -324,18 +345,30 @@ class Maker:
         head = " ".join([*(f"?{key}" for key in keys), *(f"({text} AS ?{name})" for text, name in made)])
         tail = "GROUP BY " + " ".join(f"?{key}" for key in keys) if keys else ""
         if self.chance.random() < 0.25:
-            tail += f" HAVING({self.aggregate(bound)} {self.chance.choice(('>', '<', '!='))} 1)"
+            # Both peers take COUNT of nothing but errors for an error, where 18.5.1.2 takes errors out and counts.
+            tail += f" HAVING({self.aggregate(bound, may_err=False)} {self.chance.choice(('>', '<', '!='))} 1)"
+        elif keys and self.chance.random() < 0.15:
+            word = self.chance.choice(("EXISTS", "NOT EXISTS"))
+            tail += f" HAVING({word} {{ ?{keys[0]} {self.chance.choice(PREDICATES)} {self.leaf(set())} }})"
         return head, tail, [*keys, *(name for _, name in made)]
 
-    def aggregate(self, bound: set[str]) -> str:
+    def aggregate(self, bound: set[str], may_err: bool = True) -> str:
         name = self.chance.choice(sorted(bound) or ["a"])
         distinct = self.chance.choice(("", "", "DISTINCT "))
         number = f"IF(isNumeric(?{name}), ?{name}, 0)"
+        erring = (  # now and then an error in a row
+            f"MAX(xsd:integer(?{name}))", f"COUNT({distinct}STR(?{name}))", f"COUNT({distinct}(?{name} + 1))",
+            f"SUM({distinct}STRLEN(STR(?{name})))", f"AVG({distinct}?{name})",
+            f"STRLEN(GROUP_CONCAT({distinct}STR(?{name})))",
+        )  # fmt: skip
+        if may_err and self.chance.random() < 0.3:
+            return self.chance.choice(erring)
         return self.chance.choice(
             (
                 f"COUNT({distinct}*)", f"COUNT({distinct}?{name})", f"COUNT({distinct}?{name})",
                 f"SUM({distinct}?{name})", f"SUM({distinct}{number})", f"AVG({distinct}{number})",
                 f"MIN({number})", f"MAX({number})", f"COUNT(?{name}) + 1",
+                f"COUNT({distinct}?{name}) / COUNT(*)", f"(COUNT(?{name}) > 0)",
             )
         )  # fmt: skip
 
@@ -356,6 +389,32 @@ class Maker:
                 f"STRDT(STR({x}), xsd:integer)", f"STRLANG(STR({x}), \"en\")", f"IRI(STR({x}))", f"YEAR({x})",
                 f"HOURS({x})", f"TZ({x})", f"xsd:integer({x})", f"xsd:decimal({x})", f"xsd:boolean({x})",
                 f"xsd:string(STR({x}))", f"({condition})", f"ROUND({x})", f"MD5(STR({x}))", f"ENCODE_FOR_URI(STR({x}))",
+                self.of_mixed(), self.of_tagged(), self.of_tagged(), f"TIMEZONE({x})", f"SECONDS({x})", f"DAY({x})",
+            )
+        )  # fmt: skip
+
+    def of_mixed(self) -> str:
+        """Numbers of several types: which type comes out, and whether they are equal."""
+        x, y = self.chance.choice(MIXED), self.chance.choice(MIXED)
+        operator = self.chance.choice("+-*/")
+        sum_ = f"({x} {operator} {y})"
+        compared = self.chance.choice(("=", "<", ">=", "!="))
+        return self.chance.choice((f"DATATYPE({sum_})", f"({sum_} {compared} {self.chance.choice(MIXED)})", sum_))
+
+    def of_tagged(self) -> str:
+        """Strings with and without languages, and patterns with flags."""
+        x, y = self.chance.choice(TAGGED), self.chance.choice(('"b"', '"b"@en', '"B"', '"c"@fr', '""', '""@en'))
+        flags = self.chance.choice(("", "i", "s", "m", "im", "x", "is"))
+        pattern = self.chance.choice(('"^a"', '"b.A"', '"c$"', '"[a-b]+"', '"(B)(c)?"', '"a b"'))
+        return self.chance.choice(
+            (
+                f"STRBEFORE({x}, {y})", f"STRAFTER({x}, {y})", f"CONTAINS({x}, {y})", f"STRSTARTS({x}, {y})",
+                f"STRENDS({x}, {y})", f"CONCAT({x}, {y})", f"SUBSTR({x}, 2, 1)", f"SUBSTR({x}, 0)", f"UCASE({x})",
+                f"LCASE({x})", f"STRLEN({x})", f"REGEX({x}, {pattern}, \"{flags}\")", f"ENCODE_FOR_URI({x})",
+                f"REPLACE({x}, {pattern}, \"-$1-\", \"{flags}\")", f"REPLACE({x}, \"b\", \"z\")",
+                f"({x} = {self.chance.choice(TAGGED)})", f"({x} < {self.chance.choice(TAGGED)})",
+                f"STRDT({x}, xsd:string)",
+                f"LANGMATCHES(LANG({x}), \"*\")", f"STRLANG({x}, \"EN\")", f"SHA1({x})",
             )
         )  # fmt: skip
 

@@ -37,7 +37,10 @@ def _valued(text: str, datatype: bytes) -> Key:
         return 4, float(text)
     if datatype == _XSD + b"boolean":
         return 5, text in ("true", "1")
-    return (6, datetime.fromisoformat(text)) if datatype == _XSD + b"dateTime" else (7, None)
+    if datatype != _XSD + b"dateTime":
+        return 7, None
+    moment = datetime.fromisoformat(text)
+    return 8 if moment.tzinfo is None else 6, moment  # whether one with a zone is before one without, may be open
 
 
 def compare(one: bytes | None, other: bytes | None) -> int | None:

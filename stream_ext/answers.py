@@ -180,7 +180,7 @@ def rows_of(answer: Answer) -> list[tuple[bytes | None, ...]]:
 
 def _texts_of(column: Ids, decode: Decode) -> Sequence[bytes | None]:
     bound = column != 0
-    if bound.all():
+    if np.count_nonzero(bound) == len(bound):
         return decode(column)
     texts: list[bytes | None] = [None] * len(column)
     for place, text in zip(np.flatnonzero(bound).tolist(), decode(column[bound]), strict=True):

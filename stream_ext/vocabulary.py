@@ -13,6 +13,7 @@ import numpy as np
 
 from hbase_store.terms import DATA_MASK, LOCAL, TAG_SHIFT, inline_id
 from stream_ext.known_values import Facts, KnownValues, no_facts
+from stream_ext.plan.values import Value
 from stream_ext.zset import Ids
 
 Encode = Callable[[Sequence[bytes]], Ids]
@@ -109,6 +110,16 @@ class Vocabulary:
         if not local.all():
             facts.put(~local, self._known_stored.facts(ids[~local]))
         return facts
+
+    def values(self, ids: list[int]) -> list[Value | None]:
+        """What a few ids mean; None for 0."""
+        if 0 not in ids and not (self._texts and any(id >> TAG_SHIFT == LOCAL for id in ids)):
+            return list(self._known_stored.values(ids))
+        found: list[Value | None] = []
+        for id in ids:
+            known = self._known_local if id >> TAG_SHIFT == LOCAL else self._known_stored
+            found += known.values([id]) if id else [None]
+        return found
 
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
         """With local ids that count the places in a list of texts, for those who do not have this vocabulary."""

@@ -11,8 +11,11 @@ import numpy as np
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.testing import scope_of
-from stream_ext.plan.ordering import order_ranks
+from stream_ext.plan.ordering import leading, order_ranks
 from stream_ext.zset import Weights, ZSet
+
+#: So many times the rows that are wanted are worth a look at which may be among them.
+_MANY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Cut:
         if rows.weights is not None:
             rows = rows.take(np.repeat(np.arange(rows.count), self._copies(moment, rows.weights, rows.width)))
             rows = ZSet(rows.held, rows.count, None, rows.untils)
-        rows = self.ordered(moment, rows)
+        rows = self.ordered(moment, self._leading(moment, rows))
         if self.names != self.variables:
             rows = rows.with_columns(tuple(rows.held[self.variables.index(name)] for name in self.names))
         if self.distinct:
@@ -70,6 +73,16 @@ class Cut:
             ranks = order_ranks(rows.column(self.variables.index(name)), scope)
             keys.append(-ranks if descending else ranks)
         return rows.take(np.lexsort(keys)) if keys else rows
+
+    def _leading(self, moment: Moment, rows: ZSet) -> ZSet:
+        """Without those that LIMIT will cut off, as far as the first thing that is ordered by decides."""
+        if self.limit is None or self.distinct or self.per or not self.order:
+            return rows
+        name, descending = self.order[0]
+        count = self.offset + self.limit
+        if name not in self.variables or not count or rows.count < _MANY * count:
+            return rows
+        return rows.take(leading(rows.column(self.variables.index(name)), scope_of(moment), count, descending))
 
     def _sliced(self, rows: ZSet) -> ZSet:
         if not self.is_limited:

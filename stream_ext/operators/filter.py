@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.testing import Tester
 from stream_ext.zset import ZSet
@@ -16,4 +18,4 @@ class Filter:
         if not change.count:
             return change
         mask = self._test.mask(moment, change)
-        return change if mask.all() else change.take(mask)
+        return change if np.count_nonzero(mask) == len(mask) else change.take(mask)

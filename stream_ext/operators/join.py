@@ -6,11 +6,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pairing import Pairing
 from stream_ext.operators.row_index import Beside, RowIndex, Rows, Slots
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.zset import Columns, ZSet
+
+#: Pairs of rows that are compared one with another.
+_FEW = 1024
 
 
 class Pairs:
@@ -46,12 +51,23 @@ class Pairs:
     def once(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[Slots, Slots]:
         """The places (in left, in right) of all pairs, where nothing was before and nothing comes after."""
         left_keys, right_keys = self.pairing.left_keys(left), self.pairing.right_keys(right)
+        if left.count * right.count <= _FEW and left.untils is None and right.untils is None:
+            return _compared(left_keys, right_keys, left.count, right.count)
         if left.count < right.count:
             j, i = _index_of(left_keys, left, moment).probe(right_keys, right.count, moment.time)
         else:
             i, j = _index_of(right_keys, right, moment).probe(left_keys, left.count, moment.time)
         moment.control.room(len(i), left.width + right.width)
         return i, j
+
+
+def _compared(left: Columns, right: Columns, rows: int, others: int) -> tuple[Slots, Slots]:
+    """Each row of the left with each of the right: for few of them that is quicker than any index."""
+    same = np.ones((rows, others), np.bool_)
+    for a, b in zip(left, right, strict=True):
+        same &= a[:, None] == b
+    i, j = same.nonzero()
+    return i, j
 
 
 def _index_of(keys: Columns, rows: ZSet, moment: Moment) -> RowIndex:

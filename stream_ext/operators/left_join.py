@@ -52,7 +52,7 @@ class LeftJoin:
         kept, both = self._holding(moment, left.take(i), right.take(j), places)
         alone = np.ones(left.count, np.bool_)
         alone[kept.column(0).view(np.int64)] = False
-        if not alone.any():
+        if not np.count_nonzero(alone):
             return both
         return concat([both, self._padded(left.take(alone))], len(self.variables))
 

@@ -9,6 +9,7 @@ durations, and at last all others by their text. A local time counts as if it we
 
 from __future__ import annotations
 
+import heapq
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -27,6 +28,8 @@ Ranks = npt.NDArray[np.int64]
 
 _UNBOUND, _BLANK, _IRI, _NAN, _NUMBER, _STRING, _TAGGED, _BOOLEAN, _TIMED, _DURATION, _OTHER = range(11)
 _TIMES = {DATETIME: 0, DATE: 1, TIME: 2}
+#: So few are looked at one by one.
+_FEW = 64
 #: No duration is compared with one of another type but by this: a month as 30.436875 days.
 _MONTH_SECONDS = 2629746
 
@@ -35,6 +38,8 @@ def order_ranks(ids: Ids, scope: Scope) -> Ranks:
     """Comparable within one call only."""
     if not len(ids):
         return np.zeros(0, np.int64)
+    if len(ids) <= _FEW:
+        return _ranks_of(scope.vocabulary.values(ids.tolist()))
     column = Terms(ids, scope.vocabulary)
     if column.are_inline:
         return terms.inline_integers(ids)
@@ -43,6 +48,25 @@ def order_ranks(ids: Ids, scope: Scope) -> Ranks:
         return np.unique(numbers.of_rows, return_inverse=True)[1]
     _, codes = column.factors()
     return _ranks_of(column.factored().pool.values)[codes]
+
+
+def leading(ids: Ids, scope: Scope, count: int, descending: bool) -> npt.NDArray[np.bool_]:
+    """Which rows come first by this column alone: `count` of them, and those that are equal to the last of these."""
+    column = Terms(ids, scope.vocabulary)
+    if column.are_inline:
+        return _leading_numbers(terms.inline_integers(ids), count, descending)
+    values = scope.vocabulary.values(ids.tolist())
+    types = set(map(type, values))
+    keys: list[Any] = values if types == {str} or types <= {int, Decimal} else list(map(_key, values))
+    last = (heapq.nlargest if descending else heapq.nsmallest)(count, keys)[-1]
+    among = [last <= key for key in keys] if descending else [key <= last for key in keys]
+    return np.array(among, np.bool_)
+
+
+def _leading_numbers(numbers: npt.NDArray[np.int64], count: int, descending: bool) -> npt.NDArray[np.bool_]:
+    if descending:
+        numbers = -numbers
+    return np.asarray(numbers <= np.partition(numbers, count - 1)[count - 1])
 
 
 def _ranks_of(values: list[Value | None]) -> Ranks:

@@ -35,7 +35,7 @@ def operands(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 SIMPLE = st.sampled_from(["?a", "?b", "?c", "1", "2.5", "'a'", "1e0", "<http://ex/a>"])
 EXPRESSIONS = st.recursive(SIMPLE, operands, max_leaves=6).filter(lambda text: "BOUND" not in text)
-ROWS = st.lists(st.tuples(*[st.sampled_from(CORPUS)] * 3), min_size=1, max_size=20)
+ROWS = st.lists(st.tuples(*[st.sampled_from(CORPUS)] * 3), min_size=1, max_size=24)
 
 
 @seed(7)
@@ -75,7 +75,7 @@ EXTREMES = [
     *(t(n, "double") for n in ("0", "-0", "0.1", "1e300", "-INF", "NaN", "9007199254740992")),
     *(t(n, "float") for n in ("0.1", "-0", "16777217", "3e38")),
 ]
-PAIRS = st.lists(st.tuples(*[st.sampled_from(EXTREMES)] * 2), min_size=1, max_size=12)
+PAIRS = st.lists(st.tuples(*[st.sampled_from(EXTREMES)] * 2), min_size=1, max_size=24)
 
 OPERATORS = st.sampled_from(list(ArithmeticOp))
 

@@ -6,10 +6,11 @@ import itertools
 import random
 
 import numpy as np
+import pytest
 
 from stream_ext.plan.expressions import Scope
 from stream_ext.plan.formulas import CompareOp
-from stream_ext.plan.ordering import order_ranks
+from stream_ext.plan.ordering import leading, order_ranks
 from stream_ext.plan.values import compare, value_of
 from tests.language.dictionary import Dictionary
 from tests.language.test_expression_peers import CORPUS, DURATIONS, t
@@ -48,6 +49,26 @@ def test_what_the_operator_less_than_orders_is_ordered_so() -> None:
         if compare(CompareOp.LE, left, right) and compare(CompareOp.GE, left, right):
             assert rank_a == rank_b, (a, b)
     assert ordered > 150
+
+
+def test_few_terms_are_ranked_as_they_are_among_many() -> None:
+    many = ranks(TERMS * 3)
+    assert len(TERMS) < 64 < 3 * len(TERMS)
+    for (a, rank_a), (b, rank_b) in itertools.product(zip(ranks(TERMS), many[: len(TERMS)], strict=True), repeat=2):
+        assert (a < b) == (rank_a < rank_b)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(
+    "terms", [TERMS, [t(str(n % 7), "integer") for n in range(20)], ['"a"', '"b"', '"a"', '"c"'] * 3]
+)
+def test_what_leads_is_what_the_ranks_say(terms: list[str], descending: bool) -> None:
+    dictionary, found = Dictionary(), ranks(terms)
+    for count in range(1, len(terms) + 1):
+        last = sorted(found, reverse=descending)[count - 1]
+        expected = [rank >= last if descending else rank <= last for rank in found]
+        led = leading(dictionary.encode(terms), Scope(dictionary.vocabulary), count, descending)
+        assert led.tolist() == expected
 
 
 def test_numbers_of_all_types_are_one_line() -> None:

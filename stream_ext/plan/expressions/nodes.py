@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stream_ext.plan.expressions.arrays import calculate_arrays, compare_arrays, negate_array
 from stream_ext.plan.expressions.rows import Part, Rows, applied, signs
-from stream_ext.plan.expressions.vectors import NUMERIC, Factored, Numbers, Pool, Truths, Vector, constant_numbers
+from stream_ext.plan.expressions.vectors import FEW, NUMERIC, Factored, Numbers, Pool, Truths, Vector, constant_numbers
 from stream_ext.plan.formulas import ArithmeticOp, CompareOp
 from stream_ext.plan.functions import Function, View
 from stream_ext.plan.values import Value, arithmetic, compare, negated, value_of
@@ -135,7 +135,7 @@ class Comparison:
 
     def evaluate(self, rows: Rows) -> Vector:
         left, right = self.left.evaluate(rows), self.right.evaluate(rows)
-        a = rows.numbers_of(left)
+        a = rows.numbers_of(left) if rows.count > FEW else None
         b = rows.numbers_of(right) if a is not None else None
         held = compare_arrays(self.op, a, b) if a is not None and b is not None else None
         if held is not None:
@@ -190,7 +190,7 @@ class ByKind:
         return self.inner.used
 
     def evaluate(self, rows: Rows) -> Vector:
-        kinds = self._kinds(rows)
+        kinds = self._kinds(rows) if rows.count > FEW else None
         if kinds is None:
             return self.inner.evaluate(rows)
         present = np.flatnonzero(np.bincount(kinds))

@@ -15,6 +15,7 @@ from hbase_store.arrays import Ids, Mask
 from stream_ext import known_values
 from stream_ext.control import Control
 from stream_ext.plan.expressions.vectors import (
+    FEW,
     Codes,
     Factored,
     Numbers,
@@ -228,6 +229,8 @@ def signs(held: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int8]:
 
 
 def _truths_of(values: list[Value | None]) -> npt.NDArray[np.int8]:
+    if len(values) <= FEW:
+        return np.array([(held is True) - (held is False) for held in map(truth, values)], np.int8)
     if not set(map(type, values)) <= {bool, type(None)}:
         values = list(map(truth, values))
     held = np.array(values, np.object_)

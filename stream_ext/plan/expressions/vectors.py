@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store import terms
-from hbase_store.arrays import Ids, Mask
+from hbase_store.arrays import Ids, Mask, frozen
 from stream_ext import known_values
 from stream_ext.known_values import Facts, no_facts
 from stream_ext.operators.key_table import KeyTable
@@ -96,6 +96,11 @@ class Numbers:
     scale: int = 0  # DECIMAL: they stand for themselves divided by 10 ** scale
 
 
+#: So few rows go value by value: arrays of a few numbers take longer.
+FEW = 8
+_EACH = [frozen(np.arange(count, dtype=np.int32)) for count in range(FEW + 1)]
+
+
 class Terms:
     """A column of ids; what is found out about it is kept for whoever asks next."""
 
@@ -131,6 +136,8 @@ class Terms:
         return self._facts
 
     def factored(self) -> Factored:
+        if self._factored is None and len(self.of_rows) <= FEW:
+            self._factored = Factored(self._each(), _EACH[len(self.of_rows)])
         if self._factored is None:
             distinct, codes = self.factors()
             facts = self.facts()
@@ -138,6 +145,16 @@ class Terms:
                 Pool(facts.values.tolist(), make_texts=lambda: _texts_of(distinct, facts), ids=distinct), codes
             )
         return self._factored
+
+    def _each(self) -> Pool:
+        """One by one, whether or not they are distinct."""
+        ids, decode = self.of_rows, self._vocabulary.decode
+        listed = ids.tolist()
+        return Pool(
+            self._vocabulary.values(listed),
+            make_texts=lambda: [None if not id else decode(ids[i : i + 1])[0] for i, id in enumerate(listed)],
+            ids=ids,
+        )
 
     def numbers(self) -> Numbers | None:
         """If they are all of one kind of numbers."""

@@ -304,7 +304,11 @@ class Normaliser:
 
         condition = replaced(expression, asked)
         hidden = frozenset(question.name for question in questions)
-        return Test(condition, sees | hidden, variables_of(condition) - hidden, tuple(questions))
+        mentions = variables_of(condition) - hidden
+        if questions and isinstance(place.graph.node, Variable) and place.graph.node.name not in mentions:
+            # They are asked of the graph that the group is in, also where no triple of the group is looked for there.
+            sees |= {place.graph.node.name}
+        return Test(condition, sees | hidden, mentions, tuple(questions))
 
     # ---- queries ------------------------------------------------------------------------------------------------
 

@@ -90,6 +90,30 @@ class Text:
             [],
         ),
         (
+            "18.6: EXISTS is asked of the active graph, also of a group that looks for no triple itself",
+            [(":f", ":p", ":c", ":g1"), (":y", ":r", ":a", ":g2")],
+            "SELECT ?g { GRAPH ?g { FILTER NOT EXISTS { ?c :p ?a } } }",
+            [(b"<http://ex/g2>",)],
+        ),
+        (
+            "18.4: what is reached from 1 by (:q*)+ is reached by :q* first, which has it reach itself",
+            [],
+            "SELECT ?b { ?b (:q*)+ 1 }",
+            [(b'"integer 1',)],
+        ),
+        (
+            "18.4: an alternative is a Union, a bag, also of two parts that are the same",
+            [(":c", ":r", ":b", ""), (":f", ":r", ":c", "")],
+            "SELECT ?e { ?a (:r|:r)/:r ?e }",
+            [(b"<http://ex/b>",)] * 2,
+        ),
+        (
+            "18.5.1.2, Count: errors are removed, and what is left is counted",
+            [(":f", ":p", ":c", "")],
+            "SELECT (COUNT(?a + 1) AS ?n) { ?a :p ?b } HAVING(COUNT(?a + 1) < 1)",
+            [(ZERO,)],
+        ),
+        (
             "18.6: Graph(var, P) joins P in each graph with {var -> its name}, so ?a is the name of a graph",
             [(":x", ":q", "1", ""), (":f", ":r", ":b", ":g1")],
             "SELECT ?a { ?b :q ?a . GRAPH ?a { VALUES ?d { 0 } } }",

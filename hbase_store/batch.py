@@ -6,8 +6,9 @@ batch is committed; a batch that is dropped leaves nothing behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,12 @@ from hbase_store.arrays import Columns, Ids, Mask, Offsets, as_ids, concatenate,
 from hbase_store.blocks import Block, blocks_of
 from hbase_store.dictionary import Dictionary
 from hbase_store.errors import StoreError
+from hbase_store.keyvalue import Value
 from hbase_store.rows import CatalogChange, StreamMove
 from hbase_store.slab import Slab, TermsChunk, check_lengths, chunks_of
 from hbase_store.streams import StreamColumns, StreamPart, split
 from hbase_store.terms import NO_TERM, blank_ids, check_encodable, check_numbers
+from hbase_store.transient import OpenGeneration, pack_transient
 
 #: Numbers that a writer takes from a counter at once, or a multiple: so two writers never share a page of terms.
 NUMBERS = 4096
@@ -73,15 +76,27 @@ class Change:
 class Batch:
     """For one thread. The arrays that it is given must not change until it is committed."""
 
-    def __init__(self, dictionary: Dictionary, terms: Numbers, blanks: Numbers, time: int) -> None:
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        terms: Numbers,
+        transient: Numbers,
+        blanks: Numbers,
+        generation: OpenGeneration | None,
+        time: int,
+    ) -> None:
+        """`generation` is that of the snapshot's transient terms; None: new terms are all permanent."""
         #: Publication time in ms, by the caller's clock.
         self.time = time
+        self.generation = generation
+        #: Transient terms that the generation has not yet.
+        self.transient: dict[bytes, int] = {}
         self.moves: list[StreamMove] = []
         self.columns: dict[int, StreamColumns] = {}
         self.catalog_changes: list[CatalogChange] = []
         self.new_texts: list[tuple[TermsChunk, list[bytes]]] = []
         self._new_ids: dict[bytes, int] = {}
-        self._dictionary, self._terms, self._blanks = dictionary, terms, blanks
+        self._dictionary, self._terms, self._transient_numbers, self._blanks = dictionary, terms, transient, blanks
         self._quads: list[tuple[Ids, Ids, Ids, Ids]] = []
         self._operations: list[npt.NDArray[np.uint8]] = []
         self._slab_parts: dict[int, StreamPart] = {}
@@ -97,9 +112,63 @@ class Batch:
             mine = self._new_ids
             new = list(dict.fromkeys([texts[i] for i in unknown if texts[i] not in mine]))
             if new:
-                self._add_terms(new)
+                self._add_terms(self._promoted(new))
             ids[unknown] = [mine[texts[i]] for i in unknown]
         return ids
+
+    def encode_transient(self, texts: Sequence[bytes]) -> Ids:
+        """The ids of terms that only slices of this snapshot have, as far as the caller knows; new ones go with it."""
+        if self.generation is None:
+            return self.encode(texts)
+        known: list[Mapping[bytes, int]] = [self.generation.written, self.transient, self._new_ids]
+        found = list(map(known[0].get, texts))
+        missing = [i for i, id in enumerate(found) if id is None]
+        for ids in known[1:]:
+            if ids:
+                for i in missing:
+                    found[i] = ids.get(texts[i])
+                missing = [i for i in missing if found[i] is None]
+        if missing:
+            unknown = list(dict.fromkeys([texts[i] for i in missing]))
+            new = dict(zip(unknown, self._transient_ids(unknown).tolist(), strict=True))
+            for i in missing:
+                found[i] = new[texts[i]]
+        return np.array(found, np.uint64)
+
+    def _transient_ids(self, texts: list[bytes]) -> Ids:
+        """Of distinct terms that this generation has not: permanent ones keep their ids, and so do those of others."""
+        ids = self._dictionary.ids(texts)
+        places = np.flatnonzero(ids == NO_TERM)
+        if len(places):
+            others = [texts[i] for i in places.tolist()]
+            check_encodable(others)
+            check_lengths(others)
+            found = self._dictionary.transient.ids(others, None if self.generation is None else self.generation.first)
+            fresh = np.flatnonzero(found == NO_TERM)
+            if len(fresh):
+                runs = self._transient_numbers.take(len(fresh))
+                found[fresh] = np.concatenate([np.arange(run.start, run.stop, dtype=np.uint64) for run in runs])
+            self.transient.update(zip(others, found.tolist(), strict=True))
+            ids[places] = found
+        return ids
+
+    def _promoted(self, texts: list[bytes]) -> list[bytes]:
+        """Those of these terms that are not transient; these that are become permanent under the ids that they have."""
+        generation, alive = self.generation, self._dictionary.transient
+        if not (alive or self.transient):
+            return texts
+        before = None if generation is None else generation.first
+        ids = dict(zip(texts, alive.ids(texts, before).tolist(), strict=True))
+        for known in (self.transient, {} if generation is None else generation.written):
+            ids.update((text, known[text]) for text in texts if text in known)
+        promoted = sorted((id, text) for text, id in ids.items() if id != NO_TERM)
+        self._new_ids.update((text, id) for id, text in promoted)
+        start = 0
+        for stop in range(1, len(promoted) + 1):
+            if stop == len(promoted) or promoted[stop][0] != promoted[stop - 1][0] + 1:
+                self._add_chunks(promoted[start][0], [text for _, text in promoted[start:stop]], promoted=True)
+                start = stop
+        return [text for text, id in ids.items() if id == NO_TERM]
 
     def _add_terms(self, texts: list[bytes]) -> None:
         check_encodable(texts)
@@ -108,19 +177,22 @@ class Batch:
         for run in self._terms.take(len(texts)):
             part = texts[done : done + len(run)]
             self._new_ids.update(zip(part, run, strict=True))
-            start = 0
-            for chunk in chunks_of(run.start, part):
-                stop = start + len(chunk.offsets) - 1
-                self.new_texts.append((chunk, part[start:stop]))
-                start = stop
+            self._add_chunks(run.start, part, promoted=False)
             done += len(run)
+
+    def _add_chunks(self, first: int, texts: list[bytes], promoted: bool) -> None:
+        start = 0
+        for chunk in chunks_of(first, texts, promoted):
+            stop = start + len(chunk.offsets) - 1
+            self.new_texts.append((chunk, texts[start:stop]))
+            start = stop
 
     def blanks(self, count: int) -> Ids:
         """Ids of so many blank nodes that nobody else has."""
         return concatenate([blank_ids(run.start, len(run)) for run in self._blanks.take(count)])
 
     def ids(self, texts: Sequence[bytes]) -> Ids:
-        """0 for a term that neither the store nor this batch has."""
+        """0 for a term that neither the store nor this batch has; one that only timing data has is none of them."""
         ids = self._dictionary.ids(texts)
         mine = self._new_ids
         if mine:
@@ -132,15 +204,16 @@ class Batch:
         """The texts of ids of the store and of this batch."""
         if not self.new_texts:
             return self._dictionary.terms(ids)
-        firsts = np.array([chunk.first for chunk, _ in self.new_texts], np.uint64)
-        ends = firsts + np.array([len(texts) for _, texts in self.new_texts], np.uint64)
-        chunk = firsts.searchsorted(ids, "right").astype(np.int64) - 1
-        mine = (chunk >= 0) & (ids < ends[chunk])
+        parts = sorted(((chunk.first, texts) for chunk, texts in self.new_texts), key=itemgetter(0))
+        firsts = np.array([first for first, _ in parts], np.uint64)
+        ends = firsts + np.array([len(texts) for _, texts in parts], np.uint64)
+        part = firsts.searchsorted(ids, "right").astype(np.int64) - 1
+        mine = (part >= 0) & (ids < ends[part])
         texts: list[bytes] = [b""] * len(ids)
         for at, which, place in zip(
-            np.flatnonzero(mine).tolist(), chunk[mine].tolist(), (ids[mine] - firsts[chunk[mine]]).tolist(), strict=True
+            np.flatnonzero(mine).tolist(), part[mine].tolist(), (ids[mine] - firsts[part[mine]]).tolist(), strict=True
         ):
-            texts[at] = self.new_texts[which][1][place]
+            texts[at] = parts[which][1][place]
         known = np.flatnonzero(~mine)
         for at, text in zip(known.tolist(), self._dictionary.terms(ids[known]), strict=True):
             texts[at] = text
@@ -198,6 +271,16 @@ class Batch:
         return not (self._quads or self.moves or self.catalog_changes)
 
     # ---- what is committed
+
+    def new_streams(self) -> list[int]:
+        """Those whose first slices of the generation these are."""
+        return [] if self.generation is None else sorted(self.slice_parts.keys() - self.generation.streams)
+
+    def pack_transient(self) -> list[Value]:
+        """What the generation has from this snapshot on."""
+        if self.generation is None:
+            return []
+        return pack_transient(self.generation.first, self.generation.begun_ms, self.new_streams(), self.transient)
 
     def pack(self) -> tuple[Slab, list[Change]]:
         """The slab, and the net changes that it says."""

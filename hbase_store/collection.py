@@ -15,7 +15,7 @@ import msgspec
 from hbase_store.head import Head
 from hbase_store.history import WHOLE_EVERY
 from hbase_store.keyvalue import Key, KeyValue
-from hbase_store.rows import SnRow, slab_key, slice_key, sn_key, unpack_row, whole_key
+from hbase_store.rows import SnRow, slab_key, slice_key, sn_key, terms_key, unpack_row, whole_key
 from hbase_store.run_blocks import index_key, run_number, run_range
 from hbase_store.run_list import RunEntry, RunList, list_key
 
@@ -52,6 +52,7 @@ class Collector:
         self._slabs_seen, self._rows_before = 0, 1
         self._held: dict[int, array[int]] = {}
         self._sliced: dict[int, int] = {}
+        self._terms_left: list[tuple[int, int]] = []
 
     def leave(self, now_ms: int, runs: Iterable[RunEntry]) -> None:
         self._left.append((now_ms, tuple(runs)))
@@ -60,6 +61,7 @@ class Collector:
         """`runs` is published, and `streams` are those that there are."""
         self._collect_slices(runs, head, streams)
         self._collect_log(runs, head, streams)
+        self._collect_terms(runs, head, now_ms)
         due = [entries for at, entries in self._left if at + GRACE_MS <= now_ms]
         if due:
             self._left = [(at, entries) for at, entries in self._left if at + GRACE_MS > now_ms]
@@ -78,6 +80,20 @@ class Collector:
                     self._kv.delete_range("slice", start, slice_key(stream, granted.epoch, last + 1, 0), last)
             self._sliced[stream] = max(horizon, done)
         self._sliced = {stream: done for stream, done in self._sliced.items() if stream in streams}
+
+    def _collect_terms(self, runs: RunList, head: Head, now_ms: int) -> None:
+        """Of generations that have left: who has read their ids may still ask for a while what they mean."""
+        if not self._terms_left or self._terms_left[-1][1] < runs.terms_from:
+            self._terms_left.append((now_ms, runs.terms_from))
+        due = max((before for at, before in self._terms_left if at + GRACE_MS <= now_ms), default=0)
+        if due:
+            # The last one stays: it says what was noted.
+            self._terms_left = [(at, before) for at, before in self._terms_left if before > due] or [(now_ms, due)]
+            for granted in head.ranges:
+                last = min(granted.last, due - 1)
+                if granted.first <= last:
+                    start, stop = terms_key(granted.epoch, 0, 0), terms_key(granted.epoch, last + 1, 0)
+                    self._kv.delete_range("terms", start, stop, last)
 
     def _collect_log(self, runs: RunList, head: Head, streams: Collection[int]) -> None:
         """Slabs up to the floor, as far as runs cover it; rows up to the last whole one, which sums them up."""
@@ -136,6 +152,7 @@ class Collector:
         for epoch in range(runs.collected + 1, head.epoch):
             last = lasts.get(epoch, 0)
             self._kv.delete_range("slab", slab_key(epoch, last + 1, 0), slab_key(epoch + 1, 0, 0), latest)
+            self._kv.delete_range("terms", terms_key(epoch, last + 1, 0), terms_key(epoch + 1, 0, 0), latest)
             self._kv.delete_range("sn", sn_key(epoch, last + 1), sn_key(epoch + 1, 0), latest)
             for stream in numbers:
                 start, stop = slice_key(stream, epoch, last + 1, 0), slice_key(stream, epoch + 1, 0, 0)

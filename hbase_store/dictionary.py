@@ -2,24 +2,25 @@
 
 New terms travel in their slab, and are here in memory until the slab is folded. Then their texts stand in pages,
 found by their id, and their hashes in the runs, found by the hash; both are asked for in batches. What was asked for
-lately is remembered."""
+lately is remembered. Terms that only timing data has are kept apart (`transient`): these go again."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
 
-from hbase_store.arrays import Ids, distinct_values, gather_ranges
+from hbase_store.arrays import Ids, Mask, distinct_values, gather_ranges
 from hbase_store.keyvalue import KeyValue
 from hbase_store.pages import Pages, unknown
 from hbase_store.run import Run, RunColumn
 from hbase_store.run_blocks import HASH_COLUMN
 from hbase_store.slab import TermsChunk
 from hbase_store.terms import DICTIONARY, NO_TERM, TAG_SHIFT, inline_id, inline_text
+from hbase_store.transient import TransientRow, TransientTerms
 
 # Below this many ids, a loop is faster than sorting them.
 _FEW = 64
@@ -37,16 +38,22 @@ class _Recent:
         self.chunks: list[TermsChunk] = []
         self.sns: list[int] = []
         self.ids: dict[bytes, int] = {}
+        self.promoted: list[tuple[int, TermsChunk]] = []
+        self._promoted_texts: dict[int, bytes] = {}
         self._not_hashed: list[TermsChunk] = []
         self._lock = threading.Lock()
 
     def add(self, sn: int, chunk: TermsChunk, texts: Sequence[bytes] | None) -> None:
         with self._lock:
-            # A writer takes ids in ascending order, and forgets those that it has left when another takes over.
-            assert not self.firsts or chunk.first > self.firsts[-1]
-            self.sns.append(sn)
-            self.chunks.append(chunk)  # before its first id: readers look there first
-            self.firsts.append(chunk.first)
+            if chunk.promoted:
+                self.promoted.append((sn, chunk))
+                self._promoted_texts.update(enumerate(chunk.texts() if texts is None else texts, chunk.first))
+            else:
+                # A writer takes ids in ascending order, and forgets those that it has left when another takes over.
+                assert not self.firsts or chunk.first > self.firsts[-1]
+                self.sns.append(sn)
+                self.chunks.append(chunk)  # before its first id: readers look there first
+                self.firsts.append(chunk.first)
             if texts is None or self._not_hashed:
                 self._not_hashed.append(chunk)
             else:
@@ -70,19 +77,30 @@ class _Recent:
             return self.chunks[at]
         return None
 
+    def all(self) -> Iterator[tuple[int, TermsChunk]]:
+        yield from zip(self.sns, self.chunks, strict=True)
+        yield from self.promoted
+
     def since(self, sn: int) -> _Recent:
         later = _Recent()
-        for at, chunk in zip(self.sns, self.chunks, strict=True):
+        for at, chunk in self.all():
             if at > sn:
                 later.add(at, chunk, None)
         return later
+
+    def promoted_texts(self, ids: Ids) -> list[bytes]:
+        """b"" for one that was not promoted."""
+        return [self._promoted_texts.get(id, b"") for id in ids.tolist()]
 
 
 class Dictionary:
     """Many threads read it, one at a time adds and adopts."""
 
-    def __init__(self, kv: KeyValue) -> None:
+    def __init__(self, kv: KeyValue, read_dropped: Callable[[], Iterable[TransientRow]] = lambda: ()) -> None:
+        """`read_dropped` reads what is still there of the generations that are not alive any more."""
         self.pages = Pages(kv)
+        self.transient = TransientTerms()
+        self._read_dropped = read_dropped
         # Replaced together: a term is in one or the other.
         self._places: tuple[_Recent, tuple[RunColumn, ...]] = _Recent(), ()
         self._remembered: dict[bytes, int] = {}
@@ -92,7 +110,7 @@ class Dictionary:
     def version(self) -> object:
         """Another one whenever terms may have come."""
         recent, columns = self._places
-        return len(recent.chunks), columns
+        return len(recent.chunks), len(recent.promoted), columns, self.transient.version()
 
     def add(self, sn: int, chunk: TermsChunk, texts: Sequence[bytes] | None = None) -> None:
         """`texts` are those of the chunk, if they are at hand: then hashing them costs nothing more."""
@@ -109,12 +127,43 @@ class Dictionary:
     def recent_chunks(self, sn: int) -> list[TermsChunk]:
         """Of the slabs up to `sn` that are not folded."""
         recent, _ = self._places
-        return [chunk for at, chunk in zip(recent.sns, recent.chunks, strict=True) if at <= sn]
+        return [chunk for at, chunk in recent.all() if at <= sn]
 
     # ---- text to id
 
+    def ids_of_all(self, texts: Sequence[bytes]) -> Ids:
+        """Of permanent and transient terms; 0 for one that has none."""
+        ids = self.ids(texts)
+        if self.transient:
+            places = np.flatnonzero(ids == NO_TERM)
+            if len(places):
+                ids[places] = self.transient.ids([texts[i] for i in places.tolist()])
+        return ids
+
+    def lasting(self) -> tuple[Callable[[Sequence[bytes]], Ids], Callable[[Ids], list[bytes]]]:
+        """From texts to ids and back, for somebody for whom the terms that are alive now stay so."""
+        alive = self.transient.kept()
+
+        def ids(texts: Sequence[bytes]) -> Ids:
+            found = self.ids_of_all(texts)
+            if alive.first == self.transient.first:
+                return found
+            held = alive.ids(texts)
+            return np.where(held != NO_TERM, held, found)
+
+        return ids, self.terms
+
+    def are_transient(self, ids: Ids) -> Mask:
+        """Which of these ids are those of transient terms, and of no permanent ones."""
+        transient = self.transient.have(ids)
+        places = np.flatnonzero(transient)
+        if len(places):
+            known = self.ids(self.terms(ids[places]))
+            transient[places] = known != ids[places]
+        return transient
+
     def ids(self, texts: Sequence[bytes]) -> Ids:
-        """0 for a term that has none."""
+        """Of permanent terms; 0 for one that is none."""
         recent, columns = self._places
         found = list(map(recent.hashed().get, texts))
         missing = [i for i, id in enumerate(found) if id is None]
@@ -240,10 +289,28 @@ class Dictionary:
             return []
         if ids[0] == NO_TERM:
             raise unknown(NO_TERM)
-        texts = self.pages.texts(ids)
+        sources = [self.pages.texts, self._dropped_texts]
+        if self.transient:
+            sources.insert(0, self.transient.texts)
+        if self._places[0].promoted:
+            sources.insert(0, self._places[0].promoted_texts)
+        texts = sources[0](ids)
+        for source in sources[1:]:
+            if b"" not in texts:
+                return texts
+            missing = [i for i, text in enumerate(texts) if not text]
+            for i, text in zip(missing, source(ids[missing]), strict=True):
+                texts[i] = text
         if b"" in texts:
             raise unknown(int(ids[texts.index(b"")]))
         return texts
+
+    def _dropped_texts(self, ids: Ids) -> list[bytes]:
+        """Of transient terms that are not alive any more: who asked before may still be at it."""
+        dropped = TransientTerms()
+        for row in self._read_dropped():
+            dropped.add(row)
+        return dropped.texts(ids)
 
 
 def _fill_in(found: list[int | None], missing: list[int], texts: Sequence[bytes], known: dict[bytes, int]) -> list[int]:

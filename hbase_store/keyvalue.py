@@ -14,7 +14,7 @@ Key = bytes
 Value = bytes
 
 #: The tables, each with one family; all but `meta` are salted and pre-split on HBase.
-TABLES = ("slab", "sn", "slice", "run", "runindex", "runs", "i2t", "emission", "commit", "meta")
+TABLES = ("slab", "sn", "slice", "terms", "run", "runindex", "runs", "i2t", "emission", "commit", "meta")
 
 #: No call carries more than this many bytes (HBase's Thrift server dies of much larger ones).
 CALL_BYTES_MAX = 4 << 20

@@ -1,14 +1,17 @@
 """What a bulk load writes: its terms into pages, its edges and the hashes of its new terms into a run of its own.
 
 All of it is written before anybody knows of it. Batches may be published meanwhile; if one of them brought a term
-that the load took for new, the load adopts that term's id and writes its run again."""
+that the load took for new, the load adopts that term's id and writes its run again. A term that was transient keeps its
+id, and the load writes its text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from hbase_store.arrays import Ids, sort_distinct
 from hbase_store.batch import NUMBERS
@@ -18,7 +21,9 @@ from hbase_store.keyvalue import KeyValue
 from hbase_store.loading import Numbers32, Terms, edge_columns
 from hbase_store.run_blocks import HASH_COLUMN, ColumnKey
 from hbase_store.run_list import RunEntry
+from hbase_store.slab import TermsChunk
 from hbase_store.terms import BLANK, INTEGER, NO_TERM, TAG_SHIFT, check_numbers
+from hbase_store.transient import Texts, TransientTerms
 from hbase_store.view import View, view_of
 
 
@@ -32,6 +37,10 @@ class LoadWriter:
         self._new = np.flatnonzero(self._ids == NO_TERM)
         self._chunk = terms.chunk(self._take_ids(), self._new)
         self._ids[self._new] = np.arange(self._chunk.first, self._chunk.first + len(self._new), dtype=np.uint64)
+        self._by_hash: tuple[Ids, npt.NDArray[np.int64]] | None = None
+        # Transient terms, which become permanent by what is written here.
+        self._promoted: set[int] = set()
+        self._agrees_with_transient(dictionary.transient)
 
     def _own_ids(self) -> Ids:
         from hbase_store.line_kernels import own_ids
@@ -58,31 +67,62 @@ class LoadWriter:
     def write(self, columns: Sequence[Numbers32], sn: int) -> RunEntry:
         """`sn` is the snapshot that it will be, if nobody publishes before."""
         writer = FoldWriter(self._kv, sn, self._give_way)
-        writer.write_pages(self._pages, [self._chunk] if len(self._new) else [])
+        writer.write_pages(self._pages, [self._chunk, *self._promoted_chunks()] if len(self._new) else [])
         return writer.write(chain(self._hash_rows(), edge_columns(columns, self._ids)), sn)
 
     def _hash_rows(self) -> Iterator[tuple[ColumnKey, View]]:
-        """Of the terms that are ours: those whose ids somebody else gave have theirs there already."""
+        """Of the terms that are ours: those whose permanent ids somebody else gave have theirs there already."""
         ids = self._ids[self._new]
         ours = ids == np.arange(self._chunk.first, self._chunk.first + len(ids), dtype=np.uint64)
+        if self._promoted:
+            ours |= np.isin(self._new, list(self._promoted))
         if ours.any():
             yield HASH_COLUMN, view_of(sort_distinct((self._terms.hashes[self._new][ours], ids[ours])), None)
 
-    def agrees_with(self, published: Mapping[bytes, int]) -> bool:
-        """Whether none of our new terms was published meanwhile; if one was, it has that id from now on."""
-        if not published or not len(self._new):
-            return True
-        from hbase_store.hashing import hash_texts
+    def _promoted_chunks(self) -> Iterator[TermsChunk]:
+        for number in sorted(self._promoted, key=lambda number: int(self._ids[number])):
+            text = self._terms.text(number)
+            yield TermsChunk(int(self._ids[number]), np.array([0, len(text)], np.int64), text, promoted=True)
 
-        texts = list(published)
-        mine = self._terms.hashes[self._new]
-        order = np.argsort(mine, kind="stable")
-        theirs = hash_texts(texts)
-        starts, ends = mine[order].searchsorted(theirs, "left"), mine[order].searchsorted(theirs, "right")
-        agreed = True
-        for i in np.flatnonzero(ends > starts).tolist():
-            for number in self._new[order[starts[i] : ends[i]]].tolist():
-                if self._terms.text(number) == texts[i] and self._ids[number] != published[texts[i]]:
-                    self._ids[number] = published[texts[i]]
+    def agrees_with(self, published: Mapping[bytes, int], transient: TransientTerms) -> bool:
+        """Whether none of our new terms was published meanwhile; if one was, it has that id from now on."""
+        if not len(self._new):
+            return True
+        agreed = self._agrees_with_transient(transient)
+        if published:
+            from hbase_store.hashing import hash_texts
+
+            texts = list(published)
+            for number, place in self._same(hash_texts(texts), texts.__getitem__):
+                if self._ids[number] != published[texts[place]]:
+                    self._ids[number] = published[texts[place]]
                     agreed = False
         return agreed
+
+    def _agrees_with_transient(self, transient: TransientTerms) -> bool:
+        agreed = True
+        for level in transient.levels() if len(self._new) else ():
+            hashes, places = level.by_hash()
+            for number, place in self._same(hashes, partial(_text_at, level, places)):
+                id = level.ids[int(places[place])]
+                agreed &= number in self._promoted and self._ids[number] == id
+                self._promoted.add(number)
+                self._ids[number] = id
+        return agreed
+
+    def _same(self, hashes: Ids, text_of: Callable[[int], bytes]) -> Iterator[tuple[int, int]]:
+        """(number of a new term of ours, place of the same term among others, of which the hashes are given)."""
+        if self._by_hash is None:
+            mine = self._terms.hashes[self._new]
+            order = np.argsort(mine, kind="stable")
+            self._by_hash = mine[order], order
+        mine, order = self._by_hash
+        starts, ends = mine.searchsorted(hashes, "left"), mine.searchsorted(hashes, "right")
+        for place in np.flatnonzero(ends > starts).tolist():
+            for number in self._new[order[starts[place] : ends[place]]].tolist():
+                if self._terms.text(number) == text_of(place):
+                    yield number, place
+
+
+def _text_at(texts: Texts, places: Ids, at: int) -> bytes:
+    return texts.text(int(places[at]))

@@ -8,7 +8,7 @@ from hbase_store.errors import BadRow, LayoutError
 from hbase_store.keyvalue import CALL_BYTES_MAX, KEY_BYTES_MAX, CompareAndSet, Put
 
 #: Changes whenever rows are written in a way that older code cannot read.
-LAYOUT_VERSION = b"3"
+LAYOUT_VERSION = b"4"
 LAYOUT_KEY = b"layout"
 LEASE_KEY = b"lease"
 COUNTER_PREFIX = b"counter/"

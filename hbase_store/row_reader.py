@@ -12,10 +12,11 @@ from hbase_store.errors import SnapshotGone
 from hbase_store.head import HeadCell
 from hbase_store.history import Whole
 from hbase_store.keyvalue import Key, KeyValue, Put, Value
-from hbase_store.rows import SnRow, StreamPlace, pack_row, sn_key, unpack_row, whole_key
+from hbase_store.rows import SnRow, StreamPlace, pack_row, sn_key, terms_key, unpack_row, whole_key
 from hbase_store.sealed import corrupt, cut, seal, unseal
 from hbase_store.slab import STREAM, Slab, unpack_slab
 from hbase_store.streams import StreamColumns, merge
+from hbase_store.transient import TransientRow, unpack_transient
 
 #: How much is read at once by who catches up.
 ROWS_AT_ONCE = 256
@@ -86,6 +87,20 @@ class RowReader:
             for row in rows[start:stop]:
                 yield row, unpack_slab("slab", [(key, next(values)) for key in row.slab_keys()], kinds)
             start = stop
+
+    def transient_of(self, rows: Sequence[SnRow]) -> Iterator[TransientRow]:
+        """The transient terms that came with these rows."""
+        keys = [key for row in rows for key in row.terms_keys()]
+        for key, value in zip(keys, self._kv.get_many("terms", keys) if keys else (), strict=True):
+            yield unpack_transient(value, key)
+
+    def transient(self, first: int, last: int) -> Iterator[TransientRow]:
+        """All transient terms that came in these snapshots and are there still, in order."""
+        for granted in self._cell.head.ranges:
+            start, stop = max(first, granted.first), min(last, granted.last) + 1
+            if start < stop:
+                keys = terms_key(granted.epoch, start, 0), terms_key(granted.epoch, stop, 0)
+                yield from (unpack_transient(value, key) for key, value in self._kv.scan("terms", *keys))
 
     def streams(self, places: Sequence[tuple[SnRow, StreamPlace]]) -> list[StreamColumns]:
         """What each snapshot brought of a stream, in two round trips at most."""

@@ -34,6 +34,10 @@ def slab_key(epoch: int, sn: int, piece: int) -> Key:
     return _SLAB_KEY.pack(epoch, sn, piece)
 
 
+def terms_key(epoch: int, sn: int, piece: int) -> Key:
+    return _SLAB_KEY.pack(epoch, sn, piece)
+
+
 def slice_key(stream: int, epoch: int, sn: int, piece: int) -> Key:
     return _SLICE_KEY.pack(stream, epoch, sn, piece)
 
@@ -90,7 +94,7 @@ class SnRow(msgspec.Struct, array_like=True):
     """What one snapshot says beside its slab. `epoch` is the writer epoch.
 
     A bulk load has a run (`load_run`) in place of a slab's changes. Every so often a row comes with all that the rows
-    up to it add up to, in pieces of its own (`whole_pieces`)."""
+    up to it add up to, in pieces of its own (`whole_pieces`). Transient terms are in `terms_pieces`."""
 
     sn: int
     epoch: int
@@ -102,9 +106,13 @@ class SnRow(msgspec.Struct, array_like=True):
     places: list[StreamPlace]
     load_run: int = 0
     whole_pieces: int = 0
+    terms_pieces: int = 0
 
     def slab_keys(self) -> list[Key]:
         return [slab_key(self.epoch, self.sn, piece) for piece in range(self.slab_pieces)]
+
+    def terms_keys(self) -> list[Key]:
+        return [terms_key(self.epoch, self.sn, piece) for piece in range(self.terms_pieces)]
 
     def slice_keys(self, place: StreamPlace) -> list[Key]:
         return [slice_key(place.stream, self.epoch, self.sn, piece) for piece in range(place.slice_pieces)]

@@ -29,7 +29,8 @@ class RunEntry(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RunList(msgspec.Struct, array_like=True, frozen=True):
-    """`floor`: no snapshot below it is retained. `horizons`: for each stream, no older slice is."""
+    """`floor`: no snapshot below it is retained. `horizons`: for each stream, no older slice is. `terms_from`: no
+    generation of transient terms that begins before it is."""
 
     number: int
     epoch: int
@@ -37,6 +38,7 @@ class RunList(msgspec.Struct, array_like=True, frozen=True):
     floor: int = 0
     horizons: dict[int, int] = {}
     collected: int = 0
+    terms_from: int = 0
 
     def cover(self, sn: int) -> tuple[RunEntry, ...]:
         """The fewest runs that cover 1..n for the largest n <= sn, in order."""

@@ -25,6 +25,7 @@ from hbase_store.streams import StreamPart, pack_part, unpack_part
 MAGIC = b"RS"
 TERMS, BLOCK, STREAM = 1, 2, 3
 _NAMED, _DELETED = 1, 2
+_PROMOTED = 1
 _RECORD = struct.Struct("<BBxxI")
 _FIRST = struct.Struct("<Q")
 
@@ -36,11 +37,14 @@ TERM_BYTES_MAX = PAYLOAD_BYTES_MAX - 1024
 
 @dataclass(frozen=True, slots=True)
 class TermsChunk:
-    """Terms of consecutive ids: term i is data[offsets[i]:offsets[i + 1]] and has the id first + i."""
+    """Terms of consecutive ids: term i is data[offsets[i]:offsets[i + 1]] and has the id first + i.
+
+    `promoted`: they were transient before, so that their ids are older than others of the slab."""
 
     first: int
     offsets: Offsets
     data: bytes
+    promoted: bool = False
 
     def texts(self) -> list[bytes]:
         ends = self.offsets.tolist()
@@ -57,7 +61,7 @@ class Slab:
 # ---- writing
 
 
-def chunks_of(first: int, texts: Sequence[bytes]) -> Iterator[TermsChunk]:
+def chunks_of(first: int, texts: Sequence[bytes], promoted: bool = False) -> Iterator[TermsChunk]:
     """Terms of consecutive ids, cut into chunks."""
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     start = 0
@@ -67,7 +71,7 @@ def chunks_of(first: int, texts: Sequence[bytes]) -> Iterator[TermsChunk]:
         stop = max(start + 1, min(stop, start + CHUNK_TERMS))
         offsets = np.zeros(stop - start + 1, np.int64)
         offsets[1:] = ends[start:stop] - begin
-        yield TermsChunk(first + start, offsets, b"".join(texts[start:stop]))
+        yield TermsChunk(first + start, offsets, b"".join(texts[start:stop]), promoted)
         start = stop
 
 
@@ -88,7 +92,7 @@ def pack_slice(part: StreamPart) -> list[Value]:
 def _records(slab: Slab) -> Iterator[bytes]:
     for chunk in slab.terms:
         lengths = pack_column(np.diff(chunk.offsets).astype(np.uint64))
-        yield _record(TERMS, 0, _FIRST.pack(chunk.first) + lengths + chunk.data)
+        yield _record(TERMS, _PROMOTED * chunk.promoted, _FIRST.pack(chunk.first) + lengths + chunk.data)
     for parts in slab.streams.values():
         for part in parts:
             yield from (_record(STREAM, 0, body) for body in pack_part(part))
@@ -148,7 +152,7 @@ def _read_records(payload: memoryview) -> Iterator[tuple[int, int, memoryview]]:
 
 def _take(slab: Slab, kind: int, flags: int, body: memoryview) -> None:
     if kind == TERMS:
-        slab.terms.append(_unpack_terms(body))
+        slab.terms.append(_unpack_terms(body, bool(flags & _PROMOTED)))
     elif kind == BLOCK:
         slab.blocks.append(unpack_block(body, bool(flags & _NAMED), not flags & _DELETED))
     elif kind == STREAM:
@@ -158,7 +162,7 @@ def _take(slab: Slab, kind: int, flags: int, body: memoryview) -> None:
         raise ValueError(f"a record of kind {kind}")
 
 
-def _unpack_terms(body: memoryview) -> TermsChunk:
+def _unpack_terms(body: memoryview, promoted: bool) -> TermsChunk:
     if len(body) < _FIRST.size:
         raise ValueError("a chunk of terms is cut off")
     (first,) = _FIRST.unpack_from(body)
@@ -167,7 +171,7 @@ def _unpack_terms(body: memoryview) -> TermsChunk:
     np.cumsum(lengths.astype(np.int64), out=offsets[1:])
     if at + int(offsets[-1]) != len(body):
         raise ValueError("the texts of a chunk of terms do not fit its lengths")
-    return TermsChunk(first, offsets, bytes(body[at:]))
+    return TermsChunk(first, offsets, bytes(body[at:]), promoted)
 
 
 def term_ids(chunk: TermsChunk) -> Ids:

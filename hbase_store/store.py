@@ -7,7 +7,7 @@ snapshot from its own memory. Nothing that was committed is ever changed."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -35,6 +35,7 @@ from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_l
 from hbase_store.slab import Slab, pack_slab, pack_slice
 from hbase_store.snapshot import Rows, Snapshot
 from hbase_store.streams import RecentStreams, StreamColumns, merge
+from hbase_store.transient import OpenGeneration, TransientRow, texts_of
 from hbase_store.upkeep import Host, Turn, Upkeep
 
 RECENT_STREAM_BYTES = 64 << 20
@@ -64,7 +65,7 @@ class Store:
         self._lease = kv.lease(clock)
         self._address = ""
         self._cell = HeadCell(kv, b"head")
-        self._dictionary = Dictionary(kv)
+        self._dictionary = Dictionary(kv, lambda: self._reader.transient(1, self._edges.list.terms_from - 1))
         self._reader = RowReader(kv, self._cell, lambda: self._edges.list.floor)
         self._edges = Edges(kv, self._reader.slabs)
         self._history = History(self._reader.rows, self._reader.present, self._reader.whole)
@@ -73,6 +74,8 @@ class Store:
         self._snapshots_lock = threading.Lock()
         self._newest = Snapshot(self._edges.newest, Sn(0), self._renewed)
         self._terms, self._blanks = Numbers(kv.allocate, "term"), Numbers(kv.allocate, "blank")
+        self._transient_terms = Numbers(kv.allocate, "term")  # of their own, so that permanent ones lie close together
+        self._generation: OpenGeneration | None = None
         self._open_batch: Batch | None = None
         self._undecided: _Publication | None = None
         # Taken in this order: who writes, and who adds to what readers see.
@@ -218,8 +221,16 @@ class Store:
     # ---- terms
 
     def ids(self, texts: Sequence[bytes]) -> Ids:
-        """0 for a term that nobody has written."""
-        return self._dictionary.ids(texts)
+        """0 for a term that nobody has written, or that only timing data had which is gone."""
+        return self._dictionary.ids_of_all(texts)
+
+    def lasting_terms(self) -> tuple[Callable[[Sequence[bytes]], Ids], Callable[[Ids], list[bytes]]]:
+        """`ids` and `terms`, for a question that is asked now: what was known when it began stays known to it."""
+        return self._dictionary.lasting()
+
+    def are_transient(self, ids: Ids) -> Mask:
+        """Which of these ids a term may lose again: those that only timing data has."""
+        return self._dictionary.are_transient(ids)
 
     def terms(self, ids: Ids) -> list[bytes]:
         return self._dictionary.terms(ids)
@@ -239,8 +250,9 @@ class Store:
             if stays:
                 return
             self._cell.take_epoch()
-            self._terms.forget()
-            self._blanks.forget()
+            for numbers in (self._terms, self._transient_terms, self._blanks):
+                numbers.forget()
+            self._generation = None
             self._open_batch = None
             self.refresh()
 
@@ -250,7 +262,13 @@ class Store:
             self._upkeep.raise_failure()
             self._hold_lease()
             self._settle()
-            self._open_batch = Batch(self._dictionary, self._terms, self._blanks, self._clock.now_ms())
+            now_ms, alive = self._clock.now_ms(), self._dictionary.transient
+            generation = alive.next_generation(self._generation, now_ms, self._sn + 1)
+            if generation is None:
+                self._generation = None
+            self._open_batch = Batch(
+                self._dictionary, self._terms, self._transient_terms, self._blanks, generation, now_ms
+            )
             return self._open_batch
 
     def preview(self, batch: Batch) -> Preview:
@@ -278,7 +296,7 @@ class Store:
     def _publication(self, batch: Batch) -> _Publication:
         head = self._cell.head.advanced()
         slab, changes = batch.pack()
-        pieces = pack_slab(slab)
+        pieces, terms_pieces = pack_slab(slab), batch.pack_transient()
         slices = {stream: pack_slice(part) for stream, part in batch.slice_parts.items()}
         places = [_place(n, n in slab.streams, slices.get(n, ())) for n in batch.columns]
         row = SnRow(
@@ -290,8 +308,10 @@ class Store:
             slab_pieces=len(pieces),
             slab_bytes=sum(map(len, pieces)),
             places=places,
+            terms_pieces=len(terms_pieces),
         )
         puts = [Put("slab", key, piece, row.sn) for key, piece in zip(row.slab_keys(), pieces, strict=True)]
+        puts += [Put("terms", key, piece, row.sn) for key, piece in zip(row.terms_keys(), terms_pieces, strict=True)]
         for place in places:
             keyed = zip(row.slice_keys(place), slices.get(place.stream, ()), strict=True)
             puts.extend(Put("slice", key, piece, row.sn) for key, piece in keyed)
@@ -399,10 +419,21 @@ class Store:
         sn = Sn(publication.row.sn)
         for chunk, texts in batch.new_texts:
             self._dictionary.add(sn, chunk, texts)
+        if publication.row.terms_pieces:
+            self._take_in_transient(batch)
         changes = ((change.named, change.predicate, change.columns, change.inserted) for change in publication.changes)
         self._edges.append(sn, changes)
         for columns in batch.columns.values():
             self._recent.put(sn, columns)
+
+    def _take_in_transient(self, batch: Batch) -> None:
+        generation, streams = batch.generation, batch.new_streams()
+        assert generation is not None
+        row = TransientRow(generation.first, generation.begun_ms, tuple(streams), texts_of(batch.transient))
+        self._dictionary.transient.add(row)
+        generation.streams.update(streams)
+        generation.written.update(batch.transient)
+        self._generation = generation
 
     def _catch_up(self) -> None:
         head = self._cell.head
@@ -426,6 +457,8 @@ class Store:
         for start in range(max(self._history.sn, self._sn) + 1, covered + 1, ROWS_AT_ONCE):
             rows += self._reader.rows(range(start, min(start + ROWS_AT_ONCE, covered + 1)))
         self._take_in_runs(runs, head.last)
+        for terms in self._reader.transient(max(runs.terms_from, self._sn + 1), covered):
+            self._dictionary.transient.add(terms)
         for row in rows:
             self._history.take_in(row)
         self._sn = Sn(max(self._sn, covered))
@@ -433,6 +466,7 @@ class Store:
     def _take_in_runs(self, runs: RunList, head: int) -> None:
         before = self._edges.newest
         self._edges.adopt(runs, self._sn, head)
+        self._dictionary.transient.drop(runs.terms_from)
         newest = self._edges.newest
         if newest is not before:
             self._dictionary.adopt(newest.runs, newest.start)
@@ -441,6 +475,9 @@ class Store:
     def _take_in(self, row: SnRow, slab: Slab) -> None:
         for chunk in slab.terms:
             self._dictionary.add(row.sn, chunk)
+        if row.sn >= self._edges.list.terms_from:
+            for terms in self._reader.transient_of([row]):
+                self._dictionary.transient.add(terms)
         self._edges.append(Sn(row.sn), changes_of(slab))
         for place in row.places:
             if place.slice_pieces == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -177,7 +177,7 @@ class Upkeep:
         """None if one of its terms was published meanwhile: then its run is to be written again."""
         with self.gate.first(), self._host.writing:
             self._host.settle()
-            if not load.agrees_with(self._dictionary.recent_ids()):
+            if not load.agrees_with(self._dictionary.recent_ids(), self._dictionary.transient):
                 return None
             self._fold_slabs(paced=False)
             return publish(entry, self._edges.list)
@@ -191,14 +191,25 @@ class Upkeep:
         with self._host.writing:
             before = self._edges.list
             streams = {*self._host.streams()}
-            after = retained(before, self._host.head(), floor, horizons, streams)
-            if after == before:
+
+            def change(runs: RunList) -> RunList:
+                after = retained(runs, self._host.head(), floor, horizons, streams)
+                return msgspec.structs.replace(after, terms_from=self._terms_from(after, streams))
+
+            if change(before) == before:
                 return
-            self._install(lambda runs: retained(runs, self._host.head(), floor, horizons, streams), epoch)
+            self._install(change, epoch)
             left = {run.number for run in before.runs} - {run.number for run in self._edges.list.runs}
             self._left.append((epoch, self._clock.now_ms(), [run for run in before.runs if run.number in left]))
         if self.folder is not None:
             self.folder.wake()
+
+    def _terms_from(self, runs: RunList, streams: Collection[int]) -> int:
+        """Of a stream that was dropped, no slice below the floor is retained."""
+        transient = self._dictionary.transient
+        used = {stream for generation in transient.generations for stream in generation.streams}
+        dropped = {stream: max(runs.floor, runs.horizons.get(stream, 0)) for stream in used.difference(streams)}
+        return max(runs.terms_from, transient.first_needed({**runs.horizons, **dropped}))
 
     def collect(self) -> None:
         self._host.hold_lease()

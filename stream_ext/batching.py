@@ -210,7 +210,7 @@ class Gathering:
         for move in self.moves():
             moving = self._moving[move.stream]
             if self._is_wanted(moving.definition):
-                batch.stream(move, *_columns(batch, moving))
+                batch.stream(move, *_columns(batch, moving, wanted=True))
             else:
                 batch.stream(move, *self._absorbed_alone(batch, moving))
 
@@ -220,7 +220,7 @@ class Gathering:
 
     def _absorbed_alone(self, batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
         elements = sum(len(one.element_times) for one in moving.taken)
-        columns, absorbed = _columns(batch, moving) if _absorbs(moving) else (None, None)
+        columns, absorbed = _columns(batch, moving, wanted=False) if _absorbs(moving) else (None, None)
         if columns is not None and absorbed is not None:
             columns, absorbed = _with_rows(columns, absorbed), np.ones(int(absorbed.sum()), np.bool_)
         self.dropped[moving.definition.number] += elements - (0 if columns is None else len(columns.time))
@@ -249,8 +249,9 @@ def _batch_after(moving: _Moving) -> int:
     return moving.batch + any(taken.elements is not None for taken in moving.taken)
 
 
-def _columns(batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
-    """All elements of the stream in this snapshot, and which triples are absorbed (None: none)."""
+def _columns(batch: Batch, moving: _Moving, wanted: bool) -> tuple[StreamColumns | None, Mask | None]:
+    """All elements of the stream in this snapshot, and which triples are absorbed (None: none). Where the others are
+    not `wanted`, their terms may be 0."""
     taken = [one for one in moving.taken if one.elements is not None and len(one.element_times)]
     if not taken:
         return None, None
@@ -259,7 +260,7 @@ def _columns(batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask 
     default_graph = 0 if option is None else int(batch.encode([iri(option)])[0])
     parts = [
         assemble(elements, ids, _blanks(batch, len(elements.places.keys)), default_graph)
-        for elements, ids in zip(everything, _encode(batch, everything), strict=True)
+        for elements, ids in zip(everything, _encode(batch, everything, wanted), strict=True)
     ]
     starts = np.cumsum([0, *(len(one.element_times) for one in taken)])[:-1]
     columns = StreamColumns(
@@ -302,14 +303,31 @@ def _blanks(batch: Batch, count: int) -> Ids:
     return batch.blanks(count) if count else np.empty(0, np.uint64)
 
 
-def _encode(batch: Batch, everything: Sequence[Elements]) -> list[Ids]:
-    """The id of each term of each push, 0 for blank nodes: one call for all of them."""
+def _encode(batch: Batch, everything: Sequence[Elements], wanted: bool) -> list[Ids]:
+    """The id of each term of each push, 0 for blank nodes: one call for what the store absorbs, one for the rest."""
     texts = [term for elements in everything for term in elements.parsed.terms]
-    blank = np.fromiter(map(is_blank, texts), np.bool_, len(texts))
+    named = ~np.fromiter(map(is_blank, texts), np.bool_, len(texts))
+    absorbed = np.concatenate([_absorbed_terms(elements) for elements in everything])
     ids = np.zeros(len(texts), np.uint64)
-    ids[~blank] = batch.encode([text for text in texts if not is_blank(text)])
+    for those, encode in ((named & absorbed, batch.encode), (named & ~absorbed & wanted, batch.encode_transient)):
+        if those.all():
+            ids = encode(texts)
+        elif those.any():
+            ids[those] = encode([texts[i] for i in np.flatnonzero(those).tolist()])
     ends = np.cumsum([len(elements.parsed.terms) for elements in everything])
     return np.split(ids, ends[:-1])
+
+
+def _absorbed_terms(elements: Elements) -> Mask:
+    """Which of the terms stand in triples that the store absorbs, or are graphs of elements that have some."""
+    parsed, absorbed = elements.parsed, elements.absorbed
+    found = np.zeros(len(parsed.terms), np.bool_)
+    if absorbed is not None:
+        for column in (parsed.s, parsed.p, parsed.o):
+            found[column[absorbed]] = True
+        graphs = elements.graph[elements.element[absorbed]]
+        found[graphs[graphs >= 0]] = True
+    return found
 
 
 def _absorbed(everything: Sequence[Elements]) -> Mask | None:

@@ -130,7 +130,7 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
     now_ms = at.time if at else asking.now_ms
     return Moment(
         at.time if at else 0, snapshot, None, last=True, now_ms=now_ms, seed=asking.seed, control=asking.control,
-        vocabulary=Vocabulary(store.ids, store.terms, asking.known), base=asking.base, outside=asking.outside,
+        vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, outside=asking.outside,
     )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def seed_of(query: int, sn: int, k: int) -> bytes:
 
 
 def _vocabulary_of(store: Store) -> Vocabulary:
-    return Vocabulary(store.ids, store.terms, version=store.terms_version)
+    return Vocabulary(store.ids, store.terms, version=store.terms_version, may_go=store.are_transient)
 
 
 class QueryRun:

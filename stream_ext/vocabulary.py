@@ -2,7 +2,8 @@
 
 A term that the store knows has the store's id; any other gets a local one, from this vocabulary alone. The store may
 learn such a term later, while the query goes on to run. Then its local id stays what it is here, and the store's is
-translated at the border: `inward` for what comes from the store, `outward` for what is asked of it."""
+translated at the border: `inward` for what comes from the store or a stream, `outward` for what is asked of it. A term
+that the store may forget, because only timing data has it, keeps its id here as a local one does."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ from stream_ext.zset import Ids
 Encode = Callable[[Sequence[bytes]], Ids]
 Decode = Callable[[Ids], list[bytes]]
 
+Mask = np.typing.NDArray[np.bool_]
+
 _LOCAL_FIRST = LOCAL << TAG_SHIFT
 _BEYOND_LOCAL = (LOCAL + 1) << TAG_SHIFT
 _NONE = np.empty(0, np.uint64)
@@ -33,11 +36,17 @@ class Vocabulary:
         decode: Decode,
         known: KnownValues | None = None,
         version: Callable[[], object] | None = None,
+        may_go: Callable[[Ids], Mask] | None = None,
     ) -> None:
         """`known` are values of the store's terms, which may outlive the vocabulary: their ids never change.
 
-        `version` is another whenever the store may have learnt terms."""
+        `version` is another whenever the store may have learnt terms; `may_go` says of which ids it may forget what
+        they mean, while the query still has them."""
         self._version, self._seen = version, object()
+        self._may_go = may_go
+        # Terms that the store had when they were made here, and may forget: their ids, ascending.
+        self._kept_texts: dict[int, bytes] = {}
+        self._kept = np.empty(0, np.uint64)
         self._encode_stored, self._decode_stored = encode, decode
         self._known_stored = KnownValues(decode) if known is None else known
         self._known_local = KnownValues(self.decode)
@@ -57,6 +66,7 @@ class Vocabulary:
         """The id of each term, a new local one where there is none."""
         if not self._ids and not any(map(_is_own_blank, texts)):
             ids = self._encode_stored(texts)
+            self._keep(texts, ids)
             if ids.all():
                 return ids
         else:
@@ -71,8 +81,26 @@ class Vocabulary:
         ids = np.array([self._ids.get(text, 0) for text in texts], np.uint64)
         others = [i for i in np.flatnonzero(ids == 0).tolist() if not _is_own_blank(texts[i])]
         if others:
-            ids[others] = self._encode_stored([texts[i] for i in others])
+            asked = [texts[i] for i in others]
+            ids[others] = found = self._encode_stored(asked)
+            self._keep(asked, found)
         return ids
+
+    def _keep(self, texts: Sequence[bytes], ids: Ids) -> None:
+        if self._may_go is None:
+            return
+        places = np.flatnonzero(self._may_go(ids)).tolist()
+        if places:
+            with self._lock:
+                kept = {int(ids[i]): texts[i] for i in places}
+                self._kept_texts.update(kept)
+                self._ids.update((text, id) for id, text in kept.items())
+                self._kept = np.array(sorted(self._kept_texts), np.uint64)
+
+    def is_own(self, ids: Ids) -> Mask:
+        """Which ids mean something to this vocabulary alone, or may come to that."""
+        own = is_local(ids)
+        return own | np.isin(ids, self._kept) if len(self._kept) else own
 
     def _local(self, texts: Sequence[bytes]) -> list[int]:
         with self._lock:
@@ -87,22 +115,25 @@ class Vocabulary:
 
     def decode(self, ids: Ids) -> list[bytes]:
         """Canonical N-Triples texts; no id may be 0."""
-        if not self._texts:
+        if not self.made:
             return self._decode_stored(ids)
-        local = is_local(ids)
+        local = self.is_own(ids)
         if not local.any():
             return self._decode_stored(ids)
         texts: list[bytes] = [b""] * len(ids)
         for i in np.flatnonzero(local).tolist():
-            texts[i] = self._texts[int(ids[i]) & DATA_MASK]
+            texts[i] = self._own_text(int(ids[i]))
         stored = np.flatnonzero(~local)
         for i, text in zip(stored.tolist(), self._decode_stored(ids[stored]), strict=True):
             texts[i] = text
         return texts
 
+    def _own_text(self, id: int) -> bytes:
+        return self._texts[id & DATA_MASK] if id >= _LOCAL_FIRST else self._kept_texts[id]
+
     def facts(self, ids: Ids) -> Facts:
         """What is known of the terms; decoded are those that were not met before. No id may be 0."""
-        local = is_local(ids)
+        local = self.is_own(ids)
         if not local.any():
             return self._known_stored.facts(ids)
         facts = no_facts(len(ids))
@@ -123,7 +154,7 @@ class Vocabulary:
 
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
         """With local ids that count the places in a list of texts, for those who do not have this vocabulary."""
-        local = [column[is_local(column)] for column in columns] if self._texts else []
+        local = [column[self.is_own(column)] for column in columns] if self.made else []
         used = np.unique(np.concatenate(local)) if local else _NONE
         if not len(used):
             return columns, []
@@ -132,27 +163,27 @@ class Vocabulary:
 
     @property
     def made(self) -> int:
-        """How many terms are local."""
-        return len(self._texts)
+        """How many terms are local, or are kept here."""
+        return len(self._texts) + len(self._kept_texts)
 
     # ---- the border to the store ---------------------------------------------------------------------------------
 
     def renew(self) -> None:
         """Asks the store again for the terms that were local: call it when the store has grown."""
-        seen = (self._version() if self._version is not None else object(), len(self._texts))
+        seen = (self._version() if self._version is not None else object(), self.made)
         if seen == self._seen:
             return
         self._seen = seen
         with self._lock:
-            asked = [(i, text) for i, text in enumerate(self._texts) if not _is_own_blank(text)]
+            asked = [(id, text) for text, id in self._ids.items() if not _is_own_blank(text)]
         if not asked:
             return
-        places = np.array([i for i, _ in asked], np.uint64)
+        local = np.array([id for id, _ in asked], np.uint64)
         stored = self._encode_stored([text for _, text in asked])
-        places, stored = places[stored != 0], stored[stored != 0]
+        known = (stored != 0) & (stored != local)
+        local, stored = local[known], stored[known]
         order = np.argsort(stored)
-        self._local_of_stored = places[order] + np.uint64(_LOCAL_FIRST)
-        self._stored = stored[order]
+        self._local_of_stored, self._stored = local[order], stored[order]
 
     def inward(self, ids: Ids) -> Ids:
         """Ids of the store as ids of this vocabulary."""
@@ -184,7 +215,7 @@ def decoder(made: Sequence[bytes], decode: Decode) -> Decode:
     return texts
 
 
-def is_local(ids: Ids) -> np.typing.NDArray[np.bool_]:
+def is_local(ids: Ids) -> Mask:
     return (ids >= np.uint64(_LOCAL_FIRST)) & (ids < np.uint64(_BEYOND_LOCAL))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from hbase_store.terms import LOCAL, tag_of
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Ids, Weights
 
@@ -43,9 +42,9 @@ class Ranking:
         self._ranked = self._ranked[kept]
 
     def save(self, vocabulary: Vocabulary) -> bytes:
-        """Terms that only this query knows go as texts: another process numbers them anew."""
+        """Terms that only this query may know go as texts: another process numbers them anew."""
         ids = self._ranked.reshape(-1)
-        local = np.unique(ids[tag_of(ids) == LOCAL])
+        local = np.unique(ids[vocabulary.is_own(ids)])
         texts = dict(zip(local.tolist(), vocabulary.decode(local) if len(local) else [], strict=True))
         return msgspec.msgpack.encode((self._width, np.ascontiguousarray(self._ranked).tobytes(), texts))
 
@@ -56,6 +55,6 @@ class Ranking:
         if texts:
             was = np.array(sorted(texts), np.uint64)
             now = vocabulary.encode([texts[id] for id in was.tolist()])
-            local = tag_of(ids) == LOCAL
+            local = np.isin(ids, was)
             ids[local] = now[np.searchsorted(was, ids[local])]
         self._ranked = ids.reshape(-1, width) if width else np.empty((0, 0), np.uint64)

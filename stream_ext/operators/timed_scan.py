@@ -34,7 +34,7 @@ class TimedScan(WindowScan):
         self._times: Times = np.empty(0, np.int64)
 
     def step(self, moment: Evaluation) -> ZSet:
-        entering = self._due(moment.time)
+        entering = self._due(moment)
         staying = self.window.valid_until(self._times) >= moment.time
         old = (tuple(column[staying] for column in self._columns), self._times[staying])
         columns = tuple(np.concatenate([old[0][i], *(c[i] for c, *_ in entering)]) for i in range(len(self._keys)))

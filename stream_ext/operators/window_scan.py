@@ -44,17 +44,23 @@ class WindowScan:
             self._waiting.append((columns(fits), times[fits]))
 
     def step(self, moment: Moment) -> ZSet:
-        return self._content.step(*self._entering(moment.time), moment.time)
+        return self._content.step(*self._entering(moment), moment.time)
 
-    def _entering(self, time: int) -> tuple[Columns, Times]:
-        entering = self._due(time)
+    def _entering(self, moment: Moment) -> tuple[Columns, Times]:
+        entering = self._due(moment)
         if len(entering) == 1:
             columns, _, untils = entering[0]
             return columns, untils
         untils = np.concatenate([np.empty(0, np.int64), *(untils for _, _, untils in entering)])
         return tuple(concatenate([columns[i] for columns, _, _ in entering]) for i in range(self._width)), untils
 
-    def _due(self, time: int) -> list[Entering]:
+    def _due(self, moment: Moment) -> list[Entering]:
+        """With the ids that the query has for terms that it made before the stream brought them."""
+        inward = moment.vocabulary.inward
+        due = self._due_at(moment.time)
+        return [(tuple(map(inward, columns)), times, untils) for columns, times, untils in due]
+
+    def _due_at(self, time: int) -> list[Entering]:
         """What is in the instance at `time` and has not been before; what can be in no instance any more is dropped."""
         entering, waiting = [], []
         for columns, times in self._waiting:

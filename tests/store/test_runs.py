@@ -96,9 +96,9 @@ def test_the_layout_of_an_index_does_not_change() -> None:
 
 
 def test_the_layout_of_a_list_does_not_change() -> None:
-    runs = RunList(4, 2, (RunEntry(3, 1, 9, 1, 100, 200),), 7, {6: 5}, 1)
+    runs = RunList(4, 2, (RunEntry(3, 1, 9, 1, 100, 200),), 7, {6: 5}, 1, 8)
     put = list_put(runs, 9)
-    content = bytes.fromhex("524c0100 96 04 02 91 96 03 01 09 01 64 ccc8 07 81 06 05 01")
+    content = bytes.fromhex("524c0100 97 04 02 91 96 03 01 09 01 64 ccc8 07 81 06 05 01 08")
     assert put.value == content + zlib.crc32(content).to_bytes(4, "little")
     assert (put.key, unpack_list(put.value, 4)) == (list_key(4), runs)
 

@@ -207,12 +207,13 @@ def test_the_layout_of_the_small_rows_does_not_change() -> None:
         places=[StreamPlace(6, True, 0, 8)],
         load_run=5,
         whole_pieces=2,
+        terms_pieces=3,
     )
     layout = (
-        "524e0100 9a 03 02 cd03e8"
+        "524e0100 9b 03 02 cd03e8"
         "91 9c 06 01 05 c0 04 91 95 00 05 07 04 c3 81 a161 07 02 01 c3 07 c3"
         "92 93 a57175657279 01 c40178 93 a673747265616d 06 c0"
-        "01 63 91 94 06 c3 00 08 05 02"
+        "01 63 91 94 06 c3 00 08 05 02 03"
     )
     content = bytes.fromhex(layout)
     assert pack_row(row) == content + zlib.crc32(content).to_bytes(4, "little")

@@ -42,8 +42,8 @@ def test_the_same_seed_takes_the_same_durable_steps(tmp_path: Path) -> None:
 
 def sweep(folder: Path, seed: int, way: Way, every: int, length: int) -> None:
     calm, world = told(folder / "calm", seed, CALM, length)
-    assert len(world.trace) > 2 * length
-    for step in range(1, len(world.trace) + 1, every):
+    assert world.steps > 2 * length
+    for step in range(1, world.steps + 1, every):
         found, died = told(folder / f"{way} {step}", seed, Trouble(death_at=step, way=way), length)
         assert died.deaths == 1
         assert found == calm, f"seed {seed}, died {way} step {step}: {died.trace[max(0, step - 3) : step + 2]}"

@@ -82,6 +82,7 @@ class World:
     trace: list[str] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)  # the places of pushes in the story
     deaths: int = 0
+    steps: int = 0  # durable ones, until all was told
 
     def run(self) -> dict[str, list[tuple[Any, ...]]]:
         """What each query has said in the end."""
@@ -95,6 +96,7 @@ class World:
             if isinstance(step, Push):
                 self.acknowledged.append(place)
         self.kv.lives_on()
+        self.steps = len(self.trace)
         self._ring()
         self._settle()
         told = {name: self._said(name) for name in (*self.story.queries, *WITHOUT_WINDOWS)}

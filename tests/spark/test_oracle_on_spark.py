@@ -1,4 +1,4 @@
-"""Scenes of the oracle, and the papers' worked example, on the real Spark runner: it says what inline says, and what is so."""
+"""Scenes of the oracle, and a paper's worked example, on the real Spark: it says what inline says, and what is so."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ Walked = tuple[Tags, Ids]
 ROUNDS = 12
 #: Edges that are looked at between two looks at the deadline.
 _EDGES = 1 << 20
+_SMALL = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,9 @@ class Edges(Protocol):
     def pairs(self, predicate: int) -> tuple[Ids, Ids, Ids | None]:
         """All (subject, object, whatever) of a predicate."""
 
+    def count(self, predicate: int) -> int:
+        """How many edges a predicate has, at most."""
+
     def predicates(self) -> Ids: ...
 
 
@@ -259,7 +263,9 @@ class Reached:
         if self.path.zero:
             self._found(tags, nodes)
         before = self._found(*walk(self.path.inner, edges, tags, nodes, control))
-        if self.path.many:
+        if self.path.many and is_one_step(self.path.inner) and self._is_small(edges):
+            self._reach(before, edges, control)
+        elif self.path.many:
             self._follow(before, edges, control)
 
     # ---- as edges and starts come and go
@@ -331,12 +337,39 @@ class Reached:
             nodes = np.ascontiguousarray(cells[:, 1]).view(np.uint64)
             at = self._found(*walk(self.path.inner, edges, np.ascontiguousarray(cells[:, 0]), nodes, control))
 
+    def _is_small(self, edges: Edges) -> bool:
+        """Whether all edges are so few that to look at them once is less than the first rounds are."""
+        predicates = predicates_of(self.path.inner)
+        return predicates is not None and sum(map(edges.count, predicates)) <= _SMALL
+
     def _reach(self, at: int, edges: Edges, control: Control) -> None:
         sources, targets = all_steps(self.path.inner, edges)
         table = self._table
         while at < table.used:
             control.room(table.used, 2)
             at = table.reach(sources, targets, at, _EDGES)
+
+
+def connected(path: Repeated, edges: Edges, start: Ids, target: Ids, control: Control) -> bool | None:
+    """Whether one repeated step leads from one node to another: from both ends, each time where less is in front.
+
+    None: that was not found out in a few rounds."""
+    if path.zero and start[0] == target[0]:
+        return True
+    ways = (path.inner, reversed_path(path.inner))
+    seen, front = [start, target], [start, target]
+    for _ in range(ROUNDS):
+        side = int(len(front[1]) < len(front[0]))
+        _, found = walk(ways[side], edges, np.zeros(len(front[side]), np.int64), front[side], control)
+        control.room(len(found), 2)
+        found = distinct_values(found)
+        if np.isin(found, seen[1 - side], assume_unique=True).any():
+            return True
+        front[side] = found[~np.isin(found, seen[side], assume_unique=True)]
+        if not len(front[side]):
+            return False
+        seen[side] = np.union1d(seen[side], front[side])
+    return None
 
 
 def all_sources(path: IdPath, edges: Edges) -> Ids:

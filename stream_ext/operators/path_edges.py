@@ -47,6 +47,9 @@ class SortedEdges:
     def pairs(self, predicate: int) -> tuple[Ids, Ids, None]:
         return *self._under(predicate, False), None
 
+    def count(self, predicate: int) -> int:
+        return len(self._under(predicate, False)[0])
+
     def predicates(self) -> Ids:
         return distinct_values(self.triples[1])
 

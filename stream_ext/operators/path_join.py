@@ -72,6 +72,8 @@ class Search:
         self._path = path
         self._graph = graph
         self.added = tuple(dict.fromkeys(name for name in (*ends, graph.each) if isinstance(name, str)))
+        # Nothing is to be compared or left out of a pair then.
+        self._names_all = self.added == ends
         self._asked = Asked(left, self._start, certain)
         self._pairs: dict[int, PathPairs] = {}  # by graph, where they are told apart
         self._window = WindowEdges()
@@ -103,7 +105,7 @@ class Search:
             edges, change = StoreEdges(moment.snapshot, scope), NO_CHANGE
             if moment.changes is not None:
                 change = self._change(moment.changes, edges)
-            pairs = self._pairs_of(graph or 0, edges, change, starts, moment, named=bool(scope.one))
+            pairs = self._pairs_of(graph or 0, edges, change, starts, moment, bool(scope.one), end)
             parts.append(self._rows(pairs, graph or 0, end))
         found = concat(parts, len(self.added))
         return found.with_columns(tuple(inward(column) for column in found.columns))
@@ -129,7 +131,14 @@ class Search:
     # ---- the pairs
 
     def _pairs_of(
-        self, graph: int, edges: Edges, change: EdgeChange, starts: Ids | None, moment: Moment, named: bool = False
+        self,
+        graph: int,
+        edges: Edges,
+        change: EdgeChange,
+        starts: Ids | None,
+        moment: Moment,
+        named: bool = False,
+        end: Ids | None = None,
     ) -> ZSet:
         pairs = self._pairs.get(graph)
         if pairs is None:
@@ -149,10 +158,14 @@ class Search:
             allowed = np.union1d(pairs.starts, starts)
             allowed = allowed[are_nodes(edges, allowed, moment.control)]
             starts = starts[np.isin(starts, allowed)]
+        if moment.last and end is not None and not len(pairs.starts):
+            return pairs.between(edges, starts, end, moment.control)
         return pairs.step(edges, change, starts, moment.control, allowed)
 
     def _rows(self, pairs: ZSet, graph: int, end: Ids | None) -> ZSet:
         """Pairs under the names of the ends; of ends that are the same, or given, those that fit."""
+        if self._names_all and end is None:
+            return pairs
         fits = np.ones(pairs.count, np.bool_)
         named: dict[str, Ids] = {}
         columns = (*pairs.columns, np.full(pairs.count, graph, np.uint64))
@@ -171,7 +184,7 @@ class Asked:
         self._start = start
         self.everything = isinstance(start, str) and start not in certain
         self._place = left.index(start) if isinstance(start, str) and not self.everything else None
-        self._distinct = Distinct(("start",))
+        self._distinct: Distinct | None = None
         self._held = empty(1)
 
     def step(self, moment: Moment, left: ZSet) -> Ids | None:
@@ -183,7 +196,11 @@ class Asked:
         if isinstance(self._start, Constant):
             return moment.vocabulary.encode([self._start.text])
         assert self._place is not None  # it is a variable of the left side
-        asked = ZSet((left.columns[self._place],), left.count, left.weights, left.untils)
+        asked = ZSet((left.column(self._place),), left.count, left.weights, left.untils)
+        if self._distinct is None:
+            if moment.last and asked.weights is None and asked.untils is None:
+                return distinct_values(asked.column(0))
+            self._distinct = Distinct(("start",))
         change = self._distinct.step(moment, asked)
         held = concat([self._held, change], 1)
         if held.untils is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Ids, Mask
 from stream_ext.control import Control
-from stream_ext.paths import Edges, IdPath, Link, Reached, Repeated, is_one_step, links, walk
+from stream_ext.paths import Edges, IdPath, Link, Reached, Repeated, connected, is_one_step, links, walk
 from stream_ext.vocabulary import is_local
 from stream_ext.zset import ZSet, concat, consolidate, empty, of_columns
 
@@ -72,6 +72,8 @@ class PathPairs:
         """`starts` are those that somebody asks for now, ascending; no others may be there than those `allowed`.
 
         `change` tells the edges in which `edges` differ from those of the step before, and may tell more."""
+        if not len(self._starts):
+            return self._first(edges, starts, control)
         steps = change.steps(self._path)
         gone = self._needless(starts, allowed)
         new = starts[~np.isin(starts, self._starts)]
@@ -81,6 +83,27 @@ class PathPairs:
         if self._reached is not None:
             return self._step_plain(self._reached, edges, steps, gone, new, control)
         return self._anew(edges, control) if len(steps[0]) else self._more(edges, gone, new, control)
+
+    def _first(self, edges: Edges, starts: Ids, control: Control) -> ZSet:
+        """Of starts where there were none."""
+        self._starts = starts
+        if not len(starts):
+            return empty(2)
+        if self._reached is None:
+            self._pairs = self._walked(edges, starts, control)
+            return self._pairs
+        known = self._reached.count
+        self._reached.begin(starts)
+        self._reached.grow(edges, control)
+        return self._reached.pairs(slice(known, None))
+
+    def between(self, edges: Edges, starts: Ids, target: Ids, control: Control) -> ZSet:
+        """The pairs that end in `target`, and maybe others, where nothing was before and nothing comes after."""
+        if len(starts) == 1 and self._reached is not None and self._reached.path.many:
+            leads = connected(self._reached.path, edges, starts, target, control)
+            if leads is not None:
+                return of_columns((starts, target)) if leads else empty(2)
+        return self._first(edges, starts, control)
 
     def _needless(self, starts: Ids, allowed: Ids | None) -> Ids:
         """Starts that nobody asks for, once they are more than the others.

@@ -65,6 +65,13 @@ class StoreEdges:
         new[1:] = (s[1:] != s[:-1]) | (o[1:] != o[:-1])
         return s[new], o[new], None
 
+    def count(self, predicate: int) -> int:
+        """At most: those of graphs that do not matter are counted, too."""
+        if self.graph.one is not None:
+            return self.snapshot.count(predicate, self.graph.one)
+        named = self.snapshot.count(predicate, NAMED)
+        return named + self.snapshot.count(predicate) if self._has_default() else named
+
     def contains(self, s: Ids, predicate: int, o: Ids) -> Mask:
         """Which triples are in the graph, or in one of those that are merged."""
         p = np.full(len(s), predicate, np.uint64)

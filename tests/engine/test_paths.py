@@ -12,7 +12,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext import path_kernels
+from stream_ext import path_kernels, paths
 from stream_ext.control import Control
 from stream_ext.errors import QueryCancelled, QueryTooLarge
 from stream_ext.operators.moment import Moment
@@ -20,7 +20,7 @@ from stream_ext.operators.path_edges import SortedEdges, WindowEdges
 from stream_ext.operators.path_join import PathJoin
 from stream_ext.operators.path_pairs import NO_CHANGE, EdgeChange, PathPairs
 from stream_ext.operators.pattern import IdGraph
-from stream_ext.paths import ROUNDS, id_path
+from stream_ext.paths import ROUNDS, Link, Repeated, connected, id_path
 from stream_ext.plan.formulas import (
     Path,
     PathAlternative,
@@ -144,13 +144,16 @@ def at(time: int, last: bool = False, control: Control = Control.FREE) -> Moment
     return Moment(time, snapshot=None, changes=None, last=last, control=control, vocabulary=NUMBERED)  # type: ignore[arg-type]  # a window's
 
 
+@pytest.mark.parametrize("small", [0, 4096], ids=["by rounds", "all edges at once"])
+@pytest.mark.parametrize("count", [4, 20])
 @pytest.mark.parametrize("way", PATHS, ids=str)
 @pytest.mark.parametrize("ends", ENDS, ids=str)
 def test_one_step_that_is_the_last_follows_the_path_through_all_that_comes(
-    way: model.Path, ends: tuple[str | int, str | int]
+    way: model.Path, ends: tuple[str | int, str | int], count: int, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(paths, "_SMALL", small)
     left, edges = Source(7, 2), Edges(8, 3)
-    rows, triples = zset(left.change(0, 8), 2), zset(edges.change(0, 20), 3)
+    rows, triples = zset(left.change(0, 8), 2), zset(edges.change(0, count), 3)
     operator = PathJoin(("a", "b"), end(ends[0]), id_path(algebra(way), int), end(ends[1]))
     expected = answers(model.alive(left.all, 0), way, ends, set(model.alive(edges.all, 0)))  # type: ignore[arg-type]
     assert model.alive(entries_of(operator.step(at(0, last=True), rows, triples)), 0) == expected
@@ -290,6 +293,42 @@ def test_a_long_search_ends_when_it_is_cancelled_and_when_it_finds_too_much() ->
         PathPairs(path).step(chain(n), NO_CHANGE, starts, cancelled)
     with pytest.raises(QueryTooLarge):
         PathPairs(path).step(chain(n), NO_CHANGE, starts, Control(bytes_max=1 << 20))
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("zero", [False, True])
+def test_two_nodes_are_connected_if_one_is_reached_from_the_other(seed: int, zero: bool) -> None:
+    chance, n = random.Random(seed), 40
+    s, o = (np.array([chance.randrange(n) for _ in range(n)], np.uint64) for _ in range(2))
+    path = Repeated(Link(P), zero, True)
+    for start, target in ((chance.randrange(n), chance.randrange(n)) for _ in range(40)):
+        reached = {start} if zero else set[int]()
+        front = {start}
+        while front:
+            front = {int(b) for a, b in zip(s, o, strict=True) if int(a) in front} - reached
+            reached |= front
+        ids = (np.array([node], np.uint64) for node in (start, target))
+        edges = SortedEdges(s, np.full(n, P, np.uint64), o)
+        assert connected(path, edges, *ids, Control.FREE) in (target in reached, None)
+
+
+def test_two_nodes_are_looked_for_from_the_end_that_has_less_before_it() -> None:
+    """A root with a thousand branches, asked whether it leads to a leaf: only the leaf's way up is looked at."""
+    depth = 8
+    roots, heads = np.zeros(1000, np.uint64), np.arange(1, 1001, dtype=np.uint64)
+    below = [heads + np.uint64(1000 * level) for level in range(depth)]
+    s, o = np.concatenate([roots, *below[:-1]]), np.concatenate([heads, *below[1:]])
+    asked = []
+
+    class Watched(SortedEdges):
+        def neighbours(self, predicate, keys, inverse):  # type: ignore[no-untyped-def]
+            asked.extend(keys.tolist())
+            return super().neighbours(predicate, keys, inverse)
+
+    edges = Watched(s, np.full(len(s), P, np.uint64), o)
+    ids = np.array([0], np.uint64), np.array([1000 * depth - 5], np.uint64)
+    assert connected(Repeated(Link(P), False, True), edges, *ids, Control.FREE)
+    assert len(asked) <= depth + 1
 
 
 def test_starts_that_nobody_asks_for_are_forgotten() -> None:

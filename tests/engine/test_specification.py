@@ -102,6 +102,12 @@ class Text:
             [(b'"integer 1',)],
         ),
         (
+            "18.4, ALP: a path of length zero leads from a term to itself, whether or not a triple has it",
+            [],
+            'SELECT ?a { "a"@en :q* ?a }',
+            [(b'"a"@en',)],
+        ),
+        (
             "18.4: an alternative is a Union, a bag, also of two parts that are the same",
             [(":c", ":r", ":b", ""), (":f", ":r", ":c", "")],
             "SELECT ?e { ?a (:r|:r)/:r ?e }",

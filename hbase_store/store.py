@@ -224,6 +224,10 @@ class Store:
         """0 for a term that nobody has written, or that only timing data had which is gone."""
         return self._dictionary.ids_of_all(texts)
 
+    def permanent_ids(self, texts: Sequence[bytes]) -> Ids:
+        """0 for a term that only timing data has, too: no edge has it, and its id may go."""
+        return self._dictionary.ids(texts)
+
     def lasting_terms(self) -> tuple[Callable[[Sequence[bytes]], Ids], Callable[[Ids], list[bytes]]]:
         """`ids` and `terms`, for a question that is asked now: what was known when it began stays known to it."""
         return self._dictionary.lasting()

@@ -79,7 +79,7 @@ def rows_expected(
     query = _asked(text, base, at, dataset, asking)
     if query.windows or asking.plans is None:
         return math.inf
-    network = asking.plans.network(query, store.at(sn), store.ids)
+    network = asking.plans.network(query, store.at(sn), store.permanent_ids)
     return network.expected(1 if query.form is Form.ASK else None)
 
 

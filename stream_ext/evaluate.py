@@ -84,7 +84,7 @@ def evaluate(
     snapshot = store.at(sn)
     moment = _moment(store, snapshot, asking, at)
     if at is None and asking.plans is not None:
-        network = asking.plans.network(query, snapshot, store.ids)
+        network = asking.plans.network(query, snapshot, store.permanent_ids)
     else:
         network = Network(logic_of(query), {window.name: window for window in windows}, snapshot, store.ids)
     if at is not None:

@@ -29,7 +29,7 @@ class _Plan:
 
 
 class Plans:
-    """For one store. Queries are known by identity: the parser gives one text one query."""
+    """For one store, whose permanent ids they hold. Queries are known by identity: one text is parsed to one query."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

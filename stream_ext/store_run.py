@@ -38,9 +38,9 @@ class StoreRun:
     def resume(self, state: QueryState, sn: int) -> None:
         """Silently: the answer at `sn` is that of the last evaluation, or it would have been evaluated since."""
         self._state = state
-        self._vocabulary = Vocabulary(self._store.ids, self._store.terms)
+        self._vocabulary = Vocabulary(self._store.permanent_ids, self._store.terms)
         at = self._store.at(sn)
-        self._network = registered_network(self._query, self.number, {}, at, self._store.ids)
+        self._network = registered_network(self._query, self.number, {}, at, self._store.permanent_ids)
         self._stepped_sn: int | None = None
         if state.evaluated is not None:
             self._step(sn)

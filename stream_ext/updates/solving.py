@@ -75,7 +75,7 @@ def solutions(asked: Asked, working: Working) -> Solved:
 
 def solved_ahead(asked: Asked, store: Store, sn: int, asking: Asking) -> Ahead | None:
     """None where it is left to the writer."""
-    vocabulary = Vocabulary(store.ids, store.terms)
+    vocabulary = Vocabulary(store.permanent_ids, store.terms)
     snapshot, select = store.at(sn), where(asked.pattern, asked.variables, asked.of)
     network = pattern_network(select, snapshot, vocabulary)
     if network.expected() < AHEAD_ROWS:

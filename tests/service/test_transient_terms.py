@@ -13,6 +13,7 @@ from hbase_store import transient
 from stream_ext.clock import ManualClock
 from stream_ext.retention import Retain
 from stream_ext.service import Service
+from stream_ext.updates import solving
 
 from .opened import EX, opened, push, said, triple
 
@@ -65,6 +66,47 @@ def live(service: Service, clock: ManualClock, minutes: range) -> None:
         service.collect()
         if minute % 7 == 6:
             service.store.fold()
+
+
+def forget_terms(service: Service, clock: ManualClock) -> None:
+    """What was pushed to `s` up to now is let go, and its terms."""
+    for time in (10 * MINUTE, 20 * MINUTE):
+        clock.advance(10 * MINUTE)
+        push(service, "s", time, triple("later", time))
+        service.collect()
+
+
+def test_a_plan_that_is_kept_finds_a_term_that_came_again(tmp_path: Path) -> None:
+    clock = ManualClock(HOUR)
+    with opened(tmp_path, clock) as service:
+        service.create_stream("s", {"retention": "20s", "timeless": [], "time": None})
+        push(service, "s", 0, triple("a", "b"))
+        text = f"SELECT ?y {{ <{EX}a> <{EX}p> ?y }}"
+        assert service.query(text).count == 0
+        forget_terms(service, clock)
+        assert service.store.ids([f"<{EX}a>".encode()]).tolist() == [0]
+        service.update(f"INSERT DATA {{ {triple('a', 1)} }}")
+        assert service.query(text).count == 1
+
+
+def test_an_update_that_makes_a_term_which_timing_data_has_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its pattern was solved before its turn."""
+    for ahead_rows in (0.0, 1e9):
+        monkeypatch.setattr(solving, "AHEAD_ROWS", ahead_rows)
+        clock = ManualClock(HOUR)
+        with opened(tmp_path / str(ahead_rows), clock) as service:
+            service.create_stream("s", {"retention": "20s", "timeless": [], "time": None})
+            service.update(f"INSERT DATA {{ {triple('a', 1)} }}")
+            push(service, "s", 0, triple("made1", "b"))
+            service.update(
+                f"INSERT {{ ?m <{EX}p> ?y }} WHERE {{ ?x <{EX}p> ?y BIND(IRI(CONCAT('{EX}made', STR(?y))) AS ?m) }}"
+            )
+            forget_terms(service, clock)
+        with opened(tmp_path / str(ahead_rows), clock) as service:
+            found = service.query(f"SELECT ?m {{ ?m <{EX}p> ?y }} ORDER BY ?m")
+            assert [row[0] for row in service.decode(found)] == [f"<{EX}a>".encode(), f"<{EX}made1>".encode()]
 
 
 def check_last(service: Service, query: str) -> None:

@@ -18,20 +18,21 @@ _FILES = ("data.mdb", "lock.mdb", "writer.lock")
 def store_url(configuration: str) -> str:
     """A path means the embedded store there; one store has one address, however it is written."""
     path = configuration.removeprefix("lmdb:")
-    if re.match(r"https?:", path):
-        raise BadArgument(
-            f"{configuration}: a server is asked, not opened. For rdflib on a running server take rdflib's own client: "
-            'Graph("SPARQLUpdateStore"), opened with (URL/sparql, URL/update)'
-        )
     if _SCHEME.match(path):
         return configuration  # hbase://..., or something that the store refuses by name
     return f"lmdb:{Path(path).expanduser().resolve()}"
+
+
+def is_server(configuration: str) -> bool:
+    return re.match(r"https?:", configuration) is not None
 
 
 def destroy(url: str) -> None:
     """Removes an embedded store; what else is in its folder stays."""
     if shared.is_open(url):
         raise BadArgument(f"{url} is open in this process; close it first")
+    if is_server(url):
+        raise BadArgument(f"{url}: a server's store is not destroyed from here; graph.update('DROP ALL') empties it")
     if not url.startswith("lmdb:"):
         raise BadArgument(f"{url}: only an embedded store (lmdb:PATH) is destroyed from here; drop the tables in HBase")
     folder = Path(url.removeprefix("lmdb:"))

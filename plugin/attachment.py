@@ -5,22 +5,24 @@ Changes gather until someone reads or commits, and become one snapshot then. The
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
 from rdflib import BNode
+from rdflib.query import Result
 from rdflib.term import Node
 
 from hbase_store import Batch, Rows, Snapshot
 from hbase_store.terms import BLANK, TAG_SHIFT, blank_id, inline_text
+from plugin.held import ANYTHING, Quad, TriplePattern
 from plugin.match import DEFAULT_GRAPH, Pattern, Quads, match
+from plugin.sparql import Asked, Sparql
 from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.injector import Intent, View
 from stream_ext.plan.terms import Constant
 from stream_ext.service import Service
 
-Quad = tuple[Node, Node, Node, Node | None]
 #: The id of what the store has never seen.
 ABSENT = -1
 MET_MAX = 1 << 16
@@ -44,6 +46,13 @@ class Attachment:
             for quad in quads:
                 self._pending.pop(quad, None)  # so that the order of the dict is that of the last words
                 self._pending[quad] = inserted
+
+    def remove(self, pattern: TriplePattern, graph: Node | None, everywhere: bool) -> None:
+        s, p, o = pattern
+        if not everywhere and s is not None and p is not None and o is not None:
+            self.change([(s, p, o, graph)], False)
+        else:
+            self.change(list(self.quads([pattern], graph, everywhere)), False)
 
     def commit(self) -> None:
         with self._lock:
@@ -74,6 +83,39 @@ class Attachment:
             self._uncommitted.append(sn)
 
     # ---- reading
+
+    def quads(self, patterns: Sequence[TriplePattern], graph: Node | None, everywhere: bool) -> Iterator[Quad]:
+        snapshot = self.snapshot()
+        blocks = [block for pattern in patterns for block in self.match(snapshot, pattern, graph, everywhere)]
+        nodes = self.nodes_of([column for block in blocks for column in _columns(block)])
+        for block in blocks:
+            for s, p, o, g in zip(*(column.tolist() for column in _columns(block)), strict=True):
+                yield nodes[s], nodes[p], nodes[o], nodes.get(g)
+
+    def count(self, graph: Node | None, everywhere: bool) -> int:
+        snapshot = self.snapshot()
+        if not everywhere:
+            id = DEFAULT_GRAPH if graph is None else self.id_of(graph)
+            return 0 if id == ABSENT else snapshot.count_all(id)
+        if not len(snapshot.graphs()):
+            return snapshot.count_all()
+        return _distinct_triples(self.match(snapshot, ANYTHING, None, everywhere=True))
+
+    def names(self, pattern: TriplePattern) -> list[Node | None]:
+        snapshot = self.snapshot()
+        if pattern == ANYTHING:
+            graphs = [*([DEFAULT_GRAPH] if snapshot.count_all() else []), *snapshot.graphs().tolist()]
+        else:
+            blocks = self.match(snapshot, pattern, None, everywhere=True)
+            graphs = sorted({int(g) for block in blocks for g in np.unique(block.g).tolist()})
+        nodes = self.nodes_of([np.array(graphs, np.uint64)])
+        return [nodes.get(graph) for graph in graphs]
+
+    def query(self, asked: Asked) -> Result:
+        return Sparql(self, asked).query()
+
+    def update(self, asked: Asked) -> None:
+        Sparql(self, asked).update()
 
     def snapshot(self) -> Snapshot:
         self.write()
@@ -193,6 +235,18 @@ class _Undo:
                 there = rows.sign == sign
                 if there.any():
                     turn(rows.s[there], rows.p[there], rows.o[there], rows.g[there])
+
+
+def _columns(block: Quads) -> tuple[np.ndarray, ...]:
+    return block.s, block.p, block.o, block.g
+
+
+def _distinct_triples(blocks: Sequence[Quads]) -> int:
+    """A triple of several graphs counts once. A block is of one predicate."""
+    of_predicate: dict[int, list[np.ndarray]] = {}
+    for block in blocks:
+        of_predicate.setdefault(int(block.p[0]), []).append(np.stack((block.s, block.o), axis=1))
+    return sum(len(np.unique(np.concatenate(pairs), axis=0)) for pairs in of_predicate.values())
 
 
 def blank_number(id: int) -> int:

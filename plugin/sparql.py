@@ -20,7 +20,6 @@ from rdflib.query import Result
 from rdflib.term import Identifier, Node
 
 from hbase_store.terms import iri
-from plugin.attachment import Attachment
 from plugin.meaning import Meaning
 from plugin.terms import to_bytes, to_node
 from stream_ext.errors import BadArgument, TextError
@@ -29,6 +28,7 @@ from stream_ext.plan.terms import Constant
 from stream_ext.syntax import parse_again
 
 if TYPE_CHECKING:
+    from plugin.attachment import Attachment
     from stream_ext.evaluate import Answer
 
 Text = str | PreparedQuery | PreparedUpdate
@@ -78,7 +78,7 @@ class Sparql:
         head, text = self._asked.head_and_text()
         service = self._attachment.service
         self._attachment.write()  # a text sees all that was said before it
-        with _places_as_written(head, text):
+        with places_as_written(head, text):
             unit = parse_again(head + text, service.base)
             answer = service.query(head + text, dataset=self._meaning())
         form = unit.form if isinstance(unit, Query) else Form.SELECT
@@ -98,7 +98,7 @@ class Sparql:
         self._attachment.write()
         if isinstance(into, BNode) and self._attachment.number_of(into) is None:
             raise BadArgument(f"the graph {into.n3()} holds no triple yet; add one to it, then update it")
-        with _places_as_written(head, text):
+        with places_as_written(head, text):
             self._attachment.service.update(head + text, dataset=self._meaning())
         self._attachment.commit()
 
@@ -154,7 +154,7 @@ class Sparql:
 
 
 @contextmanager
-def _places_as_written(head: str, text: str) -> Iterator[None]:
+def places_as_written(head: str, text: str) -> Iterator[None]:
     """An error names the place in the text that the user wrote, not in what stands before it on the first line."""
     try:
         yield

@@ -1,7 +1,7 @@
 """`RilletStore`: the store behind an rdflib Graph or Dataset.
 
     graph = rdflib.Graph(store="rillet")
-    graph.open("data")                      # a path, lmdb:PATH, hbase://host:9090/ns, or a running Service
+    graph.open("data")       # a path, lmdb:PATH, hbase://host:9090/ns, http://host:8000 (a server), a running Service
 
 Queries and updates are answered by our own engine (`plugin.sparql`), never by rdflib's."""
 
@@ -13,7 +13,6 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-import numpy as np
 from rdflib import BNode, Graph, URIRef
 from rdflib.graph import DATASET_DEFAULT_GRAPH_ID, Dataset
 from rdflib.plugins.sparql.sparql import Query, Update
@@ -21,17 +20,16 @@ from rdflib.query import Result
 from rdflib.store import VALID_STORE, Store
 from rdflib.term import Identifier, Node
 
-from plugin.addresses import destroy, store_url
-from plugin.attachment import ABSENT, Attachment, Quad
-from plugin.match import DEFAULT_GRAPH, Quads
+from plugin.addresses import destroy, is_server, store_url
+from plugin.held import ANYTHING, Held, Quad, TriplePattern
+from plugin.server import Server
 from plugin.sharing import shared
-from plugin.sparql import Asked, Sparql
+from plugin.sparql import Asked
 from plugin.terms import check_triple
 from stream_ext.errors import BadArgument
 from stream_ext.service import Service
 
 Triple = tuple[Node, Node, Node]
-TriplePattern = tuple[Node | None, Node | None, Node | None]
 Match = tuple[Triple, Iterator[Graph]]
 
 
@@ -39,7 +37,6 @@ Choice = Node | None | list[Node]
 
 #: How rdflib says that all graphs together are asked.
 _UNION = "__UNION__"
-ANYTHING: TriplePattern = (None, None, None)
 
 #: What `BNode()` calls itself. Parsers and programs have other labels for the graphs that they name.
 _MADE_UP = re.compile(r"N[0-9a-f]{32}")
@@ -52,7 +49,7 @@ class RilletStore(Store):
     transaction_aware = True
 
     def __init__(self, configuration: str | Service | None = None, identifier: Identifier | None = None) -> None:
-        self._attachment: Attachment | None = None
+        self._held: Held | None = None
         self._url: str | None = None
         self._bound: dict[str, str] = {}  # prefixes that were bound before there was a store
         self._unnamed: BNode | None = None  # the made-up name of the graph that is the default graph here
@@ -65,16 +62,18 @@ class RilletStore(Store):
 
     def open(self, configuration: str | tuple[str, str] | Service, create: bool = False) -> int:
         """A store that is not there yet is made, whatever `create` says: rdflib's own default is False."""
-        if self._attachment is not None:
+        if self._held is not None:
             raise BadArgument("this store is open already; close it first")
         if isinstance(configuration, tuple):
             raise BadArgument(f"{configuration!r}: a store is opened by one address, a path or lmdb:PATH")
-        if isinstance(configuration, str):
+        if isinstance(configuration, str) and is_server(configuration):
+            self._held = Server(configuration)
+        elif isinstance(configuration, str):
             self._url = self._address(configuration)
-            self._attachment = shared.open(self._url)
+            self._held = shared.open(self._url)
         else:
-            self._attachment = shared.attach(configuration)
-        self._attachment.namespaces.update(self._bound)
+            self._held = shared.attach(configuration)
+        self._held.namespaces.update(self._bound)
         return VALID_STORE
 
     def _address(self, configuration: str) -> str:
@@ -82,10 +81,12 @@ class RilletStore(Store):
 
     def close(self, commit_pending_transaction: bool = False) -> None:
         """What was added is written, whatever the flag says (rdflib's own default is False): see `rollback`."""
-        attachment, self._attachment = self._attachment, None
-        if attachment is None:
+        held, self._held = self._held, None
+        if held is None:
             return
-        attachment.commit()
+        held.commit()
+        if isinstance(held, Server):
+            held.close()
         url, self._url = self._url, None
         if url is not None:
             shared.close(url)
@@ -104,10 +105,10 @@ class RilletStore(Store):
         self._open.rollback()
 
     @property
-    def _open(self) -> Attachment:
-        if self._attachment is None:
+    def _open(self) -> Held:
+        if self._held is None:
             raise BadArgument('this store is not open: graph.open("PATH"), or open it with a running Service')
-        return self._attachment
+        return self._held
 
     # ---- changes
 
@@ -130,11 +131,8 @@ class RilletStore(Store):
             super().add((s, p, o), context)  # tells those who listen to the store's events
 
     def remove(self, triple: TriplePattern, context: Graph | None = None) -> None:
-        if context is not None and None not in triple:
-            quads: Iterable[Quad] = [(*triple, self._graph_of(context))]  # type: ignore[list-item]  # no wildcard in it
-        else:
-            quads = list(self._quads([triple], context))
-        self._open.change(quads, False)
+        graph = None if context is None else self._graph_of(context)
+        self._open.remove(triple, graph, everywhere=context is None)
         super().remove(triple, context)
 
     def add_graph(self, graph: Graph) -> None:
@@ -176,48 +174,21 @@ class RilletStore(Store):
             yield triple, iter(contexts)
 
     def _quads(self, patterns: Sequence[TriplePattern], context: Graph | None) -> Iterator[Quad]:
-        attachment = self._open
-        snapshot = attachment.snapshot()
+        held = self._open
         graph = None if context is None else self._graph_of(context)
-        blocks = [
-            block
-            for pattern in patterns
-            for block in attachment.match(snapshot, pattern, graph, everywhere=context is None)
-        ]
-        nodes: Mapping[int, Node] = attachment.nodes_of([column for block in blocks for column in _columns(block)])
-        for block in blocks:
-            for s, p, o, g in zip(*(column.tolist() for column in _columns(block)), strict=True):
-                yield nodes[s], nodes[p], nodes[o], nodes.get(g)
+        return held.quads(patterns, graph, everywhere=context is None)
 
     def __len__(self, context: Graph | None = None) -> int:
-        """Of all graphs together, a triple that several of them have counts once."""
-        attachment = self._open
-        snapshot = attachment.snapshot()
-        if context is not None:
-            graph = self._graph_of(context)
-            id = DEFAULT_GRAPH if graph is None else attachment.id_of(graph)
-            return 0 if id == ABSENT else snapshot.count_all(id)
-        if not len(snapshot.graphs()):
-            return snapshot.count_all()
-        return _distinct_triples(attachment.match(snapshot, ANYTHING, None, everywhere=True))
+        held = self._open
+        graph = None if context is None else self._graph_of(context)
+        return held.count(graph, everywhere=context is None)
 
     def contexts(self, triple: Triple | None = None) -> Generator[Graph, None, None]:
         """The graphs that have the triple; without one all, those too that this process made and left empty."""
         pattern = triple or ANYTHING
-        found = self._graph_names(pattern)
+        found = self._open.names(pattern)
         for name in dict.fromkeys([*found, *(self._open.graphs if pattern == ANYTHING else ())]):
             yield self._context(name)
-
-    def _graph_names(self, pattern: TriplePattern) -> list[Node | None]:
-        attachment = self._open
-        snapshot = attachment.snapshot()
-        if pattern == ANYTHING:
-            graphs = [*([DEFAULT_GRAPH] if snapshot.count_all() else []), *snapshot.graphs().tolist()]
-        else:
-            blocks = attachment.match(snapshot, pattern, None, everywhere=True)
-            graphs = sorted({int(g) for block in blocks for g in np.unique(block.g).tolist()})
-        nodes = attachment.nodes_of([np.array(graphs, np.uint64)])
-        return [nodes.get(graph) for graph in graphs]
 
     # ---- whose graph is it
 
@@ -257,7 +228,7 @@ class RilletStore(Store):
 
     @property
     def _namespaces(self) -> dict[str, str]:
-        return self._bound if self._attachment is None else self._attachment.namespaces
+        return self._bound if self._held is None else self._held.namespaces
 
     def bind(self, prefix: str, namespace: URIRef, override: bool = True) -> None:
         names = self._namespaces
@@ -289,7 +260,7 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> Result:
-        return Sparql(self._open, self._asked(query, initNs, initBindings, queryGraph, **kwargs)).query()
+        return self._open.query(self._asked(query, initNs, initBindings, queryGraph, **kwargs))
 
     def update(
         self,
@@ -299,7 +270,7 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> None:
-        Sparql(self._open, self._asked(update, initNs, initBindings, queryGraph, **kwargs)).update()
+        self._open.update(self._asked(update, initNs, initBindings, queryGraph, **kwargs))
 
     def _asked(
         self,
@@ -339,15 +310,3 @@ def _n_quads_reader() -> Graph | None:
         return None
     sink = caller.f_locals.get("sink")
     return sink if isinstance(sink, Graph) else None
-
-
-def _distinct_triples(blocks: Sequence[Quads]) -> int:
-    """A triple of several graphs counts once. A block is of one predicate."""
-    of_predicate: dict[int, list[np.ndarray]] = {}
-    for block in blocks:
-        of_predicate.setdefault(int(block.p[0]), []).append(np.stack((block.s, block.o), axis=1))
-    return sum(len(np.unique(np.concatenate(pairs), axis=0)) for pairs in of_predicate.values())
-
-
-def _columns(block: Quads) -> tuple[np.ndarray, ...]:
-    return block.s, block.p, block.o, block.g

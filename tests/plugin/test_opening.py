@@ -71,11 +71,6 @@ def test_an_address_that_names_no_store_makes_no_folder(tmp_path: Path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_server_is_asked_and_not_opened() -> None:
-    with pytest.raises(BadArgument, match="SPARQLUpdateStore"):
-        Graph(store="rillet").open("http://localhost:8000/")
-
-
 def test_a_place_without_a_scheme_is_a_cluster_for_the_store_named_hbase() -> None:
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1\b"):
         Graph(store="HBase").open("127.0.0.1:1/rillet")

@@ -1,0 +1,329 @@
+"""A store that a running Rillet server holds, for an rdflib Graph: `graph.open("http://localhost:8000")`.
+
+Reads are SELECTs to /sparql. Changes gather, and go to /update as one request when someone reads or commits: one
+snapshot. What is too long for a text goes in pieces, additions to /data; each is a snapshot of its own then.
+
+rdflib's own client (SPARQLStore) is not used: it takes an empty string for a wildcard, changes the spelling of
+numbers, and does not say what the server said."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from rdflib import BNode, Graph, Variable
+from rdflib.query import Result
+from rdflib.term import Node
+
+from plugin.held import Quad, TriplePattern
+from plugin.meaning import Meaning
+from plugin.sparql import Asked, places_as_written
+from plugin.terms import Labels, to_bytes, to_node
+from stream_ext.errors import BadArgument, RilletError
+from stream_ext.plan.algebra import Form, Query, Update
+from stream_ext.plan.terms import Constant
+from stream_ext.printing import to_canonical
+from stream_ext.rdf import parse_rdf
+from stream_ext.syntax import parse_again
+
+#: What a server gives a query by default, and some time for the way.
+_TIMEOUT_S = 330.0
+#: A text may have 1,048,576 characters, a body 64 MiB.
+_TEXT_CHARACTERS, _BODY_BYTES = 1_000_000, 16 << 20
+#: How the server calls blank nodes in what it answers.
+_ITS_LABEL = re.compile(r"b[0-9]+")
+
+
+class Server:
+    def __init__(self, url: str) -> None:
+        address, token = _address(url)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._base = address + "/"
+        self._http = httpx.Client(base_url=address, headers=headers, timeout=_TIMEOUT_S)
+        self._labels = Labels()
+        self.namespaces: dict[str, str] = {}
+        self.graphs: dict[Node, None] = {}
+        self._pending: list[tuple[str, Quad | str]] = []  # INSERT and DELETE of a quad, and whole operations
+        self._sent: set[BNode] = set()
+        try:
+            pong = self._http.get("/$/ping")
+        except httpx.TransportError as error:
+            self._http.close()
+            raise RilletError(f"no server answers at {address} ({error})") from None
+        if pong.text.strip() != "pong":
+            self._http.close()
+            raise BadArgument(
+                f"what answers at {address} is no Rillet server; for another SPARQL endpoint take rdflib's own client: "
+                'Graph("SPARQLUpdateStore"), opened with (query URL, update URL)'
+            )
+
+    def close(self) -> None:
+        self._http.close()
+
+    # ---- changes ------------------------------------------------------------------------------------------------
+
+    def change(self, quads: Iterable[Quad], inserted: bool) -> None:
+        told = list(quads)
+        for quad in told:
+            self._check(quad, inserted)
+        self._pending += [("INSERT" if inserted else "DELETE", quad) for quad in told]
+
+    def _check(self, quad: Quad, inserted: bool) -> None:
+        if isinstance(quad[3], BNode):
+            raise BadArgument(f"{quad[3].n3()}: a graph of a server is named by an IRI")
+        for node in quad:
+            if not isinstance(node, BNode):
+                continue
+            if not inserted or node in self._sent or _ITS_LABEL.fullmatch(node):
+                raise BadArgument(
+                    f"{node.n3()}: no request can say which blank node of the server is meant, once it is there. Add "
+                    "all that concerns it in one go, and change it by a pattern (graph.update(...))"
+                )
+
+    def remove(self, pattern: TriplePattern, graph: Node | None, everywhere: bool) -> None:
+        if None not in pattern and not everywhere:
+            self.change([(*pattern, graph)], False)  # type: ignore[list-item]  # no wildcard in it
+            return
+        if any(isinstance(node, BNode) for node in pattern):
+            self._check((*pattern, graph), False)  # type: ignore[arg-type]  # it only looks for blank nodes
+        for place in (None, Variable("g")) if everywhere else (graph,):
+            self._pending.append(("WHERE", f"DELETE WHERE {{ {_in(place, _triple(pattern))} }}"))
+
+    def commit(self) -> None:
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        operations = [_operation(verb, [what for _, what in group]) for verb, group in groupby(pending, lambda x: x[0])]
+        try:
+            if sum(map(len, operations)) <= _TEXT_CHARACTERS:
+                self._post("/update", " ;\n".join(operations).encode(), "application/sparql-update")
+            else:
+                self._send_in_pieces(pending)
+        except BaseException:
+            self._pending = pending
+            raise
+        quads = (what for verb, what in pending if verb == "INSERT")
+        self._sent.update(node for quad in quads for node in quad if isinstance(node, BNode))
+
+    def _send_in_pieces(self, pending: Sequence[tuple[str, Quad | str]]) -> None:
+        """Additions that share a blank node must share a request: those that stand together go as one body."""
+        for verb, group in groupby(pending, lambda one: one[0]):
+            told: Any = [what for _, what in group]
+            if verb == "INSERT":
+                lines = [b" ".join(_nt(node) for node in quad if node is not None) + b" .\n" for quad in told]
+                if len(told) > 1 and sum(map(len, lines)) > _BODY_BYTES and any(map(_has_blank, told)):
+                    raise BadArgument("too much with blank nodes for one request: commit after each of its parts")
+                for piece in _pieces(lines, _BODY_BYTES):
+                    self._post("/data", b"".join(piece), "application/n-quads")
+            else:
+                texts = [_operation(verb, [one]) for one in told]
+                for piece in _pieces(texts, _TEXT_CHARACTERS):
+                    self._post("/update", " ;\n".join(piece).encode(), "application/sparql-update")
+
+    def rollback(self) -> None:
+        """Takes back what was not sent yet; a read sends it."""
+        self._pending.clear()
+
+    # ---- reading ------------------------------------------------------------------------------------------------
+
+    def quads(self, patterns: Sequence[TriplePattern], graph: Node | None, everywhere: bool) -> Iterator[Quad]:
+        self.commit()
+        snapshot: str | None = None
+        for pattern in patterns:
+            # A blank node of the server cannot be said to it, but it is called the same in every answer.
+            s, p, o = (None if isinstance(node, BNode) else node for node in pattern)
+            said = (s, p, o)
+            variables = [name for name, node in zip("spo", said, strict=True) if node is None]
+            blank = [f"ISBLANK(?{k})" for k, node in zip("spo", pattern, strict=True) if isinstance(node, BNode)]
+            triple = _triple(said) + (f" FILTER({' && '.join(blank)})" if blank else "")
+            wanted = " ".join(f"?{name}" for name in (*variables, *("g" * everywhere)))
+            where = f"{{ {triple} }} UNION {{ GRAPH ?g {{ {triple} }} }}" if everywhere else _in(graph, triple)
+            names, rows, snapshot = self._select(f"SELECT {wanted or '*'} {{ {where} }}", snapshot)
+            for row in rows:
+                found = dict(zip(names, row, strict=True))
+                quad = [found[k] if node is None else node for k, node in zip("spo", said, strict=True)]
+                if all(node is None or node == there for node, there in zip(pattern, quad, strict=True)):
+                    yield *quad, found.get("g") if everywhere else graph  # type: ignore[misc]  # all three are bound
+
+    def count(self, graph: Node | None, everywhere: bool) -> int:
+        self.commit()
+        if everywhere:
+            where = "SELECT DISTINCT ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
+        else:
+            where = _in(graph, "?s ?p ?o")
+        _, rows, _ = self._select(f"SELECT (COUNT(*) AS ?n) {{ {where} }}")
+        return int(str(next(rows)[0]))
+
+    def names(self, pattern: TriplePattern) -> list[Node | None]:
+        self.commit()
+        if any(isinstance(node, BNode) for node in pattern):
+            return list(dict.fromkeys(quad[3] for quad in self.quads([pattern], None, everywhere=True)))
+        triple = _triple(pattern)
+        _, rows, snapshot = self._select(f"SELECT DISTINCT ?g {{ GRAPH ?g {{ {triple} }} }}")
+        named = [row[0] for row in rows]
+        _, some, _ = self._select(f"SELECT * {{ {triple} }} LIMIT 1", snapshot)
+        return [*([None] if any(True for _ in some) else []), *named]
+
+    def is_graph(self, name: BNode) -> bool:
+        return name in self.graphs
+
+    # ---- SPARQL -------------------------------------------------------------------------------------------------
+
+    def query(self, asked: Asked) -> Result:
+        self.commit()
+        text = self._text(asked)
+        unit = parse_again(text, self._base)
+        form = unit.form if isinstance(unit, Query) else Form.SELECT
+        result = Result(form.value)
+        if form in (Form.CONSTRUCT, Form.DESCRIBE):
+            result.graph = self._graph(text, asked)
+        elif form is Form.ASK:
+            result.askAnswer = self._ask(text, "application/sparql-results+json").json()["boolean"]
+        else:
+            names, rows, _ = self._select(text)
+            result.vars = [Variable(name) for name in names]
+            result.bindings = [self._bound(result.vars, row) for row in rows]
+        return result
+
+    def _bound(self, variables: Sequence[Variable], row: Sequence[Node | None]) -> dict[Variable, Any]:
+        return {variable: node for variable, node in zip(variables, row, strict=True) if node is not None}
+
+    def update(self, asked: Asked) -> None:
+        self.commit()
+        self._post("/update", self._text(asked).encode(), "application/sparql-update")
+
+    def _text(self, asked: Asked) -> str:
+        """What is said beside a text goes into it."""
+        head, text = asked.head_and_text()
+        if asked.union:
+            raise BadArgument(
+                "default_union=True is not for a server: ask with GRAPH ?g { ... }, or name graphs by FROM"
+            )
+        nodes = [*asked.bindings.values(), *([asked.graph] if asked.graph is not None else [])]
+        if any(isinstance(node, BNode) for node in nodes):
+            raise BadArgument(
+                "a blank node cannot be said to a server: bind names or literals, and name graphs by IRIs"
+            )
+        bindings = {str(Variable(name)): Constant(to_bytes(node)) for name, node in asked.bindings.items()}
+        with places_as_written(head, text):
+            unit = parse_again(head + text, self._base)
+        if not bindings and asked.graph is None:
+            return head + text
+        graph = None if asked.graph is None else Constant(to_bytes(asked.graph))
+        changed = Meaning(bindings, graph, False, self._graph_names).over(unit)
+        return to_canonical(changed) if isinstance(changed, Query | Update) else head + text
+
+    def _graph_names(self) -> list[Constant]:
+        _, rows, _ = self._select("SELECT DISTINCT ?g { GRAPH ?g { } }")
+        return [Constant(to_bytes(row[0])) for row in rows if row[0] is not None and not isinstance(row[0], BNode)]
+
+    def _graph(self, text: str, asked: Asked) -> Graph:
+        graph = Graph()
+        for prefix, namespace in asked.namespaces.items():
+            graph.bind(prefix, namespace)
+        body = self._ask(text, "application/n-triples").content
+        parsed = parse_rdf(body, "application/n-triples", self._base)
+        nodes = [self._node(term) for term in parsed.terms]
+        for s, p, o in zip(parsed.s.tolist(), parsed.p.tolist(), parsed.o.tolist(), strict=True):
+            graph.add((nodes[s], nodes[p], nodes[o]))
+        return graph
+
+    # ---- requests -----------------------------------------------------------------------------------------------
+
+    def _select(self, text: str, snapshot: str | None = None) -> tuple[list[str], Iterator[list[Node | None]], str]:
+        """Names, rows, and the snapshot that says so."""
+        answer = self._ask(text, "text/tab-separated-values", snapshot)
+        head, *lines = answer.text.removesuffix("\n").split("\n")
+        names = [name.removeprefix("?") for name in head.split("\t")] if head else []
+        cells: dict[str, Node | None] = {"": None}
+        return names, (self._row(line, names, cells) for line in lines), answer.headers["rillet-snapshot"]
+
+    def _row(self, line: str, names: Sequence[str], cells: dict[str, Node | None]) -> list[Node | None]:
+        row = line.split("\t") if names else []
+        for cell in row:
+            if cell not in cells:
+                cells[cell] = self._node(cell.encode())
+        return [cells[cell] for cell in row]
+
+    def _node(self, text: bytes) -> Node:
+        if text.startswith(b"_:") and not _ITS_LABEL.fullmatch(text[2:].decode()):
+            return BNode(text[2:].decode())
+        return to_node(text, self._labels)
+
+    def _ask(self, text: str, accept: str, snapshot: str | None = None) -> httpx.Response:
+        parameters = {} if snapshot is None else {"snapshot": snapshot}
+        return self._post("/sparql", text.encode(), "application/sparql-query", accept, parameters)
+
+    def _post(
+        self, path: str, body: bytes, media_type: str, accept: str = "*/*", parameters: dict[str, str] | None = None
+    ) -> httpx.Response:
+        headers = {"content-type": media_type, "accept": accept}
+        try:
+            answer = self._http.post(path, content=body, headers=headers, params=parameters or {})
+        except httpx.TransportError as error:
+            raise RilletError(f"{self._base}: the server did not answer ({error})") from None
+        if answer.is_error:
+            hint = " (give it as http://:TOKEN@host:port, or in RILLET_TOKEN)" if answer.status_code == 401 else ""
+            kind = RilletError if answer.is_server_error else BadArgument
+            raise kind(f"{self._base} answers {answer.status_code}: {answer.text.strip()}{hint}")
+        return answer
+
+
+def _address(url: str) -> tuple[str, str | None]:
+    """The server's own address, and the token that stands in it as a password."""
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host:
+        raise BadArgument(f"{url!r} is no address of a server: write http://localhost:8000")
+    path = parts.path.rstrip("/").removesuffix("/sparql")
+    name = f"[{host}]" if ":" in host else host
+    address = f"{parts.scheme}://{name}{'' if port is None else f':{port}'}{path}"
+    return address, parts.password or os.environ.get("RILLET_TOKEN")
+
+
+def _nt(node: Node) -> bytes:
+    return f"_:{node}".encode() if isinstance(node, BNode) else to_bytes(node)
+
+
+def _triple(pattern: TriplePattern) -> str:
+    parts = (f"?{name}" if node is None else _nt(node).decode() for name, node in zip("spo", pattern, strict=True))
+    return " ".join(parts)
+
+
+def _in(graph: Node | None, triple: str) -> str:
+    if graph is None:
+        return triple
+    place = graph.n3() if isinstance(graph, Variable) else _nt(graph).decode()
+    return f"GRAPH {place} {{ {triple} }}"
+
+
+def _operation(verb: str, told: Sequence[Quad | str]) -> str:
+    if verb == "WHERE":
+        return " ;\n".join(map(str, told))
+    quads = (_in(quad[3], _triple(quad[:3])) + ("" if quad[3] is not None else " .") for quad in told if quad)  # type: ignore[arg-type]  # no text here
+    return f"{verb} DATA {{\n" + "\n".join(quads) + "\n}"
+
+
+def _has_blank(quad: Quad) -> bool:
+    return any(isinstance(node, BNode) for node in quad)
+
+
+def _pieces(texts: Sequence[Any], most: int) -> Iterator[list[Any]]:
+    piece: list[Any] = []
+    size = 0
+    for text in texts:
+        if piece and size + len(text) > most:
+            yield piece
+            piece, size = [], 0
+        piece.append(text)
+        size += len(text)
+    if piece:
+        yield piece

@@ -16,6 +16,7 @@ from stream_ext import expiry_kernels, group_kernels, path_kernels, ring_kernels
 NEVER = np.iinfo(np.int64).min  # validity of what is not shown at all
 FOREVER = np.iinfo(np.int64).max
 END = -1  # of a chain
+TOUCHED, WAITS = 1, 2  # marks of a distinct row
 
 
 @numba.njit(cache=True, nogil=True)
@@ -78,11 +79,13 @@ def distinct_add(
     used,
     entries,
     marks,
+    touched,
+    count,
 ):
-    """Adds each (row, until, weight) to the table's list of that row; returns slots used, entries used.
+    """Adds each (row, until, weight) to the table's list of that row; returns slots used, entries used, rows touched.
 
-    `slots` are the distinct rows, chained by `heads`/`nexts`; `first[slot]` begins the list of its validities; `marks`
-    says which rows a step has touched."""
+    `slots` are the distinct rows, chained by `heads`/`nexts`; `first[slot]` begins the list of its validities. A row is
+    listed in `touched` once: its mark says so."""
     mask = np.uint64(len(heads) - 1)
     for i in range(len(rows)):
         bucket = _hash(rows, i) & mask
@@ -117,31 +120,44 @@ def distinct_add(
             entry_next[entry] = first[slot]
             first[slot] = entry
         entry_weight[entry] += weights[i]
-        marks[slot] = 1
-    return used, entries
+        if not marks[slot] & TOUCHED:
+            marks[slot] |= TOUCHED
+            touched[count] = slot
+            count += 1
+    return used, entries, count
+
+
+@numba.njit(cache=True, nogil=True)
+def distinct_wake(rows, marks, touched, count):
+    """Lists rows whose time has come, which are no longer waiting for it; returns how many are listed."""
+    for row in rows:
+        if not marks[row] & TOUCHED:
+            touched[count] = row
+            count += 1
+        marks[row] = TOUCHED
+    return count
 
 
 @numba.njit(cache=True, nogil=True)
 def _standing(entry, entry_until, entry_weight, entry_next, time):
-    """Until when the row of this list of entries is there without a break, from `time` on; NEVER if it is not there."""
+    """Until when the row of this list of entries is there without a break, from `time` on (NEVER: it is not there);
+    and when it is to be looked at again because some entries take away (NEVER: none does)."""
     total = np.int64(0)
-    longest = NEVER
+    longest, soonest = NEVER, FOREVER
     mixed = False
     first = entry
     while entry >= 0:
         if entry_until[entry] >= time and entry_weight[entry] != 0:
             total += entry_weight[entry]
-            if entry_until[entry] > longest:
-                longest = entry_until[entry]
-            if entry_weight[entry] < 0:
-                mixed = True
+            longest = max(longest, entry_until[entry])
+            soonest = min(soonest, entry_until[entry])
+            mixed |= entry_weight[entry] < 0
         entry = entry_next[entry]
-    if total <= 0:
-        return NEVER
     if not mixed:
-        return longest
-    # Some entries take away: the row ends with the first expiry after which nothing is left of the sum.
-    until = time - 1
+        return longest if total > 0 else NEVER, NEVER
+    # The row ends with the first expiry after which nothing is left of the sum.
+    again = soonest if soonest != FOREVER else NEVER
+    until = time - 1 if total > 0 else NEVER
     while total > 0:
         soonest = FOREVER
         entry = first
@@ -150,7 +166,7 @@ def _standing(entry, entry_until, entry_weight, entry_next, time):
                 soonest = entry_until[entry]
             entry = entry_next[entry]
         if soonest == FOREVER:
-            return FOREVER
+            return FOREVER, again
         until = soonest
         total = np.int64(0)
         entry = first
@@ -158,38 +174,41 @@ def _standing(entry, entry_until, entry_weight, entry_next, time):
             if entry_until[entry] > until:
                 total += entry_weight[entry]
             entry = entry_next[entry]
-    return until
+    return until, again
 
 
 @numba.njit(cache=True, nogil=True)
 def distinct_show(
-    time, used, first, entry_until, entry_weight, entry_next, shown, marks, out_slot, out_until, out_sign
-):
-    """What changes in the set at `time`: (slot, until, sign) triples; their number is returned.
+    before, time, first, entry_until, entry_weight, entry_next, shown, marks, touched,
+    out_slot, out_until, out_sign, out_again, out_when,
+):  # fmt: skip
+    """What changes in the set at `time`, of the rows touched: (slot, until, sign) triples; and which rows must be
+    looked at again after which time. Returns how many of each, and how many shown were there at the step `before`.
 
     A row that is shown stays as it is while its shown validity still counts for it; when that has run out and a later
     one exists, the row is shown anew with the later one. Only a retraction takes a shown row back before its time."""
-    n = 0
-    for slot in range(used):
-        if marks[slot] == 0 and shown[slot] >= time:
-            continue
-        marks[slot] = 0
-        until = _standing(first[slot], entry_until, entry_weight, entry_next, time)
-        if shown[slot] >= time:
-            if until >= shown[slot]:
-                continue
-            out_slot[n] = slot
-            out_until[n] = shown[slot]
-            out_sign[n] = -1
+    n, later, returned = 0, 0, 0
+    for slot in touched:
+        marks[slot] &= WAITS
+        until, again = _standing(first[slot], entry_until, entry_weight, entry_next, time)
+        if shown[slot] >= time and until < shown[slot]:
+            out_slot[n], out_until[n], out_sign[n] = slot, shown[slot], -1
             n += 1
             shown[slot] = NEVER
-        if until >= time:
-            out_slot[n] = slot
-            out_until[n] = until
-            out_sign[n] = 1
+            returned += 1
+        if shown[slot] < time and until >= time:
+            out_slot[n], out_until[n], out_sign[n] = slot, until, 1
             n += 1
+            returned += shown[slot] >= before
             shown[slot] = until
-    return n
+            marks[slot] = 0  # it waits for another time than it may have done
+        if again == NEVER and until > shown[slot] and not marks[slot]:
+            again = shown[slot]
+            marks[slot] = WAITS
+        if again != NEVER:
+            out_again[later], out_when[later] = slot, again
+            later += 1
+    return n, later, returned
 
 
 def warm() -> None:
@@ -208,8 +227,13 @@ def warm() -> None:
     distinct_first(table, heads, nexts, out)
     heads[:] = END
     first, shown, marks = np.full(8, END, np.int32), np.full(8, NEVER, np.int64), np.zeros(8, np.uint8)
+    touched = np.zeros(8, np.int64)
     distinct_add(
         table[:1], weights[:1], untils[:1], table, heads, nexts, first,
-        untils, weights, nexts.copy(), shown, 0, 0, marks,
+        untils, weights, nexts.copy(), shown, 0, 0, marks, touched, 0,
     )  # fmt: skip
-    distinct_show(0, 1, first, untils, weights, nexts, shown, marks, out, out.copy(), out.copy())
+    distinct_wake(touched[:0], marks, touched, 0)
+    distinct_show(
+        0, 0, first, untils, weights, nexts, shown, marks, touched[:1],
+        out, out.copy(), out.copy(), out.copy(), out.copy(),
+    )  # fmt: skip

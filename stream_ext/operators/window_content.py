@@ -17,7 +17,7 @@ from hbase_store.arrays import Ids, frozen
 from stream_ext import expiry_kernels as kernels
 from stream_ext.operators.expiry_wheel import ExpiryWheel
 from stream_ext.operators.key_table import KeyTable
-from stream_ext.zset import Columns, Untils, Weights, ZSet, concat, empty
+from stream_ext.zset import FOREVER, Columns, Untils, Weights, ZSet, concat, empty
 
 _ONCE: Weights = np.empty(0, np.int64)
 _CLEAN_LEAST = 4096
@@ -47,8 +47,19 @@ class WindowContent:
         self._before = time
         return change if back is None else concat([back, change], self._width)
 
+    def shown(self, time: int) -> ZSet:
+        """The rows that are in the window at `time`, that of the last step, with the validity they were shown with."""
+        cells = self._table.cells[: self._table.used]
+        slots = np.flatnonzero(cells[:, self._table.width + kernels.SHOWN] >= time).astype(np.int32)
+        columns = tuple(self._table.ids(slots, place) for place in range(self._width))
+        parts = [ZSet(columns, len(slots), None, self._table.taken(slots, self._table.width + kernels.SHOWN))]
+        parts += [ZSet(aside, len(untils), None, untils) for aside, untils, _ in self._aside]
+        held = concat(parts, self._width)
+        return held.take(held.until_array() >= time)
+
     def _entering(self, columns: Columns, untils: Untils, time: int) -> ZSet:
-        if self._are_new(columns):
+        # What stays for ever is not put aside: it would never be given up, nor what is behind it.
+        if self._are_new(columns) and int(untils.max()) != FOREVER:
             while self._aside and self._aside[0][2] < self._before:
                 self._aside.popleft()
             self._aside.append((columns, untils, int(untils.max())))

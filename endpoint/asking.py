@@ -68,7 +68,9 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
         return
     timeout_s = min(asked.timeout_s or limits.query_s, limits.query_s)
     async with desk.underway.asked(exchange, asked.text, timeout_s, limits.query_bytes) as question:
-        worker = None if registered_functions() else desk.query_workers.free()  # a worker does not know those
+        # A worker knows neither the one nor the other.
+        stays = bool(registered_functions()) or desk.service.asks_derived(asked.query, asked.dataset)
+        worker = None if stays else desk.query_workers.free()
         if worker is None:
             here = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
             made = await question.in_time(here)

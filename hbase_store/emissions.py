@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -167,13 +167,20 @@ class EmissionLog:
 
     # ---- collecting
 
-    def collect(self, before_ms: int) -> None:
-        """Deletes the emissions of commits made before, and all those of queries that are gone."""
+    def collect(self, before_ms: int, kept_after: Mapping[int, int] | None = None) -> None:
+        """Deletes the emissions of commits made before, and all those of queries that are gone.
+
+        Of the queries that `kept_after` names, emissions after that number stay."""
+        kept_after = kept_after or {}
         number = self._last_before(before_ms)
         lasts = self._summed_at(number).lasts if number else {}
         with self._lock:
             self._add_commits()
-            ends = {query: last for query, last in lasts.items() if query in self._sum.lasts}
+            ends = {
+                query: min(last, kept_after.get(query, last))
+                for query, last in lasts.items()
+                if query in self._sum.lasts
+            }
             ends |= dict.fromkeys(self._dropped(), _ALL)
         for query, last in ends.items():
             done = self._gone.get(query, 0)

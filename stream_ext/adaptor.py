@@ -5,7 +5,7 @@ writer are the things that depend on the order of pushes: the time of arrival, i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,6 +94,11 @@ class EncodedElements:
     o: Ids
 
 
+def no_blanks(terms: Sequence[bytes]) -> BlankPlaces:
+    """No term is given a fresh node: what blank nodes there are have ids of the store."""
+    return BlankPlaces(np.empty(0, np.int64), np.zeros(len(terms), np.bool_), per_element=False)
+
+
 def read_push(stream: StreamDefinition, data: bytes, media_type: str, timestamp: int | None, base: str) -> Elements:
     """Parses a push and settles all that the stream's options say about it."""
     pushed = parse_push(data, media_type, timestamp, base)
@@ -110,7 +115,7 @@ def read_push(stream: StreamDefinition, data: bytes, media_type: str, timestamp:
         pushed.element,
         time,
         pushed.graph,
-        _absorbed(stream, pushed.parsed),
+        absorbed_of(stream, pushed.parsed),
         BlankPlaces.of(pushed, per_element=media_type.partition(";")[0].strip().lower() == NDJSON),
     )
 
@@ -146,7 +151,8 @@ def _times(stream: StreamDefinition, pushed: Pushed) -> Times:
     return times
 
 
-def _absorbed(stream: StreamDefinition, parsed: Parsed) -> Mask | None:
+def absorbed_of(stream: StreamDefinition, parsed: Parsed) -> Mask | None:
+    """Which triples the store absorbs; None: none."""
     timeless = stream.options.timeless
     if isinstance(timeless, bool):
         return np.ones(len(parsed.p), np.bool_) if timeless else None

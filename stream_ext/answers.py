@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.dataset import Beside, read_runnable
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
-from stream_ext.evaluate import Answer, Asking, Instant, evaluate
+from stream_ext.evaluate import Answer, Asking, Graph, Instant, evaluate
 from stream_ext.operators.service import check_services, placed
 from stream_ext.outside import NOTHING
 from stream_ext.part import Ids
@@ -34,14 +34,17 @@ def answer_once(
     at: int | None,
     dataset: Beside | None = None,
     asking: Asking | None = None,
+    graphs_for: Callable[[Query], Sequence[Graph]] = lambda _: (),
 ) -> Answer:
+    """`graphs_for`: what is beside the graphs of the store, for a query that may read it."""
     unit = _asked(text, base, at, dataset, asking)
     with placed(text):
         if at is None or not unit.windows:
-            return evaluate(store, unit, sn, asking=asking)  # without windows every time has the same answer
+            # Without windows every time has the same answer.
+            return evaluate(store, unit, sn, asking=asking, graphs=graphs_for(unit))
         # The streams that had these names then: a name may be another stream's by now.
         windows = _windows_then(store, unit, _catalog_then(store, unit, sn), sn)
-        return evaluate(store, unit, sn, windows, Instant(at), asking=asking)
+        return evaluate(store, unit, sn, windows, Instant(at), asking=asking, graphs=graphs_for(unit))
 
 
 def _asked(text: str, base: str, at: int | None, dataset: Beside | None, asking: Asking | None) -> Query:

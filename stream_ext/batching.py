@@ -17,20 +17,23 @@ import numpy as np
 
 from hbase_store import Batch, PushMark, StreamColumns, StreamMove, StreamPosition
 from hbase_store.terms import iri
-from stream_ext.adaptor import Elements, Ids, Mask, Times, assemble, is_blank
+from stream_ext.adaptor import Elements, Ids, Mask, Times, assemble
 from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.errors import BadArgument, NotFound
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """What was pushed, and when it arrived (by the clock, in the order of the queue)."""
+    """What was pushed, and when it arrived (by the clock, in the order of the queue).
+
+    `heartbeat`: the stream's time comes to this with it."""
 
     stream: int
     elements: Elements
     arrived_ms: int
     source: str | None = None
     seq: int | None = None
+    heartbeat: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,10 @@ class _Moving:
         self.latest = time if self.latest is None else max(self.latest, time)
         self.moves_to(time - self.definition.options.lateness_ms)
 
+    def beats(self, time: int) -> None:
+        self.heartbeat = time if self.heartbeat is None else max(self.heartbeat, time)
+        self.moves_to(time)
+
     def moves_to(self, time: int) -> None:
         self.time = time if self.time is None else max(self.time, time)
 
@@ -124,6 +131,8 @@ class Gathering:
             least = int(times.min())
             moving.first = least if moving.first is None else min(moving.first, least)
             moving.arrives(int(times.max()))
+        if push.heartbeat is not None:
+            moving.beats(push.heartbeat)
         moving.idle = False
         return self._mark(moving, times, push.elements)
 
@@ -132,8 +141,7 @@ class Gathering:
         if heartbeat.by_clock:
             moving.arrives(heartbeat.time)
         else:
-            moving.heartbeat = heartbeat.time if moving.heartbeat is None else max(moving.heartbeat, heartbeat.time)
-            moving.moves_to(heartbeat.time)
+            moving.beats(heartbeat.time)
             moving.idle = False
         return self._mark(moving, _NO_TIMES, None)
 
@@ -304,9 +312,9 @@ def _blanks(batch: Batch, count: int) -> Ids:
 
 
 def _encode(batch: Batch, everything: Sequence[Elements], wanted: bool) -> list[Ids]:
-    """The id of each term of each push, 0 for blank nodes: one call for what the store absorbs, one for the rest."""
+    """The id of each term of each push, 0 for fresh blank nodes: one call for what the store absorbs, one for the rest."""
     texts = [term for elements in everything for term in elements.parsed.terms]
-    named = ~np.fromiter(map(is_blank, texts), np.bool_, len(texts))
+    named = ~np.concatenate([elements.places.blank for elements in everything])
     absorbed = np.concatenate([_absorbed_terms(elements) for elements in everything])
     ids = np.zeros(len(texts), np.uint64)
     for those, encode in ((named & absorbed, batch.encode), (named & ~absorbed & wanted, batch.encode_transient)):

@@ -23,13 +23,16 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
-    """`runs_by` is decided by the first push: by the clock, or by the times of its elements."""
+    """`runs_by` is decided by the first push: by the clock, or by the times of its elements.
+
+    `of_query` is the number of the query whose emissions are its elements; None: it takes pushes."""
 
     number: int
     name: str
     iri: str
     options: StreamOptions
     runs_by: Literal["clock", "elements"] | None = None
+    of_query: int | None = None
 
 
 class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
@@ -37,7 +40,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
 
     `since` is the snapshot from which it runs, with `state`: that of its registration, or of the last time that it was
     resumed. A query that is `paused` is evaluated nowhere; one that `constructs` says triples.
-    A `live` one ends with the connection that asked for it."""
+    A `live` one ends with the connection that asked for it. `output` is the stream that has what it says."""
 
     number: int
     name: str
@@ -53,6 +56,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     paused: bool = False
     constructs: bool = False
     live: bool = False
+    output: int | None = None
 
     def standing(self, stored: QueryState | None) -> QueryState:
         """Where it goes on: from what a runner said of it, if it was said since it runs."""
@@ -107,6 +111,11 @@ class Catalog:
     @cached_property
     def _queries_by_name(self) -> dict[str, QueryDefinition]:
         return {key: query for query in self.queries.values() for key in (query.name, query.iri)}
+
+    @cached_property
+    def deriving(self) -> list[QueryDefinition]:
+        """The queries whose emissions are streams, too."""
+        return [query for query in self.queries.values() if query.output is not None]
 
     def stream(self, key: str) -> StreamDefinition:
         if (found := self.find_stream(key)) is None:

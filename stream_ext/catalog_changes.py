@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stream_ext.catalog import CatalogStep, StreamDefinition, names_of
+from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition, names_of
 from stream_ext.errors import NameInUse
 from stream_ext.injector import Change, Intent, View
 from stream_ext.options import StreamOptions, parse_options
@@ -60,20 +60,29 @@ def _json(value: object) -> str:
 def drop_stream(key: str) -> Change:
     def change(view: View) -> Intent:
         stream = view.catalog.stream(key)
-        readers = [query.name for query in view.catalog.readers_of(stream.number)]
-        if readers:
-            raise NameInUse(
-                f"stream {stream.name!r} is read by {', '.join(map(repr, readers))}: drop what reads it first"
-            )
+        if stream.of_query is not None:
+            query = view.catalog.queries[stream.of_query]
+            raise NameInUse(f"stream {stream.name!r} is what query {query.name!r} says: drop the query")
+        _check_unread(view.catalog, stream)
         return Intent(result=lambda _: None, steps=[CatalogStep("stream", stream.number, None)])
 
     return change
 
 
+def _check_unread(catalog: Catalog, stream: StreamDefinition) -> None:
+    readers = [query.name for query in catalog.readers_of(stream.number)]
+    if readers:
+        raise NameInUse(f"stream {stream.name!r} is read by {', '.join(map(repr, readers))}: drop what reads it first")
+
+
 def drop_query(key: str) -> Change:
     def change(view: View) -> Intent:
         query = view.catalog.query(key)
-        return Intent(result=lambda _: None, steps=[CatalogStep("query", query.number, None)])
+        steps = [CatalogStep("query", query.number, None)]
+        if query.output is not None:
+            _check_unread(view.catalog, view.catalog.streams[query.output])
+            steps.append(CatalogStep("stream", query.output, None))
+        return Intent(result=lambda _: None, steps=steps)
 
     return change
 

@@ -12,6 +12,7 @@ from stream_ext.alarms import Alarms
 from stream_ext.batching import Idle, Taken
 from stream_ext.catalog import CatalogStep, QueryDefinition, StreamDefinition
 from stream_ext.clock import Clock
+from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
 from stream_ext.injector import Injector, Published, View
 from stream_ext.lag import Lag
@@ -48,10 +49,14 @@ class Engine:
             store.terms,
             on_owner_change=lambda: self.inline.owner_changed(),
             on_emissions=self._tell,
+            on_silence=lambda times: self.derived.silent(times),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
             on_fault=lambda error: self.subscriptions.end_all(error),
         )
-        self.retention = Retention(store, clock, self.alarms, self.merge.stored, retain, injector.change)
+        self.derived = Derived(injector, self.merge.last)
+        self.retention = Retention(
+            store, clock, self.alarms, self.merge.stored, retain, injector.change, self.derived.kept_after
+        )
         self.emissions = Emissions(store.emissions)
         self.subscriptions = Subscriptions(self.emissions, self.merge.last)
         self.inline = InlineRunner(self.merge, lambda: Shard(store))
@@ -67,6 +72,7 @@ class Engine:
             self._set_close_alarm(stream)
             self._set_idle_alarm(stream)
         self.retention.start(catalog)
+        self.derived.start(self._store.emissions)
         self.alarms.start()
         self.inline.start()
         if self.spark is not None:
@@ -98,12 +104,23 @@ class Engine:
         """Whoever cannot write any more does not run the queries either: another may have taken over."""
         self.merge.fail(error)
 
+    def await_evaluated(self, sn: int, deadline_s: float) -> None:
+        """Until every query has taken this snapshot in, and those that read what these say, what they said of it."""
+        self.merge.wait(sn, deadline_s)
+        for _ in range(self.derived.depth()):
+            later = self.derived.settle(deadline_s)
+            if later <= sn:
+                return
+            self.merge.wait(later, deadline_s)
+            sn = later
+
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
         return self._lag.ms(self._clock.now_ms(), self.merge.position)
 
     def _tell(self, rows: Sequence[EmissionRow]) -> None:
         self.emissions.remember(rows)
+        self.derived.said(rows)
         self.subscriptions.said({row.query for row in rows})
 
     def _head_moved(self, sn: int) -> None:
@@ -122,6 +139,7 @@ class Engine:
             self.lateness.forget(step.number)
             self.retention.forget(step.number)
             self.merge.dropped(step.number)
+            self.derived.dropped(step.number)
             self.subscriptions.end(step.number)
         elif step.definition is None:
             self.lateness.elements.forget(step.number)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from hbase_store import Snapshot, Store
-from stream_ext.arrivals import history
+from stream_ext.arrivals import Arrival, history
 from stream_ext.control import Control
 from stream_ext.describe import describe
 from stream_ext.known_values import KnownValues
@@ -23,12 +24,12 @@ from stream_ext.part import Ids
 from stream_ext.plan.algebra import Form, Pattern, Query
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
-from stream_ext.plan.normalise import Dataset, dataset, normalise_pattern, template_of
+from stream_ext.plan.normalise import Dataset, dataset, normalise_pattern, template_of, window_of_graph
 from stream_ext.plan.terms import Constant
 from stream_ext.plans import Plans
 from stream_ext.presence import reach
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.vocabulary import Vocabulary
+from stream_ext.vocabulary import Vocabulary, stored_blank
 from stream_ext.zset import ZSet
 
 
@@ -43,6 +44,25 @@ class Answer:
     graph: tuple[Ids, Ids, Ids] | None = None
     count: int = 0  # of solutions: a SELECT may have no columns
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A named graph that is not in the store: its terms, and its triples as places among them."""
+
+    name: Constant
+    terms: Sequence[bytes]
+    triples: Sequence[npt.NDArray[np.int32]]
+
+    def window(self, number: int, time: int) -> ScheduledWindow:
+        """One that holds at `time` what came just before; `number` is that of no stream."""
+        return ScheduledWindow(window_of_graph(self.name), number, 2, 2, t0_ms=time - 2)
+
+    def arrival(self, window: ScheduledWindow, moment: Moment) -> Arrival:
+        ids = moment.vocabulary.encode([stored_blank(text) for text in self.terms])
+        s, p, o = (ids[places] for places in self.triples)
+        times = np.full(len(s), moment.time - 1)
+        return Arrival(0, 0, window.stream, times[:1], s, p, o, np.zeros(len(s), np.uint64), times, None, None, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +96,23 @@ def evaluate(
     at: Instant | None = None,
     ranked: bytes | None = None,
     asking: Asking | None = None,
+    graphs: Sequence[Graph] = (),
 ) -> Answer:
     """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in.
 
-    `ranked` is the order of first appearance that LIMIT cuts, where the query has been evaluated before."""
+    `ranked` is the order of first appearance that LIMIT cuts, where the query has been evaluated before; `graphs` are
+    there beside those of the store."""
     asking = asking or Asking()
     snapshot = store.at(sn)
     moment = _moment(store, snapshot, asking, at)
-    if at is None and asking.plans is not None:
+    if at is None and asking.plans is not None and not graphs:
         network = asking.plans.network(query, snapshot, store.permanent_ids)
     else:
-        network = Network(logic_of(query), {window.name: window for window in windows}, snapshot, store.ids)
+        held = [graph.window(-place, moment.time) for place, graph in enumerate(graphs, 1)]
+        logic = logic_of(query, [graph.name for graph in graphs])
+        network = Network(logic, {window.name: window for window in (*windows, *held)}, snapshot, store.ids)
+        for graph, window in zip(graphs, held, strict=True):
+            network.arrive(graph.arrival(window, moment))
     if at is not None:
         _fill(network, store, sn, windows, at)
     if ranked is not None and network.answer.ranking is not None:

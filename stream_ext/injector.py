@@ -183,6 +183,11 @@ class Injector:
             self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
             return self._enqueue(_Waiting(Heartbeat(stream, self._arrived_ms, by_clock=True), 0, self._arrived_ms))
 
+    def derived(self, push: Push) -> Future[Receipt]:
+        """What a query said, for its stream: there is always room, for it is said already."""
+        with self._changed:
+            return self._enqueue(_Waiting(push, 0, self._clock.now_ms()))
+
     def idle(self, idle: Idle) -> Future[Receipt]:
         with self._changed:
             return self._enqueue(_Waiting(idle, 0, self._clock.now_ms()))

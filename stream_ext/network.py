@@ -27,6 +27,7 @@ from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import constants_of, normalise, template_of
+from stream_ext.plan.terms import Constant
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import Columns, Weights, ZSet, concat, empty, in_order
 
@@ -36,8 +37,9 @@ Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 PASSES: tuple[Callable[[Select], Select], ...] = (lift_select,)
 
 
-def logic_of(query: Query) -> Select:
-    select = normalise(query)
+def logic_of(query: Query, graphs: Sequence[Constant] = ()) -> Select:
+    """`graphs` are no graphs of the store, but given as windows (`window_of_graph`)."""
+    select = normalise(query, graphs=graphs)
     for each in PASSES:
         select = each(select)
     return select

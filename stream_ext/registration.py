@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from hbase_store import Batch
 from stream_ext.adaptor import check_terms
 from stream_ext.catalog import (
@@ -19,6 +21,7 @@ from stream_ext.catalog import (
     generated_name,
     names_of,
 )
+from stream_ext.chains import check_ends
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.injector import Intent, View
 from stream_ext.options import StreamOptions
@@ -66,6 +69,7 @@ class Registration:
                 view.catalog.stream(key_of(window))
         found = _resolve(self.query.windows, view, self.base)
         number = view.store.kv.allocate("query", 1)
+        output = self._output(names, number, found, view) if self._derives else None
         definition = QueryDefinition(
             number=number,
             name=names.name,
@@ -80,18 +84,45 @@ class Registration:
             registered_sn=view.head + 1,
             since=view.head + 1,
             state=initial_state(timing_of(self.query, found.catalog), view.positions),
+            output=output,
         )
+        registered = CatalogStep("query", number, definition)
+        check_ends(found.catalog.after(registered), definition)
         warnings = [*policy_of(self.query).warnings, *found.warnings]
         return Intent(
             result=lambda _: Registered(definition, True, warnings),
-            steps=[*found.steps, CatalogStep("query", number, definition)],
+            steps=[*found.steps, registered],
             write=self._write,
         )
 
     def _generated(self, catalog: Catalog) -> Names:
         folder = self.base + "queries/"
-        name = generated_name(lambda n: catalog.find_query(n) is not None or catalog.find_query(folder + n) is not None)
-        return names_of(name, folder)
+
+        def taken(name: str) -> bool:
+            known = [catalog.find_query, *([catalog.find_stream] if self._derives else [])]
+            return any(find(key) is not None for find in known for key in (name, folder + name))
+
+        return names_of(generated_name(taken), folder)
+
+    @property
+    def _derives(self) -> bool:
+        """What a CONSTRUCT says is a stream; not that of a connection, which nobody else could name."""
+        return self.query.form is Form.CONSTRUCT and not self.live
+
+    def _output(self, names: Names, number: int, found: _Found, view: View) -> int:
+        """The stream of what the query says: a new one of its name, or one that waits for it under that name."""
+        there = found.catalog.find_stream(names.name) or found.catalog.find_stream(names.iri)
+        if there is None:
+            of_stream = view.store.kv.allocate("stream", 1)
+            there = StreamDefinition(of_stream, names.name, names.iri, StreamOptions())
+        elif not _waits(there, view):
+            raise NameInUse(
+                f"what a CONSTRUCT says is a stream of the query's name, and stream {there.name!r} is there with "
+                "elements of its own; drop it first, or use another name"
+            )
+        stream = msgspec.structs.replace(there, of_query=number, runs_by="elements")
+        found.take(CatalogStep("stream", stream.number, stream))
+        return stream.number
 
     def _same(self, existing: QueryDefinition) -> QueryDefinition:
         if existing.text == self.text:  # sent to a server at another address it is still the same query
@@ -125,6 +156,13 @@ def read_registration(text: str, base: str, name: str | None, queries_max: int) 
     return Registration(text, base, names, query, constants, queries_max)
 
 
+def _waits(stream: StreamDefinition, view: View) -> bool:
+    """Whether nothing was ever pushed to it, and no option says where its elements have their times."""
+    position = view.positions.get(stream.number)
+    pushed = position is not None and position.batch > 0
+    return not pushed and stream.runs_by is None and stream.of_query is None and stream.options.time is None
+
+
 @dataclass(slots=True)
 class _Found:
     """The streams of the windows, and those among them that are made with the query."""
@@ -133,6 +171,10 @@ class _Found:
     streams: list[int] = field(default_factory=list)
     steps: list[CatalogStep] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def take(self, step: CatalogStep) -> None:
+        self.steps.append(step)
+        self.catalog = self.catalog.after(step)
 
 
 def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
@@ -144,8 +186,7 @@ def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
             names = names_of(key, base + "streams/")
             number = view.store.kv.allocate("stream", 1)
             stream = StreamDefinition(number, names.name, names.iri, StreamOptions(time=window.time_predicate))
-            found.steps.append(CatalogStep("stream", number, stream))
-            found.catalog = found.catalog.after(found.steps[-1])
+            found.take(CatalogStep("stream", number, stream))
             found.warnings.append(
                 f"stream {names.name!r} did not exist: it was created with the default options "
                 f"{'but for its time ' if window.time_predicate else ''}"

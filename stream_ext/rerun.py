@@ -58,6 +58,11 @@ class Rerun:
         decode: Callable[[Ids], list[bytes]] = self.store.terms
         return to_json(body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph))
 
+    def answer(self, body: EmissionBody) -> Answer:
+        """The whole answer of the emission's evaluation."""
+        assert body.at is not None, "every emission is stored with its evaluation"
+        return self._answer(body.at)
+
     def _answer(self, at: Evaluated) -> Answer:
         seed = seed_of(self.definition.number, at.sn, at.k)
         instant = Instant(at.time, at.sn, at.push)

@@ -35,10 +35,11 @@ from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, p
 from stream_ext.clock import Clock
 from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
+from stream_ext.derived_graphs import asked_of, graphs_for
 from stream_ext.emission import Emission, decode_body
 from stream_ext.engine import Engine
 from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLarge, TooLarge
-from stream_ext.evaluate import Answer, Asking
+from stream_ext.evaluate import Answer, Asking, Graph
 from stream_ext.explanation import explain, operators_of
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
 from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View
@@ -173,6 +174,7 @@ class Service:
         seq: int | None = None,
     ) -> PushReceipt:
         definition = self.stream(stream)
+        self._check_takes_pushes(definition)
         _check_wait(wait)
         if (source is None) != (seq is None):
             raise BadArgument("source and seq belong together: give both, or neither")
@@ -190,6 +192,7 @@ class Service:
 
     def heartbeat(self, stream: str, timestamp: int, wait: Wait = "published") -> PushReceipt:
         definition = self.stream(stream)
+        self._check_takes_pushes(definition)
         _check_wait(wait)
         return self._receipt(definition, self._injector.heartbeat(Heartbeat(definition.number, timestamp)), wait)
 
@@ -200,6 +203,14 @@ class Service:
         kept = late.kept(definition.number, since)[:limit]
         found = told(self.store, definition.number, kept, names)
         return {"stream": definition.name, "late": late.counted(definition.number), "elements": found}
+
+    def _check_takes_pushes(self, stream: StreamDefinition) -> None:
+        query = None if stream.of_query is None else self._injector.catalog.queries.get(stream.of_query)
+        if query is not None:
+            raise BadArgument(
+                f"stream {stream.name!r} is what query {query.name!r} says, so nobody else pushes to it or moves its "
+                "time; push to a stream that the query reads"
+            )
 
     def _check_lag(self, stream: StreamDefinition) -> None:
         if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
@@ -214,7 +225,7 @@ class Service:
 
     def _await(self, sn: int, wait: Wait) -> None:
         if wait == "evaluated":
-            self._engine.merge.wait(sn, self.limits.evaluated_s)
+            self._engine.await_evaluated(sn, self.limits.evaluated_s)
 
     # ---- the store ---------------------------------------------------------------------------------------------
 
@@ -279,16 +290,31 @@ class Service:
         self._check_text(text)
         asking = self._asking(control)
         try:
-            return answer_once(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
+            sn = self._retained(snapshot)
+            return answer_once(self.store, text, self.base, sn, at, dataset, asking, self._derived_graphs(sn))
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
 
+    def _derived_graphs(self, sn: int) -> Callable[[Query], Sequence[Graph]]:
+        def origin(query: int) -> int | None:
+            state = self._engine.merge.state(query)
+            return None if state is None else state.t0
+
+        return lambda query: graphs_for(self.store, self._injector.catalog, origin, query, sn)
+
     def is_small(self, query: Query) -> bool:
         """Whether it is answered sooner than it is given to a thread: few rows, of a store on this machine."""
-        if not self.store.url.startswith("lmdb:"):
+        if not self.store.url.startswith("lmdb:") or self.asks_derived(query):
             return False
         rows = rows_at_most(self.store, query, self.head())
         return rows is not None and rows <= _SMALL_ROWS
+
+    def asks_derived(self, query: Query, dataset: Beside | None = None) -> bool:
+        """Whether it may read what a registered query said, of which the store alone says nothing."""
+        if not self._injector.catalog.deriving:
+            return False
+        asked = query if dataset is None else dataset.over(query)
+        return isinstance(asked, Query) and any(asked_of(self._injector.catalog, asked))
 
     def rows_expected(self, text: str, snapshot: int, at: int | None, dataset: Beside | None) -> float:
         """How much work a query is, told by its plan: so many rows its operators are expected to make together."""

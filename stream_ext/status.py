@@ -21,9 +21,10 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "text": query.text,
         "r2s": query.r2s,
         "state": "failed" if error is not None else _state(query, state),
-        "error": error,
+        "error": error or engine.derived.faults.get(query.number),
         "runner": merge.owner,
         "why": _why(engine),
+        "stream": None if query.output is None else streams[query.output].name,
         "streams": [streams[number].name for number in query.streams if number in streams],
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
         "registered": query.registered_sn,
@@ -44,6 +45,7 @@ def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) 
     position = injector.positions.get(stream.number)
     return {
         "runs_by": stream.runs_by,
+        "query": None if stream.of_query is None else injector.catalog.queries[stream.of_query].name,
         "time": None if position is None else position.time,
         "batches": 0 if position is None else position.batch,
         "late": engine.lateness.elements.counted(stream.number),

@@ -98,6 +98,9 @@ class Dataset:
         """The graphs of FROM NAMED; None: there is no dataset clause."""
         return self._named
 
+    def has(self, graph: Constant) -> bool:
+        return self._named is None or graph in self._named
+
     def named(self, node: Node) -> GraphScope:
         """`GRAPH node`."""
         if isinstance(node, Constant) and self._named is not None and node not in self._named:
@@ -108,15 +111,34 @@ class Dataset:
 STORE = Dataset(GraphScope(), None)
 
 
-def normalise(query: Query, union_default: bool = False) -> Select:
-    """The whole query; what CONSTRUCT and DESCRIBE make of its rows is not part of it."""
+def normalise(query: Query, union_default: bool = False, graphs: Sequence[Constant] = ()) -> Select:
+    """The whole query; what CONSTRUCT and DESCRIBE make of its rows is not part of it.
+
+    `graphs` are read where they are named, but are no graphs of the store: each is the content of a window."""
     where = dataset(query.shape.graphs, bool(query.windows), union_default)
     if query.dialect is Dialect.CSPARQL:
-        normaliser = Normaliser(Dataset(where.default, where.listed or ()), query.windows)
-        normaliser.default = _merged_windows(query)
+        where, default = Dataset(where.default, where.listed or ()), _merged_windows(query)
     else:
-        normaliser = Normaliser(where, query.windows)
+        default = Place(where.default)
+    normaliser = Normaliser(where, query.windows, graphs)
+    normaliser.default = _with_graphs(default, graphs)
     return normaliser.select(query, normaliser.default)
+
+
+def window_of_graph(graph: Constant) -> str:
+    """The name of the window that stands for a graph; that of no other."""
+    return f"graph {graph.text.decode()}"
+
+
+def _with_graphs(place: Place, graphs: Sequence[Constant]) -> Place:
+    """Those of FROM that are windows are merged as windows."""
+    merged = [graph for graph in place.graph.graphs or () if graph in graphs]
+    if not merged:
+        return place
+    left = tuple(graph for graph in place.graph.graphs or () if graph not in merged)
+    names = (*place.merged, *([place.window] if place.window else []), *map(window_of_graph, merged))
+    graph = replace(place.graph, graphs=left)
+    return Place(GraphScope(), names[0]) if graph == NOWHERE and len(names) == 1 else Place(graph, None, names)
 
 
 def _merged_windows(query: Query) -> Place:
@@ -162,9 +184,10 @@ class Place:
 class Normaliser:
     """One for each query: it gives out the names that no one else has."""
 
-    def __init__(self, where: Dataset, windows: Sequence[WindowClause] = ()) -> None:
+    def __init__(self, where: Dataset, windows: Sequence[WindowClause] = (), graphs: Sequence[Constant] = ()) -> None:
         self._dataset = where
         self._windows = windows
+        self._graphs = {graph: window_of_graph(graph) for graph in graphs if where.has(graph)}
         self.default = Place(where.default)
         self._numbers = count(1)
 
@@ -241,6 +264,21 @@ class Normaliser:
         return _all((self._in_graph(inner, place),), tests)
 
     def _graph(self, node: Node, inner: Pattern, place: Place) -> Logic:
+        if place.window in self._graphs.values():  # a graph in a graph is any other
+            place = Place(GraphScope())
+        if place.window is None and node in self._graphs:
+            return self.pattern(inner, Place(GraphScope(), self._graphs[node]))
+        stored = self._stored_graph(node, inner, place)
+        if place.window is not None or not self._graphs or not isinstance(node, Variable):
+            return stored
+        given = (self._in_given_graph(node.name, graph, inner) for graph in self._graphs)
+        return Either((stored, *given))
+
+    def _in_given_graph(self, variable: str, graph: Constant, inner: Pattern) -> Logic:
+        table = Table((variable,), ((graph,),))
+        return _all((self.pattern(inner, Place(GraphScope(), self._graphs[graph])), table), ())
+
+    def _stored_graph(self, node: Node, inner: Pattern, place: Place) -> Logic:
         # Inside of a window GRAPH means the graphs of its elements.
         graph = GraphScope(node) if place.window is not None else self._dataset.named(node)
         there = Place(graph, place.window)

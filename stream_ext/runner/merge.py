@@ -72,13 +72,16 @@ class Merge:
         *,
         on_owner_change: Callable[[], None] = lambda: None,
         on_emissions: Callable[[Sequence[EmissionRow]], None] = lambda _: None,
+        on_silence: Callable[[Mapping[int, int]], None] = lambda _: None,
         on_unstored: Callable[[int], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
-        """`on_emissions` is told what is stored now, `on_unstored` by when `flush` must be called."""
+        """`on_emissions` is told what is stored now, `on_silence` which queries were evaluated and said nothing,
+        and for what time; `on_unstored` by when `flush` must be called."""
         self._log, self._clock, self._queries, self._decode = log, clock, queries, decode
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
-        self._on_unstored, self._on_fault = on_unstored, on_fault
+        self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
+        self._silent: dict[int, int] = {}
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = int(log.position())
         self._kept: dict[int, QueryState] = {}
@@ -265,6 +268,8 @@ class Merge:
         self._dirty.add(part.query)
         self.evaluations[part.query] += max(1, part.repeated) * part.evaluated
         if not part.emits:
+            if part.evaluated:
+                self._silent[part.query] = part.time
             return []
         self.rows[part.query] += len(part.columns[0]) if part.columns else int(bool(part.boolean))
         number = self._numbers[part.query] = self._numbers.get(part.query, 0) + 1
@@ -292,3 +297,7 @@ class Merge:
     def _tell(self, said: Sequence[EmissionRow]) -> None:
         if said:
             self._on_emissions(said)
+        with self._changed:
+            silent, self._silent = self._silent, {}
+        if silent:
+            self._on_silence(silent)

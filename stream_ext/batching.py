@@ -312,7 +312,7 @@ def _blanks(batch: Batch, count: int) -> Ids:
 
 
 def _encode(batch: Batch, everything: Sequence[Elements], wanted: bool) -> list[Ids]:
-    """The id of each term of each push, 0 for fresh blank nodes: one call for what the store absorbs, one for the rest."""
+    """Each push's ids of its terms, 0 for fresh blank nodes: a call for what the store absorbs, one for the rest."""
     texts = [term for elements in everything for term in elements.parsed.terms]
     named = ~np.concatenate([elements.places.blank for elements in everything])
     absorbed = np.concatenate([_absorbed_terms(elements) for elements in everything])

@@ -65,6 +65,9 @@ class Kept:
         """The first that left the stream's time at `time` or later."""
         return self._sn_at(bisect_left(self._times, time, self._start))
 
+    def first_after(self, sn: int) -> int:
+        return self._sn_at(bisect_left(self._sns, sn + 1, self._start))
+
     def first_published(self, time_ms: int) -> int:
         return self._sn_at(bisect_left(self._published_ms, time_ms, self._start))
 

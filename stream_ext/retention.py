@@ -121,7 +121,7 @@ class Retention:
         position, states = self._stored()
         try:
             floor = self._floor(view, position, states)
-            self._store.floor(floor, self._horizons(view, floor, states))
+            self._store.floor(floor, self._horizons(view, floor, position, states))
             self._fault = None
         except StoreUnavailable as error:  # shown in the status; the next alarm tries again
             self._fault = str(error)
@@ -156,7 +156,7 @@ class Retention:
                 high = middle - 1
         return low
 
-    def _horizons(self, view: View, floor: int, states: Mapping[int, QueryState]) -> dict[int, int]:
+    def _horizons(self, view: View, floor: int, position: int, states: Mapping[int, QueryState]) -> dict[int, int]:
         windows = {stream: kept.end for stream, kept in self._kept.items()}
         horizons = dict(windows)
         for stream, kept in self._kept.items():
@@ -166,6 +166,9 @@ class Retention:
             state = view.catalog.queries[number].standing(states.get(number))
             self._lower(windows, reach(needs.windows, state.reference))
             self._lower(horizons, reach(needs.windows, self._reference_at(floor, state, needs)))
+            # Whoever steps what came after `position` reads all of it, be it too late for every window.
+            for stream in windows.keys() & {window.stream for window in needs.windows}:
+                windows[stream] = min(windows[stream], self._kept[stream].first_after(position))
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
         return self._within_budget(horizons, windows)
 

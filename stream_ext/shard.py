@@ -72,7 +72,9 @@ class Shard:
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
         parts: list[Part] = []
-        pushes = arrivals(self._store, sn) if self._runs else []
+        # What nobody reads may have been let go already.
+        read = frozenset[int]().union(*(run.streams for run in self._runs.values()))
+        pushes = arrivals(self._store, sn, read) if read else []
         for number in list(self._runs):
             parts += self._guarded(number, lambda run: run.step(sn, pushes))
         self.sn = sn

@@ -15,7 +15,7 @@ from stream_ext.errors import Gone, Overload
 from stream_ext.retention import Retain
 from stream_ext.service import Service
 
-from .opened import opened, push, registration, said, triple
+from .opened import Reader, opened, push, registration, said, triple
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 FOREVER = Retain(snapshots_ms=1 << 40, emissions_ms=1 << 40)
@@ -117,6 +117,56 @@ def test_a_snapshot_that_was_collected_is_gone_and_the_oldest_is_named(tmp_path:
         with pytest.raises(SnapshotGone, match=f"the oldest one is {oldest}"):
             service.query(text, snapshot=oldest - 1)
         assert service.status()["retention"]["oldest_snapshot"] == oldest
+
+
+def hold(service: Service) -> None:
+    """The queries hear nothing of what is published."""
+    service._engine.inline.head_moved = lambda sn: None  # type: ignore[method-assign]
+
+
+def let_go(service: Service) -> None:
+    del service._engine.inline.head_moved
+    service._engine.inline.head_moved(service.head())
+    service._engine.merge.wait(service.head(), 10)
+
+
+def test_what_nobody_reads_may_go_before_the_queries_have_come_that_far(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock, retain=Retain(timing_bytes=2_000)) as service:
+        service.create_stream("unread", {"retention": "1h"})
+        service.register(registration(window="RANGE PT1S STEP PT1S"))
+        hold(service)
+        for number in range(20):
+            push(service, "unread", number, *(triple(f"a{n}", n) for n in range(20)), wait="published")
+        push(service, "s", 100, triple("a", 1), wait="published")
+        push(service, "s", 1_000, triple("b", 1), wait="published")
+        assert service.status()["retention"]["collected"]["batches"] > 10
+        let_go(service)
+        assert [emission["time"] for emission in said(service)] == [1_000]
+
+
+def test_what_came_too_late_stays_until_the_queries_have_come_that_far(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock) as service:
+        service.create_stream("left", {"retention": "1ms"})
+        service.create_stream("right", {"retention": "1ms", "idle": "1s"})
+        service.register(
+            "PREFIX : <http://ex/> REGISTER RSTREAM q AS SELECT ?x FROM NAMED WINDOW :v ON left [RANGE PT1S STEP PT1S] "
+            "FROM NAMED WINDOW :w ON right [RANGE PT1S STEP PT1S] WHERE { WINDOW :v { ?x :p 1 } WINDOW :w { ?x :p 2 } }"
+        )
+        push(service, "right", 100, triple("a", 2))
+        push(service, "left", MINUTE, triple("a", 1))
+        heard = Reader(service, "q")
+        clock.advance(2 * SECOND)  # it falls idle
+        heard.read_to(60)
+        assert said(service)[-1]["time"] == MINUTE
+        hold(service)
+        late = push(service, "right", 200, triple("a", 2), wait="published")
+        assert late.late == 1
+        clock.advance(MINUTE)
+        service.collect()
+        let_go(service)
+        push(service, "left", MINUTE + SECOND, triple("a", 1))
+        push(service, "right", MINUTE + SECOND, triple("a", 2))
+        assert said(service)[-1]["time"] == MINUTE + SECOND
 
 
 def test_elements_go_when_neither_a_window_nor_the_retention_needs_them(tmp_path: Path, clock: ManualClock) -> None:

@@ -8,15 +8,16 @@ is reading them. What writers of earlier epochs left and never counted is delete
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
 from hbase_store.head import Head
 from hbase_store.history import WHOLE_EVERY
 from hbase_store.keyvalue import Key, KeyValue
+from hbase_store.pages import PageRange, unpack_range
 from hbase_store.rows import SnRow, slab_key, slice_key, sn_key, terms_key, unpack_row, whole_key
-from hbase_store.run_blocks import index_key, run_number, run_range
+from hbase_store.run_blocks import index_key, pages_key, run_range
 from hbase_store.run_list import RunEntry, RunList, list_key
 
 #: How long blocks stay that no list names: no query may run longer.
@@ -144,11 +145,14 @@ class Collector:
 
     # ---- what never counted
 
-    def collect_orphans(self, runs: RunList, head: Head, streams: Iterable[int]) -> None:
-        """Of the epochs before ours that were not looked at yet: rows above what they published, runs of no list."""
+    def collect_orphans(
+        self, runs: RunList, head: Head, streams: Collection[int], sweep: Callable[[PageRange], None]
+    ) -> None:
+        """Of the epochs before ours that were not looked at yet: rows above what they published, runs of no list; and
+        slices below the floor of streams that are gone. `sweep` deletes the pages of a load that came to nothing."""
         latest = (1 << 62) - 1
         lasts = {granted.epoch: granted.last for granted in head.ranges}
-        numbers = sorted({*streams, *runs.horizons})
+        numbers = list(self._numbers("slice"))
         for epoch in range(runs.collected + 1, head.epoch):
             last = lasts.get(epoch, 0)
             self._kv.delete_range("slab", slab_key(epoch, last + 1, 0), slab_key(epoch + 1, 0, 0), latest)
@@ -157,19 +161,29 @@ class Collector:
             for stream in numbers:
                 start, stop = slice_key(stream, epoch, last + 1, 0), slice_key(stream, epoch + 1, 0, 0)
                 self._kv.delete_range("slice", start, stop, latest)
+        for stream in set(numbers).difference(streams):
+            for granted in head.ranges:
+                start, stop = (slice_key(stream, granted.epoch, sn, 0) for sn in (granted.first, runs.floor))
+                if start < stop:
+                    self._kv.delete_range("slice", start, stop, latest)
         listed = {run.number for run in runs.runs} | {run.number for _, left in self._left for run in left}
-        number = self._next_run(0)
-        while number is not None and number < self._first_run:
-            if number not in listed:
+        for number in sorted({*self._numbers("run"), *self._numbers("runindex")} - listed):
+            if number < self._first_run:
+                key = pages_key(number)
+                (pages,) = self._kv.get_many("runindex", [key])
+                if pages is not None:
+                    sweep(unpack_range(pages, key))
                 self._delete_run(number)
-            number = self._next_run(number + 1)
 
-    def _next_run(self, number: int) -> int | None:
-        """The first run from `number` on of which there are blocks."""
-        start, _ = run_range(number)
-        for key, _ in self._kv.scan("run", start, None):
-            return run_number(key)
-        return None
+    def _numbers(self, table: str) -> Iterator[int]:
+        """The numbers with which the keys of a table begin; one look for each."""
+        number: int | None = 0
+        while number is not None:
+            first = next((key for key, _ in self._kv.scan(table, run_range(number)[0], None)), None)
+            number = None if first is None else int.from_bytes(first[:8], "big")
+            if number is not None:
+                yield number
+                number += 1
 
 
 class _Freed:

@@ -99,7 +99,7 @@ class EmissionLog:
         # Of each query the last emission that was let go; the first commit that may still be there.
         self._gone: dict[int, int] = {}
         self._first_commit: int | None = None
-        self._swept = False
+        self._swept = self._orphans_gone = False
 
     def refresh(self) -> int:
         """Takes in what other processes have committed; the number of the last commit."""
@@ -111,6 +111,7 @@ class EmissionLog:
         """From now on this process commits, and whoever did before cannot. Take the lease of the store first."""
         with self._lock:
             self.cell.take_epoch()
+            self._orphans_gone = False
             self._add_commits()
 
     def commit(self, emissions: Sequence[EmissionRow], states: dict[int, bytes | None], position: Sn) -> int:
@@ -191,6 +192,27 @@ class EmissionLog:
             if last == _ALL:
                 del self._gone[query]
         self._delete_commits(number - number % WHOLE_EVERY)
+        self._delete_orphans()
+
+    def _delete_orphans(self) -> None:
+        """What writers before this one wrote under numbers that were not theirs to give, once."""
+        head = self.cell.head
+        if self._orphans_gone or self.cell.epoch != head.epoch:
+            return
+        lasts = {granted.epoch: granted.last for granted in head.ranges}
+        epoch = self._next_epoch(0)
+        while epoch is not None and epoch < head.epoch:
+            start, stop = _COMMIT_KEY.pack(epoch, lasts.get(epoch, 0) + 1, 0), _COMMIT_KEY.pack(epoch + 1, 0, 0)
+            self._kv.delete_range("commit", start, stop, _ALL)
+            epoch = self._next_epoch(epoch + 1)
+        self._orphans_gone = True
+
+    def _next_epoch(self, epoch: int) -> int | None:
+        """The first from this one on under which there are commits."""
+        for key, _ in self._kv.scan("commit", _COMMIT_KEY.pack(epoch, 0, 0), None):
+            found: int = _COMMIT_KEY.unpack(key)[0]
+            return found
+        return None
 
     def _last_before(self, before_ms: int) -> int:
         """The last commit made before; 0 if none is there. Times ascend as numbers do, but for a clock set back."""

@@ -17,7 +17,7 @@ from hbase_store.arrays import Ids, sort_distinct
 from hbase_store.errors import StoreError, StoreUnavailable
 from hbase_store.keyvalue import KeyValue, Put
 from hbase_store.layers import Layers
-from hbase_store.pages import Pages
+from hbase_store.pages import PageRange, Pages, pack_range
 from hbase_store.rows import Sn
 from hbase_store.run import Run
 from hbase_store.run_blocks import (
@@ -29,6 +29,7 @@ from hbase_store.run_blocks import (
     RunWriter,
     is_derived,
     is_edges,
+    pages_key,
 )
 from hbase_store.run_list import RunEntry
 from hbase_store.slab import TermsChunk, term_ids
@@ -84,6 +85,11 @@ class FoldWriter:
     def write_pages(self, pages: Pages, chunks: Iterable[TermsChunk]) -> None:
         """The texts, which nobody looks for before the run counts."""
         self._kv.put_many(self._paced(pages.puts(chunks, self._time)))
+
+    def announce_pages(self, pages: PageRange) -> None:
+        """They are of terms that nobody knows before the run counts; a fold's are those of slabs."""
+        number = self._writer.number
+        self._kv.put_many([Put("runindex", pages_key(number), pack_range(pages), self._time)])
 
     def write(self, columns: Iterable[tuple[ColumnKey, View]], first: int) -> RunEntry:
         """Of the columns given; those of pseudo-predicate 0 follow from them."""

@@ -19,6 +19,7 @@ from hbase_store.dictionary import Dictionary
 from hbase_store.folding import FoldWriter
 from hbase_store.keyvalue import KeyValue
 from hbase_store.loading import Numbers32, Terms, edge_columns
+from hbase_store.pages import PageRange, page_of
 from hbase_store.run_blocks import HASH_COLUMN, ColumnKey
 from hbase_store.run_list import RunEntry
 from hbase_store.slab import TermsChunk
@@ -67,6 +68,9 @@ class LoadWriter:
     def write(self, columns: Sequence[Numbers32], sn: int) -> RunEntry:
         """`sn` is the snapshot that it will be, if nobody publishes before."""
         writer = FoldWriter(self._kv, sn, self._give_way)
+        if len(self._new):
+            last = self._chunk.first + len(self._new) - 1
+            writer.announce_pages(PageRange(page_of(self._chunk.first), page_of(last)))
         writer.write_pages(self._pages, [self._chunk, *self._promoted_chunks()] if len(self._new) else [])
         return writer.write(chain(self._hash_rows(), edge_columns(columns, self._ids)), sn)
 

@@ -7,9 +7,10 @@ its own, so that a page always fits into a value."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from hbase_store.arrays import Ids, Offsets
@@ -17,7 +18,7 @@ from hbase_store.cache import Cache
 from hbase_store.columns import pack_column, unpack_column
 from hbase_store.errors import Corrupt
 from hbase_store.keyvalue import Key, KeyValue, Put, Value
-from hbase_store.sealed import corrupt, seal, unseal
+from hbase_store.sealed import corrupt, seal, seal_struct, unseal, unseal_struct
 from hbase_store.slab import TermsChunk
 
 PAGE_BITS = 8
@@ -27,8 +28,10 @@ PAGE_CACHE_BYTES = 256 << 20
 #: A longer text stands in a row of its own; in its place there is one byte, shorter than any term.
 LONG_BYTES = 8192
 _LONG = b"+"
-_MAGIC, _LONG_MAGIC = b"RT", b"RX"
+_MAGIC, _LONG_MAGIC, _RANGE_MAGIC = b"RT", b"RX", b"RP"
 _KEY, _LONG_KEY = struct.Struct(">Q"), struct.Struct(">QH")
+
+_PAGES_AT_ONCE = 64
 
 # Of fewer terms of a page than this, each is cut out by itself.
 _FEW = 32
@@ -40,6 +43,21 @@ def page_key(page: int) -> Key:
 
 def page_of(id: int) -> int:
     return (id - 1) >> PAGE_BITS
+
+
+class PageRange(msgspec.Struct, array_like=True, frozen=True):
+    """The pages first..last. Written before any of them is, so that they are found if nothing comes of it."""
+
+    first: int
+    last: int
+
+
+def pack_range(pages: PageRange) -> Value:
+    return seal_struct(_RANGE_MAGIC, pages)
+
+
+def unpack_range(value: Value, key: Key) -> PageRange:
+    return unseal_struct(_RANGE_MAGIC, value, "runindex", key, PageRange)
 
 
 @dataclass(slots=True)
@@ -129,6 +147,23 @@ class Pages:
                     page = found[i] = unpack_page(value, numbers[i])
                     self._cache.put(numbers[i], page, page.nbytes)
         return found
+
+    # ---- sweeping
+
+    def sweep(self, pages: PageRange, ids_of: Callable[[list[bytes]], Ids]) -> None:
+        """Deletes pages that nothing came of: no text there is found under the id that its place says."""
+        for start in range(pages.first, pages.last + 1, _PAGES_AT_ONCE):
+            numbers = range(start, min(start + _PAGES_AT_ONCE, pages.last + 1))
+            for number, value in zip(numbers, self._kv.get_many("i2t", [*map(page_key, numbers)]), strict=True):
+                if value is None:
+                    continue
+                places = [
+                    (i, text) for i, text in enumerate(unpack_page(value, number).all()) if text not in (b"", _LONG)
+                ]
+                ids = ids_of([text for _, text in places]).tolist()
+                if any(id == (number << PAGE_BITS) + place + 1 for id, (place, _) in zip(ids, places, strict=True)):
+                    return
+        self._kv.delete_range("i2t", page_key(pages.first), page_key(pages.last + 1), (1 << 62) - 1)
 
     # ---- writing
 

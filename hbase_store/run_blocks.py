@@ -88,6 +88,11 @@ def index_key(run: int, piece: int) -> Key:
     return _INDEX_KEY.pack(run, piece)
 
 
+def pages_key(run: int) -> Key:
+    """Beside the index of a run that was loaded: which pages of terms came with it."""
+    return index_key(run, (1 << 32) - 1)
+
+
 # ---- blocks
 
 

@@ -228,7 +228,8 @@ class Upkeep:
             if of_epoch == epoch:
                 collector.leave(at_ms, left)
         if runs.collected < epoch - 1:
-            collector.collect_orphans(runs, head, streams)
+            ids_of, pages = self._dictionary.ids, self._dictionary.pages
+            collector.collect_orphans(runs, head, streams, lambda range_: pages.sweep(range_, ids_of))
             self._install(lambda runs: msgspec.structs.replace(runs, collected=epoch - 1), epoch)
         collector.collect(self._edges.list, head, streams, self._clock.now_ms())
 

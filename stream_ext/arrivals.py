@@ -110,12 +110,3 @@ def _rows(store: Store, stream: int, sn: int, oldest: int | None, whole: bool) -
                 f"what this window needs of its stream is not retained any more: elements of snapshot {number} and "
                 f"before are gone; ask for a later time, or give the stream a longer `retention`"
             )
-
-
-def first_push(store: Store, streams: Collection[int], after: int, sn: int) -> Arrival | None:
-    """The first push with elements to any of these streams in the snapshots after `after`, up to `sn`."""
-    for n in range(after + 1, sn + 1):
-        for arrival in arrivals(store, n, streams):
-            if len(arrival.element_times):
-                return arrival
-    return None

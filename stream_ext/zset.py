@@ -189,6 +189,6 @@ def consolidate(change: ZSet) -> ZSet:
 
 def repeated(columns: Columns, weights: Weights) -> Columns:
     """The rows of a bag, each as often as its weight says."""
-    if not len(weights) or int(weights.max()) == 1:
+    if not len(weights) or (int(weights.max()) == 1 == int(weights.min())):
         return columns
     return tuple(np.repeat(column, weights) for column in columns)

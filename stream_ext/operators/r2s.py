@@ -120,8 +120,12 @@ class Answer:
     def _replace(self, gone: npt.NDArray[np.bool_], change: ZSet) -> None:
         held = self._entries.take(~gone) if gone.any() else self._entries
         self._entries = concat([held, change], change.width)
-        self._retracted = self._retracted or (change.weights is not None and bool((change.weights < 0).any()))
+        self._retracted = self._retracted or _retracts(change)
         if self._retracted and len(self._entries) > self._settle_at:
             self._entries = consolidate(self._entries)  # a retraction meets what it retracts
-            self._retracted = False
+            self._retracted = _retracts(self._entries)  # until its own validity ends, it may be the shorter one
             self._settle_at = max(1024, 2 * len(self._entries))
+
+
+def _retracts(rows: ZSet) -> bool:
+    return rows.weights is not None and bool((rows.weights < 0).any())

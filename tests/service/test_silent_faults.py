@@ -182,3 +182,23 @@ def test_a_second_window_over_the_same_stream_is_another_window(service: Service
         [("1500", "1500"), ("1500", "500")],
         [("2500", "1500"), ("2500", "2500"), ("2500", "500")],
     ]
+
+
+@pytest.mark.parametrize(
+    "without", ["MINUS { WINDOW :short { ?x :q ?z } }", "FILTER NOT EXISTS { WINDOW :short { ?x :q ?z } }"]
+)
+def test_what_is_taken_back_for_a_time_is_not_said_meanwhile_however_much_it_is(service: Service, without: str) -> None:
+    """Above a thousand entries the answer is laid out anew: what is taken back must stay taken back."""
+    count, covered = 1_500, 1_200
+    service.register(
+        f"{P} REGISTER RSTREAM q AS SELECT ?x FROM NAMED WINDOW :long ON s [RANGE PT5S STEP PT1S] "
+        f"FROM NAMED WINDOW :short ON s [RANGE PT1S STEP PT1S] WHERE {{ WINDOW :long {{ ?x :p ?y }} {without} }}"
+    )
+    triples = [triple(f"n{n}", n) for n in range(count)] + [triple(f"n{n}", 0, "q") for n in range(covered)]
+    push(service, "s", 100, "\n".join(triples))
+    for time in (1_000, 2_000, 3_000):
+        push(service, "s", time, triple("n0", 0, "other"))
+    first, second, third = ({row["x"]["value"] for row in e["results"]["bindings"]} for e in said(service))
+    assert first == {f"{EX}n{n}" for n in range(covered, count)}
+    assert second == third == {f"{EX}n{n}" for n in range(count)}
+    assert [len(e["results"]["bindings"]) for e in said(service)] == [count - covered, count, count]

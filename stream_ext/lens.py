@@ -6,24 +6,21 @@ and `Composed` says of the one that was asked how it differs from the answer bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
-from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
-from stream_ext.network import registered_network
+from stream_ext.network import Network
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.r2s import Answer
 from stream_ext.operators.slice import net_change
-from stream_ext.plan.algebra import R2S, Query
+from stream_ext.plan.algebra import R2S
 from stream_ext.presence import Presence, next_entry
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import Columns, Weights, ZSet, empty, in_order
 
-Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
+#: A network over these windows, by their names.
+MakeNetwork = Callable[[Mapping[str, ScheduledWindow]], Network]
 
 
 class Composed:
@@ -43,19 +40,8 @@ class Composed:
 
 
 class Lens:
-    def __init__(
-        self,
-        query: Query,
-        number: int,
-        windows: Sequence[ScheduledWindow],
-        at: Snapshot,
-        encode: Encode,
-        *,
-        alone: bool = True,
-    ) -> None:
-        """`alone`: the query has no other; what the network says is what R2S makes of its answers."""
-        named = {window.name: window for window in windows}
-        self.network = registered_network(query, number, named, at, encode, bags=not alone)
+    def __init__(self, make: MakeNetwork, windows: Sequence[ScheduledWindow]) -> None:
+        self.network = make({window.name: window for window in windows})
         self.store_sn: int | None = None  # of the last evaluation
         self.was_empty = False  # the windows, at the last evaluation
         self._presence = [Presence(window) for window in windows]

@@ -19,7 +19,9 @@ from stream_ext.operators.anew import Anew
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
+from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.r2s import Answer
+from stream_ext.operators.shared_answer import SharedAnswer
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.build import Builder, Stage
@@ -27,6 +29,7 @@ from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import constants_of, normalise, template_of
+from stream_ext.plan.parameters import Template as QueryTemplate
 from stream_ext.plan.terms import Constant
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import Columns, Weights, ZSet, concat, empty, in_order
@@ -76,6 +79,17 @@ def registered_network(
     return Network(logic_of(query), windows, snapshot, encode, query.r2s or R2S.RSTREAM, template, bags)
 
 
+def shared_network(
+    template: QueryTemplate,
+    relation: Parameters,
+    windows: Mapping[str, ScheduledWindow],
+    snapshot: Snapshot,
+    encode: Encode,
+) -> Network:
+    """Of all queries of a template; the first column of what it says is that of the relation."""
+    return Network(template.select, windows, snapshot, encode, template.r2s, parameters=relation)
+
+
 class Network:
     """Stages in an order in which each comes after its inputs; the last one's rows are the answer."""
 
@@ -88,18 +102,27 @@ class Network:
         r2s: R2S = R2S.RSTREAM,
         template: Template | None = None,
         bags: bool = False,
+        parameters: Parameters | None = None,
     ) -> None:
         # One look-up for all constants: on HBase each is a round trip.
         constants = constants_of(select)
         ids = dict(zip(constants, encode(constants).tolist(), strict=True))
         self.unknown = [text for text, id in ids.items() if not id]
         builder = Builder(windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of))
-        wire, cut = builder.query(select) if template is None else builder.graph(select, template.quads, template.salt)
+        if parameters is not None:
+            wire, cut = builder.shared(select, parameters)
+        elif template is not None:
+            wire, cut = builder.graph(select, template.quads, template.salt)
+        else:
+            wire, cut = builder.query(select)
         self.stages: Sequence[Stage] = builder.plan.stages
         self.scans = builder.plan.scans
         self._last = wire.stage
         self.cut = cut
-        self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM) if bags else Answer(cut, r2s)
+        if parameters is not None:
+            self.answer: Answer = SharedAnswer(cut, r2s)
+        else:
+            self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM) if bags else Answer(cut, r2s)
         self._driver = driver_of(self.stages, self._last)
         self._enough = cut.enough
 

@@ -12,13 +12,14 @@ from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, history
 from stream_ext.grids import Run
 from stream_ext.lens import Composed, Lens
+from stream_ext.network import registered_network
 from stream_ext.operators.construct import TRIPLE
 from stream_ext.operators.moment import Moment, QuadChange
 from stream_ext.operators.r2s import Answer
 from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.presence import reach
-from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, Timing
+from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, ScheduledWindow, Timing
 from stream_ext.steps import Steps
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights, repeated
@@ -66,8 +67,16 @@ def seed_of(query: int, sn: int, k: int) -> bytes:
     return b"%d/%d/%d" % (query, sn, k)
 
 
-def _vocabulary_of(store: Store) -> Vocabulary:
+def vocabulary_of(store: Store) -> Vocabulary:
     return Vocabulary(store.ids, store.terms, version=store.terms_version, may_go=store.are_transient)
+
+
+def retained(store: Store, windows: Sequence[ScheduledWindow], reference: int | None, sn: int) -> list[Arrival]:
+    """What the windows at the time `reference`, or later, can hold; in order of acknowledgement."""
+    found: list[Arrival] = []
+    for stream, oldest in reach(windows, reference).items():
+        found += history(store, stream, sn, oldest)
+    return sorted(found, key=lambda arrival: (arrival.sn, arrival.push))
 
 
 class QueryRun:
@@ -82,7 +91,7 @@ class QueryRun:
         width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
         self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
-        self._vocabulary = _vocabulary_of(store)
+        self._vocabulary = vocabulary_of(store)
         # At closes, and at arrivals; none: T0 is not known yet, or the windows were of the past.
         self._at_closes: Lens | None = None
         self._at_arrivals: Lens | None = None
@@ -112,7 +121,7 @@ class QueryRun:
         then = max(last.sn, self._store.oldest()) if last else sn
         self._make_lenses(then)
         after: list[Arrival] = []
-        for arrival in self._retained(state, sn):
+        for arrival in retained(self._store, self._schedule.windows, state.reference, sn):
             if first is not None and (arrival.sn, arrival.push) >= (first.sn, first.push):
                 break
             if last is None or (arrival.sn, arrival.push) <= (last.sn, last.push):
@@ -130,9 +139,11 @@ class QueryRun:
     def _make_lenses(self, sn: int) -> None:
         schedule, at = self._schedule, self._store.at(sn)
         alone = not (schedule.timing.arrivals and schedule.timing.has_beats)
-        lens = partial(Lens, self._query, self.number, at=at, encode=self._store.ids, alone=alone)
-        self._at_closes = lens(schedule.windows) if schedule.timing.has_beats else None
-        self._at_arrivals = lens(schedule.for_arrivals) if schedule.timing.arrivals else None
+        make = partial(
+            registered_network, self._query, self.number, snapshot=at, encode=self._store.ids, bags=not alone
+        )
+        self._at_closes = Lens(make, schedule.windows) if schedule.timing.has_beats else None
+        self._at_arrivals = Lens(make, schedule.for_arrivals) if schedule.timing.arrivals else None
         self._composed = None if alone else Composed(self._lens(True).network.cut, self._query.r2s or R2S.RSTREAM)
         self._last = None
 
@@ -149,18 +160,25 @@ class QueryRun:
     def _answer(self) -> Answer:
         return self._lenses[0].network.answer if self._composed is None else self._composed.answer
 
-    def _retained(self, state: QueryState, sn: int) -> list[Arrival]:
-        """What the windows of the last evaluation, or of a later one, can hold; in order of acknowledgement."""
-        found: list[Arrival] = []
-        for stream, oldest in reach(self._schedule.windows, state.reference).items():
-            found += history(self._store, stream, sn, oldest)
-        return sorted(found, key=lambda arrival: (arrival.sn, arrival.push))
-
     # -- one snapshot --------------------------------------------------------------------------------------------
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the queries that it is a run of."""
+        return (self.number,)
 
     @property
     def streams(self) -> frozenset[int]:
         return self._schedule.streams()
+
+    @property
+    def timing(self) -> Timing:
+        """As far as it is known now."""
+        return self._schedule.timing
+
+    def accepts(self, timing: Timing, state: QueryState) -> bool:
+        """Whether a query of this one's template will be evaluated when this one is, and was not evaluated before."""
+        return self.timing == timing and state.comes_after(None if self.evaluated is None else self.evaluated.time)
 
     def start(self, sn: int) -> list[Part]:
         """In the snapshot of the registration: windows of the past are replayed."""
@@ -189,8 +207,8 @@ class QueryRun:
 
     def _begin_anew(self, sn: int) -> None:
         """As after a restart. Terms that the query made, and that no row has any more, are forgotten by it."""
-        self._vocabulary = _vocabulary_of(self._store)
-        self.resume(self._state_now(sn), sn)
+        self._vocabulary = vocabulary_of(self._store)
+        self.resume(self.state_now(sn), sn)
 
     def _take(self, sn: int, arrival: Arrival, steps: Steps) -> None:
         self._schedule.take(arrival)
@@ -275,16 +293,16 @@ class QueryRun:
 
     def state_after(self, evaluated: Evaluated) -> QueryState:
         self.evaluated = evaluated
-        return self._state_now(evaluated.sn)
+        return self.state_now(evaluated.sn)
 
-    def _state_now(self, sn: int) -> QueryState:
+    def state_now(self, sn: int) -> QueryState:
         ranking = self._answer.ranking if self._lenses else None
         ranked = None if ranking is None else ranking.save(self._vocabulary)
         return self._schedule.state(self.evaluated, ranked, sn, self._gap)
 
     def _silent_part(self, sn: int, k: int) -> Part:
         """Says nothing, and keeps how far the query has come."""
-        state, time = self._state_now(sn), self._schedule.after or 0
+        state, time = self.state_now(sn), self._schedule.after or 0
         return Part(self.number, sn, k, time, [], [], None, 0, None, state, False, evaluated=False)
 
     def tell_gap(self) -> bool:

@@ -110,6 +110,11 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
         behind = self.evaluated.arrived and self.begins  # the closes come behind the arrivals
         return self.after if behind else self.evaluated.time
 
+    def comes_after(self, time: int | None) -> bool:
+        """Whether it was never evaluated, and will not be at this time or before."""
+        reached = self.registered if self.after is None else self.after
+        return self.evaluated is None and (time is None or (reached is not None and reached >= time))
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduledWindow:
@@ -404,6 +409,11 @@ class Schedule:
         self.seen(time)
 
     @property
+    def begins(self) -> list[int | None]:
+        """The first closes of each window that were reported, and then the first times of each period."""
+        return list(self._begins)
+
+    @property
     def has_begun(self) -> bool:
         """Whether every window has been reported, every period come to: an older first element changes nothing then."""
         return None not in self._begins
@@ -411,7 +421,7 @@ class Schedule:
     def state(
         self, evaluated: Evaluated | None, ranked: bytes | None = None, sn: int = 0, gap: bool = False
     ) -> QueryState:
-        begins, ended = list(self._begins), self.timing.ends_at is not None
+        begins, ended = self.begins, self.timing.ends_at is not None
         return QueryState(self.registered, evaluated, ranked, self.t0, self.after, self.last, begins, sn, gap, ended)
 
     def seen(self, time: int) -> None:

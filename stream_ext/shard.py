@@ -5,7 +5,10 @@ get the same parts from it. What it needs beyond the store is where each query h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from hbase_store import Store
 from hbase_store import open as open_store
@@ -15,11 +18,13 @@ from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.network import logic_of
 from stream_ext.part import Part
 from stream_ext.plan import normalise
-from stream_ext.plan.algebra import Query, Register
+from stream_ext.plan.algebra import Form, Query, Register
+from stream_ext.plan.parameters import Parametrised, Template, parametrised
 from stream_ext.query_run import QueryRun
-from stream_ext.schedule import QueryState, ScheduledWindow
+from stream_ext.schedule import QueryState, ScheduledWindow, Timing
 from stream_ext.store_run import StoreRun
 from stream_ext.syntax import parse
+from stream_ext.template_run import Joining, TemplateRun
 from stream_ext.timing import timing_of
 
 
@@ -34,8 +39,10 @@ def query_of(text: str, base: str) -> Query:
 
 
 def constants_of(query: Query) -> list[bytes]:
-    """The terms of a query's patterns; registration makes them permanent, so that each has an id."""
-    return normalise.constants_of(logic_of(query))
+    """The terms of a query's patterns and its parameters; registration makes them permanent, so that each has an id."""
+    select = logic_of(query)
+    shared = parametrised(query, select, ())
+    return list(dict.fromkeys([*normalise.constants_of(select), *(() if shared is None else shared.constants)]))
 
 
 def windows_of(
@@ -46,37 +53,86 @@ def windows_of(
     return tuple(window.for_arrivals() for window in windows) if arrived else windows
 
 
-Run = QueryRun | StoreRun
+Run = QueryRun | StoreRun | TemplateRun
+Found = TypeVar("Found")
+#: Equal for queries that may share a network: the template, and how its streams are called.
+Key = tuple[Template, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query of the catalog, and what is known of it before it runs. `parametrised` None: it shares no network."""
+
+    number: int
+    query: Query
+    timing: Timing
+    labels: tuple[str, ...]
+    parametrised: Parametrised | None
+    state: QueryState
+
+    @property
+    def key(self) -> Key | None:
+        return None if self.parametrised is None else (self.parametrised.template, self.labels)
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Equal for those that are evaluated at the same times from now on, and were so before."""
+        last, state = self.state.evaluated, self.state
+        at = None if last is None else (last.sn, last.push, last.time)
+        return self.timing, at, state.after, state.last
+
+    @property
+    def joining(self) -> Joining:
+        assert self.parametrised is not None
+        return Joining(self.number, self.parametrised.constants, self.state)
 
 
 class Shard:
     """All queries' runs at snapshot `sn`. A query whose step raises is reported in `faults` and stepped no more.
 
-    A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new shard."""
+    Queries of one template share a run where they are evaluated at the same times; one that has no such other runs
+    alone. A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new
+    shard."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._runs: dict[int, Run] = {}
         self.sn = 0
         self.faults: dict[int, str] = {}
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._runs: dict[int, Run] = {}
+        self._alone: dict[int, Asked] = {}  # those without others that might have some
+        self._templates: dict[Key, list[QueryRun | TemplateRun]] = {}
+        self._keys: dict[QueryRun | TemplateRun, Key] = {}
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         """Silently: every query of the catalog at `sn`, as it was at its state."""
-        self.sn, self._runs, self.faults = sn, {}, {}
+        self.sn, self.faults = sn, {}
+        self._forget_all()
         catalog = Catalog.read(self._store, sn)
+        together: dict[tuple[object, ...], list[Asked]] = {}
         for definition in catalog.queries.values():
-            self._start(definition, states.get(definition.number), catalog)
+            number = definition.number
+            asked = self._guarded((number,), partial(self._read, definition, states.get(number), catalog))
+            if asked is not None:
+                key = (asked.number,) if asked.key is None else (asked.key, asked.place)
+                together.setdefault(key, []).append(asked)
+        # Those that have never been evaluated may find others that have.
+        for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
+            self._guarded([asked.number for asked in alike], partial(self._start, alike))
 
     def step(self, sn: int) -> list[Part]:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
         parts: list[Part] = []
+        runs = list(dict.fromkeys(self._runs.values()))
         # What nobody reads may have been let go already.
-        read = frozenset[int]().union(*(run.streams for run in self._runs.values()))
+        read = frozenset[int]().union(*(run.streams for run in runs))
         pushes = arrivals(self._store, sn, read) if read else []
-        for number in list(self._runs):
-            parts += self._guarded(number, lambda run: run.step(sn, pushes))
+        for run in runs:
+            parts += self._guarded(run.numbers, partial(run.step, sn, pushes)) or []
         self.sn = sn
         return parts + self._follow_catalog(sn)
 
@@ -95,47 +151,112 @@ class Shard:
         parts: list[Part] = []
         catalog = Catalog.read(self._store, sn)
         for change in changes:
-            self._runs.pop(change.number, None)
+            self._end(change.number)
             self.faults.pop(change.number, None)
-            if change.number in catalog.queries:
-                self._start(catalog.queries[change.number], None, catalog)
-            if change.number in self._runs:
-                parts += self._guarded(change.number, lambda run: run.start(sn))
+            definition = catalog.queries.get(change.number)
+            if definition is not None:
+                parts += self._guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
 
-    def _guarded(self, number: int, call: Callable[[Run], list[Part]]) -> list[Part]:
-        """What a query's run says; its fault must not stop the others, and is reported."""
+    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> list[Part]:
+        asked = self._read(definition, None, catalog)
+        if asked is None:
+            return []
+        self._start([asked])
+        return self._runs[asked.number].start(sn)
+
+    def _guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
+        """What a run finds; the fault of its queries must not stop the others, and is reported."""
         try:
-            return call(self._runs[number])
+            return call()
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  see above
-            self._fault(number, error)
-            return []
+            for number in numbers:
+                self._end(number)
+                self.faults[number] = f"{type(error).__name__}: {error}"
+            return None
 
-    def _start(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> None:
+    # ---- who runs with whom
+
+    def _read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> Asked | None:
+        """None: it is paused."""
         if definition.paused:
-            return
-        try:
-            run = self._run_of(definition, catalog)
-            run.resume(definition.standing(state), self.sn)
-            self._runs[definition.number] = run
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001  as in `_guarded`
-            self._fault(definition.number, error)
-
-    def _run_of(self, definition: QueryDefinition, catalog: Catalog) -> Run:
-        query = query_of(definition.text, definition.base)
-        if not query.windows:
-            return StoreRun(definition.number, query, self._store)
-        timing = timing_of(query, catalog)
+            return None
+        query, standing = query_of(definition.text, definition.base), definition.standing(state)
+        timing = timing_of(query, catalog, standing.t0)
         streams = [catalog.streams[window.stream] for window in timing.windows]
-        return QueryRun(definition.number, query, timing, [s.name or s.iri for s in streams], self._store)
+        labels = tuple(stream.name or stream.iri for stream in streams)
+        shared = None
+        # Arrivals are evaluated one by one, and windows of the past once.
+        if query.windows and not timing.arrivals and timing.ends_at is None and query.form is not Form.CONSTRUCT:
+            shared = parametrised(query, logic_of(query), ())
+        return Asked(definition.number, query, timing, labels, shared, standing)
 
-    def _fault(self, number: int, error: Exception) -> None:
-        self._runs.pop(number, None)
-        self.faults[number] = f"{type(error).__name__}: {error}"
+    def _start(self, alike: Sequence[Asked]) -> None:
+        """Queries of one template that stand at one place; or one query."""
+        left = [asked for asked in alike if asked.key is None or not self._finds_others(asked, asked.key)]
+        if len(left) > 1:
+            self._share(left)
+        elif left:
+            self._start_alone(left[0])
+
+    def _finds_others(self, asked: Asked, key: Key) -> bool:
+        for run in self._templates.get(key, ()):
+            if run.accepts(asked.timing, asked.state):
+                if isinstance(run, TemplateRun):
+                    run.join(asked.joining, self.sn)
+                    self._runs[asked.number] = run
+                else:
+                    other = replace(self._alone[run.number], state=run.state_now(self.sn), timing=run.timing)
+                    self._share([other, asked])
+                    self._forget(run)
+                return True
+        return False
+
+    def _start_alone(self, asked: Asked) -> None:
+        if not asked.query.windows:
+            over_store = StoreRun(asked.number, asked.query, self._store)
+            over_store.resume(asked.state, self.sn)
+            self._runs[asked.number] = over_store
+            return
+        alone = QueryRun(asked.number, asked.query, asked.timing, asked.labels, self._store)
+        alone.resume(asked.state, self.sn)
+        self._runs[asked.number] = alone
+        if asked.key is not None:
+            self._alone[asked.number] = asked
+            self._keep(alone, asked.key)
+
+    def _share(self, alike: Sequence[Asked]) -> None:
+        first = alike[0]
+        assert first.parametrised is not None and first.key is not None
+        shared = TemplateRun(first.parametrised.template, first.query, first.timing, first.labels, self._store)
+        shared.build([asked.joining for asked in alike], self.sn)
+        self._runs |= {asked.number: shared for asked in alike}
+        self._keep(shared, first.key)
+
+    def _keep(self, run: QueryRun | TemplateRun, key: Key) -> None:
+        self._keys[run] = key
+        self._templates.setdefault(key, []).append(run)
+
+    def _end(self, number: int) -> None:
+        run = self._runs.pop(number, None)
+        if isinstance(run, TemplateRun):
+            run.leave(number)
+            if not run.numbers:
+                self._forget(run)
+        elif isinstance(run, QueryRun):
+            self._forget(run)
+
+    def _forget(self, run: QueryRun | TemplateRun) -> None:
+        """Nobody joins it any more."""
+        if isinstance(run, QueryRun):
+            self._alone.pop(run.number, None)
+        key = self._keys.pop(run, None)
+        if key is not None:
+            self._templates[key].remove(run)
+            if not self._templates[key]:
+                del self._templates[key]
 
 
 def open_shard(store_url: str, base: str) -> Shard:

@@ -32,6 +32,10 @@ class StoreRun:
         self._store = store
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        return (self.number,)
+
+    @property
     def streams(self) -> frozenset[int]:
         return frozenset()
 

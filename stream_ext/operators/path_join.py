@@ -20,7 +20,7 @@ from stream_ext.operators.store_edges import StoreEdges
 from stream_ext.paths import Edges, IdPath, all_sources, may_be_empty, predicates_of, reversed_path
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.plan.terms import Constant
-from stream_ext.zset import ZSet, concat, consolidate, empty
+from stream_ext.zset import ZSet, concat, consolidate, empty, sum_equal_rows
 
 _STORE_GRAPH = IdGraph()
 
@@ -121,11 +121,12 @@ class Search:
         changes = [c for c in changes_of_store.of(None if every_node else predicates_of(self._path)) if len(c.s)]
         if not changes:
             return NO_CHANGE
-        s, p, o, g = (
+        columns = tuple(
             np.concatenate([column[i] for column in ((c.s, c.p, c.o, c.g) for c in changes)]) for i in range(4)
         )
+        # An edge that came and went between two steps is none that leads anywhere.
+        (s, p, o, g), sign = sum_equal_rows(columns, np.concatenate([c.sign for c in changes]).astype(np.int64))
         there = edges.holds(g)
-        sign = np.concatenate([c.sign for c in changes]).astype(np.int64)
         return EdgeChange(s[there], p[there], o[there], sign[there])
 
     # ---- the pairs

@@ -27,6 +27,7 @@ from stream_ext.operators.minus import Minus
 from stream_ext.operators.no_rows import NoRows
 from stream_ext.operators.operator import Operator
 from stream_ext.operators.otherwise import Otherwise
+from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.path_join import PathJoin
 from stream_ext.operators.pattern import UNKNOWN, IdPattern, O, P, S, id_graph, id_pattern
 from stream_ext.operators.project import Project
@@ -66,7 +67,7 @@ from stream_ext.plan.logic import (
     mentioned,
 )
 from stream_ext.plan.needs import count_rows, read_of
-from stream_ext.plan.order import order_items, reads_store
+from stream_ext.plan.order import order_items, reads_store, reads_window
 from stream_ext.plan.takes import takes
 from stream_ext.plan.terms import Variable
 from stream_ext.schedule import ScheduledWindow
@@ -122,10 +123,22 @@ class Builder:
         self._patterns: dict[Source, IdPattern] = {}
         self._estimates = estimates(self._pattern)
         self._unit = self._add(Unit(), (), certain=NO_NAMES, says="the unit row")
+        self._parameters: int | None = None
 
     def query(self, select: Select) -> tuple[Wire, Cut]:
         """The whole query: the wire of its rows, and what is cut of them at the end."""
         return self._selected(select, self._unit, Ground(self._unit), ())
+
+    def shared(self, select: Select, parameters: Parameters) -> tuple[Wire, Cut]:
+        """The rows of many queries that differ in their parameters only; the first column says whose a row is.
+
+        Before the query's own columns are also those parameters that are looked at behind a GROUP BY."""
+        wire = self._add(parameters, (), frozenset(parameters.variables), "the parameters of its queries")
+        self._parameters = wire.stage
+        later = () if select.grouping is None else (*select.having, *(test for _, test in select.after))
+        read = NO_NAMES.union(*map(_read_by, later))
+        kept = tuple(v for v in wire.variables if v == wire.variables[0] or v in read)
+        return self._selected(select, wire, Ground(wire, frozenset(wire.variables)), kept)
 
     def graph(self, select: Select, template: Sequence[QuadPattern], salt: bytes) -> tuple[Wire, Cut]:
         """The triples that a template makes of the rows, each once."""
@@ -137,13 +150,18 @@ class Builder:
 
     def extend(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
         """The solutions of the wire, joined with those of the node."""
+        ground = self._ground_of(node, ground)
         names = frozenset(wire.variables) & node.variables - ground.carried
         if not takes(node, names):
             return self._joined(wire, self.extend(node, ground.wire, ground))
-        if wire.stage != ground.wire.stage and not reads_store(node):
+        if wire.stage != ground.wire.stage and not ground.carried and not reads_store(node):
             # What a window holds is no cheaper to find for some values only.
             return self._joined(wire, self._extended(node, ground.wire, ground))
         return self._extended(node, wire, ground)
+
+    def _ground_of(self, node: Logic, ground: Ground) -> Ground:
+        """What speaks of nothing that is carried is the same for all values: it is worked out once."""
+        return ground if mentioned(node) & ground.carried else Ground(self._unit)
 
     def _extended(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
         match node:
@@ -221,6 +239,9 @@ class Builder:
 
     def _conjunction(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> Wire:
         """`unread`: what nobody reads of it but itself."""
+        if wire.stage == self._parameters:
+            node, wire = self._begun(node, wire, ground, unread)
+            unread -= frozenset(wire.variables)
         waiting = list(node.tests)
         wire = self._test_what_is_bound(waiting, wire, ground)
         for item in order_items(node.items, frozenset(wire.variables) & wire.certain, self._estimates.rows):
@@ -232,6 +253,27 @@ class Builder:
                 wire = self.extend(item, wire, ground)
             wire = self._test_what_is_bound(waiting, wire, ground)
         return self._tested(waiting, wire, ground)
+
+    def _begun(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> tuple[Conjunction, Wire]:
+        """Parameters are joined with the first part that has one, not with all rows of those before it."""
+        bound, items = ground.carried, list(node.items)
+        drives = [item for item in items if reads_window(item)] or items
+        asked = [item for item in drives if mentioned(item) & bound]
+        if asked:
+            first = order_items(asked, bound, self._estimates.rows)[0]
+            items.remove(first)
+            return Conjunction(tuple(items), node.tests), self.extend(first, wire, ground)
+        ordered = order_items(items, NO_NAMES, self._estimates.rows)
+        count = next((i for i, item in enumerate(ordered, 1) if mentioned(item) & bound), 0)
+        if not count or not isinstance(ordered[count - 1], Source):
+            return node, wire
+        head, rest = tuple(ordered[:count]), tuple(ordered[count:])
+        certain = NO_NAMES.union(*(item.certain for item in head))
+        tests = tuple(test for test in node.tests if not _read_by(test) & bound and test.needs <= certain)
+        later = Conjunction(rest, tuple(test for test in node.tests if test not in tests))
+        unseen = unread - mentioned(later) - NO_NAMES.union(*(test.needs for test in later.tests))
+        begun = self._conjunction(Conjunction(head, tests), self._unit, Ground(self._unit), unseen)
+        return later, self._joined(begun, wire)
 
     def _can_count(self, item: Source, wire: Wire, unseen: Names) -> bool:
         return item.window is None and can_count(self._pattern(item), wire.certain, unseen)
@@ -264,9 +306,11 @@ class Builder:
 
     def _right_side(self, node: Logic, left: Wire, ground: Ground) -> Wire:
         """For the values that the left side has, where that is the same and not more work."""
+        ground = self._ground_of(node, ground)
         shared = tuple(v for v in left.variables if v in node.variables or v in ground.carried)
         seeds = frozenset(shared) - ground.carried
-        if not seeds or not seeds <= left.certain or not takes(node, seeds) or not reads_store(node):
+        is_cheaper = reads_store(node) or bool(ground.carried)
+        if not seeds or not seeds <= left.certain or not takes(node, seeds) or not is_cheaper:
             return self.extend(node, ground.wire, ground)
         values = self._distinct(self._project(left, shared))
         return self._extended(node, values, ground)
@@ -342,6 +386,8 @@ class Builder:
         rows, cut = self._selected(node, start, ground, kept)
         if cut != Cut(cut.variables, cut.variables):
             rows = self._add(Slice(cut), (rows,), rows.certain & frozenset(cut.names), "order and limit")
+        if start.stage == wire.stage == self._parameters:
+            return rows  # of the parameters themselves, which are among its columns
         return self._joined(wire, rows)
 
     def _is_worth_it(self, node: Select, seeds: Names, values: float) -> bool:
@@ -352,11 +398,11 @@ class Builder:
     def _selected(self, node: Select, start: Wire, ground: Ground, kept: tuple[str, ...]) -> tuple[Wire, Cut]:
         """From the pattern to the rows, for the values of `start`; `kept` are those of its columns that stay."""
         node = count_rows(node)
+        unread = node.inner.variables - read_of(node) - frozenset(start.variables)
         if isinstance(node.inner, Conjunction) and takes(node.inner, frozenset(start.variables) - ground.carried):
-            unread = node.inner.variables - read_of(node) - frozenset(start.variables)
             wire = self._conjunction(node.inner, start, ground, unread)
         elif isinstance(node.inner, Source):
-            wire = self._conjunction(Conjunction((node.inner,)), start, ground, node.inner.variables - read_of(node))
+            wire = self._conjunction(Conjunction((node.inner,)), start, ground, unread)
         else:
             wire = self.extend(node.inner, start, ground)
         for name, test in node.before:
@@ -461,6 +507,10 @@ def _only_in(item: Logic, whole: Conjunction, unread: Names) -> Names:
     for test in whole.tests:
         found -= test.needs
     return found
+
+
+def _read_by(test: Test) -> Names:
+    return test.mentions.union(*(mentioned(question.inner) for question in test.questions))
 
 
 def _maybe(left: Wire, right: Wire) -> Names:

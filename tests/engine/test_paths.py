@@ -201,6 +201,8 @@ def follow(store, world, left, operator, way, ends, scope, holds, names) -> None
     last: int | None = None
     for step in range(10):
         time, sn = step * 10, world.change()
+        for _ in range(step % 4):
+            sn = world.change()  # an edge may come and go between two steps
         rows = [(tuple(world.nodes[i - 1] for i in row), w, until) for row, w, until in left.change(time, 4)]
         changes = None if last is None else ChangesBetween(store, last, sn)
         now = Moment(time, store.at(sn), changes, vocabulary=vocabulary)

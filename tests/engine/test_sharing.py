@@ -1,0 +1,194 @@
+"""Queries of one template say in one network what each says in its own, whenever they come, go, pause and resume.
+
+python -m tests.engine.test_sharing SEED"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hbase_store
+from hbase_store import Store
+from stream_ext.schedule import QueryState
+from stream_ext.shard import Shard
+from stream_ext.template_run import TemplateRun
+from tests.engine.many import AloneShard, Registry, filled, told
+from tests.engine.scene import PATTERNS, Change, Push, Scene, Window, random_scene
+
+#: With a % for each constant that is a query's own.
+OF_TEMPLATES = [
+    ("SELECT ?b", "WINDOW :w1 { % :p ?b }", 1),
+    ("SELECT ?a", "WINDOW :w1 { ?a :p % }", 1),
+    ("SELECT DISTINCT ?c", "WINDOW :w1 { % :p ?b . ?b :p ?c }", 1),
+    ("SELECT *", "WINDOW :w1 { % :p % }", 1),
+    ("SELECT *", "WINDOW :w1 { ?a ?any % }", 1),
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p % } WINDOW :w2 { ?a :p ?c }", 2),
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?b :p % . ?a :p ?c }", 2),
+    ("SELECT ?a ?k", "WINDOW :w1 { ?a :p % } ?a :k ?k", 1),
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } ?b :k %", 1),
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } GRAPH :g1 { ?b :k ?c } ?c :k %", 1),
+    ("SELECT ?a ?g ?k", "WINDOW :w1 { ?a :p % } GRAPH ?g { ?a :k ?k }", 1),
+    ("SELECT ?a", "WINDOW :w1 { ?a :p % . ?a :p ?b FILTER(?b != %) }", 1),
+    ("SELECT ?a ?v", "WINDOW :w1 { ?a :p % . ?a :v ?v FILTER(?v > 2 || ?a = %) }", 1),
+    ("SELECT ?a ?v", "WINDOW :w1 { ?a :p % } OPTIONAL { WINDOW :w2 { ?a :v ?v FILTER(?v IN (2, 3)) } }", 2),
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p % } OPTIONAL { ?a :k ?b FILTER(?b != %) }", 1),
+    ("SELECT ?b", "WINDOW :w1 { % :p ?b } MINUS { WINDOW :w2 { ?b :p % } }", 2),
+    ("SELECT ?b", "WINDOW :w1 { % :p ?b } FILTER NOT EXISTS { ?b :k % }", 1),
+    ("SELECT ?b", "WINDOW :w1 { % :p ?b } FILTER EXISTS { WINDOW :w2 { ?b :p ?c } FILTER(?c != %) }", 2),
+    ("SELECT ?a ?b", "{ WINDOW :w1 { ?a :p % } } UNION { ?a :k % }", 1),
+    ("SELECT ?a ?b", "{ WINDOW :w1 { ?a :p % } } UNION { % :k ?b }", 1),
+    ("SELECT ?b (COUNT(?a) AS ?n)", "WINDOW :w1 { ?a :p % . ?a :p ?b } } GROUP BY ?b #", 1),
+    ("SELECT (COUNT(?b) AS ?n) (MAX(?b) AS ?m)", "WINDOW :w1 { % :p ?b }", 1),
+    ("SELECT (SUM(?v) AS ?n)", "WINDOW :w1 { ?a :v ?v } ?a :k %", 1),
+    ("SELECT ?a (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b } ?b :k % } GROUP BY ?a HAVING(COUNT(*) > 1) #", 1),
+    ("SELECT ?b ?n", "WINDOW :w1 { % :p ?b } { SELECT ?b (COUNT(*) AS ?n) { ?b :k ?k } GROUP BY ?b }", 1),
+    ("SELECT ?b ?n", "WINDOW :w1 { % :p ?b } { SELECT ?b (COUNT(*) AS ?n) { ?b :k % } GROUP BY ?b }", 1),
+    ("SELECT ?b ?n", "WINDOW :w1 { ?b :p % } { SELECT (COUNT(*) AS ?n) { WINDOW :w1 { ?b :p % } } }", 1),
+    ("ASK", "WINDOW :w1 { ?a :p % }", 1),
+    ("ASK", "WINDOW :w1 { % :p ?b } ?b :k %", 1),
+    ("ASK", "WINDOW :w1 { % :p % }", 1),
+    ("SELECT ?c", "% :k ?b WINDOW :w1 { ?b :p+ ?c }", 1),
+    ("SELECT ?a", "WINDOW :w1 { ?a :p ?b } ?b :k* % . ?a :k %", 1),
+    ("SELECT ?a", "WINDOW :w1 { ?a :p ?b . % :p ?b } ?b :k* %", 1),
+    ("SELECT ?t", 'WINDOW :w1 { % :v ?v BIND(CONCAT("t", STR(?v)) AS ?t) }', 1),
+    ("SELECT ?b ?e", "WINDOW :w1 { % :p ?b } BIND(EXISTS { WINDOW :w1 { ?b :p ?c } } AS ?e)", 1),
+    ("SELECT ?v", "WINDOW :w1 { % :v ?v } } ORDER BY DESC(?v) LIMIT 2 #", 1),
+    ("SELECT ?b", "WINDOW :w1 { % :p ?b } } ORDER BY ?b #", 1),
+    ("SELECT ?b", "WINDOW :w1 { % :p ?b } } LIMIT 1 #", 1),
+    ("SELECT ?a ?k", "?a :k % MINUS { WINDOW :w1 { ?a :p ?k } }", 1),
+]
+MERGED = [
+    ("SELECT ?a ?b", "?a :p %", 2),
+    ("SELECT ?a ?c", "?a :p % . ?a :p ?c", 1),
+    ("SELECT ?a ?k", "% :p ?b . ?b :k ?k", 2),
+    ("SELECT ?b (COUNT(*) AS ?n)", "?b :p % } GROUP BY ?b #", 2),
+    ("ASK", "?a :p % . % :k ?k", 2),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("block", range(12))
+def test_many_queries_say_what_each_says_alone(block: int, tmp_path: Path) -> None:
+    shared = sum(play(seed, tmp_path / str(seed)) for seed in range(block * 10, block * 10 + 10))
+    assert shared > 20, "these seeds share too little to prove anything"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(200))
+def test_many_queries_say_what_each_says_alone_thousands_of_times(block: int, tmp_path: Path) -> None:
+    for seed in range(50_000 + block * 50, 50_000 + block * 50 + 50):
+        play(seed, tmp_path / str(seed))
+
+
+def play(seed: int, folder: Path) -> int:
+    """How many parts came from shared networks."""
+    store = hbase_store.open(f"lmdb:{folder}")
+    try:
+        return _Play(seed, store).run()
+    finally:
+        store.close()
+
+
+class _Play:
+    def __init__(self, seed: int, store: Store) -> None:
+        self.seed, self.chance, self.store = seed, random.Random(seed), store
+        self.scenes = [self._scene(), self._scene()]
+        self.registry = Registry.over(store, filled(self.chance, self.scenes[0]))
+        self.together, self.alone = Shard(store), AloneShard(store)
+        self.states: dict[int, QueryState] = {}
+        self.paused: set[int] = set()
+        sn = int(store.head())
+        self.together.build({}, sn)
+        self.alone.build({}, sn)
+
+    def _scene(self) -> Scene:
+        """A random scene, with a template for its pattern."""
+        scene = random_scene(self.chance.randrange(1 << 30))
+        chosen = MERGED if scene.merged else OF_TEMPLATES
+        if self.chance.random() < 0.1:
+            chosen = MERGED if scene.merged else PATTERNS
+        scene.select, scene.pattern, count = self.chance.choice(chosen)
+        first = scene.windows[0]
+        second = Window("w2", 2, first.range_ms, self.chance.choice((first.step_ms, 7)), first.t0_ms)
+        scene.windows = [first, *([second] if count == 2 else [])]
+        return scene
+
+    def run(self) -> int:
+        shared = 0
+        first, second = self.scenes
+        steps = [*first.steps, *(_later(step, 300) for step in second.steps)]
+        for step in steps:
+            for _ in range(self.chance.choice((0, 1, 1, 2, 5))):
+                self._change()
+            if self.chance.random() < 0.12:
+                self.together = Shard(self.store)
+                self.together.build(self.states, int(self.store.head()))
+            shared += self._compare(self._played(step))
+        return shared
+
+    def _played(self, step: Change | list[Push]) -> int:
+        return int(self.registry.player.play(step))
+
+    def _change(self) -> None:
+        """Somebody comes, goes, pauses or goes on."""
+        registry, there = self.registry, sorted(self.registry.queries)
+        chosen = self.chance.random()
+        if chosen < 0.6 or not there:
+            sn = registry.register(filled(self.chance, self.chance.choice(self.scenes)).text)
+        elif chosen < 0.75:
+            sn = registry.drop(number := self.chance.choice(there))
+            self.states.pop(number, None)
+            self.paused.discard(number)
+        elif self.paused and chosen < 0.9:
+            number = self.chance.choice(sorted(self.paused))
+            state = self.states.get(number)
+            sn = registry.resume(number, None if state is None else state.t0)
+            self.paused.discard(number)
+        else:
+            sn = registry.pause(number := self.chance.choice(there))
+            self.paused.add(number)
+        self._compare(sn)
+
+    def _compare(self, sn: int) -> int:
+        shared = {n for n, run in self.together._runs.items() if isinstance(run, TemplateRun)}
+        mine, theirs = self.together.step(sn), self.alone.step(sn)
+        assert not self.together.faults and not self.alone.faults, (self.seed, self.together.faults, self.alone.faults)
+        assert len(mine) == len(theirs), f"seed {self.seed}, snapshot {sn}"
+        one, other = told(self.store, mine), told(self.store, theirs)
+        for key in one.keys() | other.keys():
+            text = self.registry.queries[key[0]].text
+            assert one.get(key) == other.get(key), f"seed {self.seed}, snapshot {sn}, query {key}: {text}"
+        for part in sorted(mine, key=lambda part: (part.query, part.k)):
+            self.states[part.query] = part.state
+        return sum(part.query in shared for part in mine)
+
+
+def _later(step: Change | list[Push], by: int) -> Change | list[Push]:
+    """Streams do not go back by as much as a scene lasts."""
+    if isinstance(step, Change):
+        return step
+    return [
+        Push(
+            push.stream,
+            tuple((time + by, triples) for time, triples in push.elements),
+            None if push.heartbeat is None else push.heartbeat + by,
+        )
+        for push in step
+    ]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as where:
+        for given in sys.argv[1:]:
+            print(f"seed {given}: {play(int(given), Path(where) / given)} parts of shared networks, nothing is wrong")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TextIO
 
@@ -17,12 +17,10 @@ import httpx
 import hbase_store
 from endpoint.client import Client, Refused
 from endpoint.reading import Source, digest_of, named, pieces_of, place_of
+from endpoint.writer import by_whoever_writes
 from hbase_store import Loading, Store
-from hbase_store.errors import WriterElsewhere
 from stream_ext.errors import BadData, RilletError
 from stream_ext.loads import BadLine, Lines, Loaded, graph_term, loaded
-
-_RETRY_FOR_S, _RETRY_EVERY_S = 5.0, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +52,8 @@ class Target(Protocol):
     def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
         """As one snapshot, which it writes into `what`, with the numbers of statements and of bad lines."""
         ...
+
+    def close(self) -> None: ...
 
 
 def load_all(
@@ -92,38 +92,23 @@ def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | N
 
 @contextmanager
 def _target(url: str, token: str | None, progress: TextIO) -> Iterator[Target]:
-    """The store, or the server that holds it; one that is just starting or ending is asked again for some seconds."""
-    until = time.monotonic() + _RETRY_FOR_S
-    while True:
+    """The store, or the server that holds it."""
+
+    def here() -> Target:
         store = hbase_store.open(url)
         try:
             store.take_lease("")
-        except WriterElsewhere as error:
-            store.close()
-            if error.address and _answers(error.address):
-                progress.write(f"a server holds {url}: loading by way of {error.address}\n")
-                with Client(error.address, token=token, timeout_s=None) as client:
-                    yield Remote(client, error.address)
-                return
-            if not error.address or time.monotonic() >= until:
-                raise
-            time.sleep(_RETRY_EVERY_S)
-            continue
         except BaseException:
             store.close()
             raise
-        try:
-            yield Local(store)
-        finally:
-            store.close()
-        return
+        return Local(store)
 
+    def there(address: str) -> Target:
+        progress.write(f"a server holds {url}: loading by way of {address}\n")
+        return Remote(Client(address, token=token, timeout_s=None), address)
 
-def _answers(address: str) -> bool:
-    try:
-        return httpx.get(address.rstrip("/") + "/$/ping", timeout=_RETRY_FOR_S).is_success
-    except httpx.HTTPError:
-        return False
+    with closing(by_whoever_writes(here, there)) as target:
+        yield target
 
 
 class Local:
@@ -131,6 +116,9 @@ class Local:
 
     def __init__(self, store: Store) -> None:
         self._store, self.statements = store, 0
+
+    def close(self) -> None:
+        self._store.close()
 
     def loaded(self) -> list[Loaded]:
         return loaded(self._store)
@@ -153,6 +141,9 @@ class Remote:
 
     def __init__(self, client: Client, address: str) -> None:
         self._client, self._address, self.statements = client, address, 0
+
+    def close(self) -> None:
+        self._client.close()
 
     def loaded(self) -> list[Loaded]:
         found = self._client.loads()

@@ -1,4 +1,4 @@
-"""A question to a store itself, without a server, and beside one: it only reads."""
+"""A question to a store itself, without a server, and beside one; and an update of a store that no server holds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 import hbase_store
 from hbase_store import Store
 from stream_ext.answers import Decoded, answer_once, decoded
+from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, Gone
 from stream_ext.evaluate import Answer, trace
 from stream_ext.network import Network, Traced, logic_of
@@ -16,6 +17,7 @@ from stream_ext.plan.algebra import Admin, Query, Register, Update
 from stream_ext.plan.build import Stage
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.printing.stages import Line, lines_of
+from stream_ext.service import Service
 from stream_ext.syntax import DEFAULT_BASE, parse
 from stream_ext.times import parse_time
 
@@ -23,6 +25,16 @@ from stream_ext.times import parse_time
 def changes(text: str) -> bool:
     """Whether it is more than a question."""
     return isinstance(parse(text), Update | Register | Admin)
+
+
+def update(url: str, text: str) -> None:
+    """Nobody else may be writing: WriterElsewhere."""
+    with closing(Service.open(url, base=DEFAULT_BASE, clock=SystemClock(), engine="inline")) as service:
+        service.update(text)
+
+
+def is_update(text: str) -> bool:
+    return isinstance(parse(text), Update)
 
 
 @contextmanager

@@ -136,7 +136,7 @@ class Attachment:
         if isinstance(node, BNode):
             number = self.number_of(node)
             return ABSENT if number is None else blank_id(number)
-        return int(self.service.store.ids([to_bytes(node)])[0]) or ABSENT
+        return int(self.service.store.permanent_ids([to_bytes(node)])[0]) or ABSENT
 
     def number_of(self, node: BNode) -> int | None:
         """The blank node's number in the store; None: it is not there."""

@@ -45,7 +45,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--at", metavar="TIME", help="when to evaluate a query with windows")
     parser.add_argument("--timeout", metavar="TIME", help="how long the server may take: 30s")
     parser.add_argument("--explain", action="store_true", help="say what the text means, and do nothing")
-    parser.add_argument("--store", metavar="URL", help="read this store itself, without a server")
+    parser.add_argument("--store", metavar="URL", help="ask this store itself, without a server")
     add_server(parser)
 
 
@@ -95,19 +95,38 @@ def _of_server(arguments: argparse.Namespace, text: str, accept: str) -> Any:
         return client.query(text, accept=accept, **wishes)
 
 
-def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: bool) -> str:
+def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: bool) -> Any:
     from endpoint import graph_results, local, results
 
     if arguments.timeout or arguments.explain:
         raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
     if local.changes(text):
-        raise UsageError("a store opened with --store is read only; send it to a server (--server)")
+        return _changed(arguments, text)
     with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
         if is_graph:
             pieces = graph_results.write({"table": "nt", "json": "json-ld"}.get(format, format), batches)
         else:
             pieces = results.write("json" if format == "table" else format, answer.variables, batches, answer.boolean)
         return b"".join(pieces).decode()
+
+
+def _changed(arguments: argparse.Namespace, text: str) -> Any:
+    """By way of the server that holds the store, if one does."""
+    from endpoint import local
+    from endpoint.writer import by_whoever_writes
+
+    def there(address: str) -> Any:
+        print(f"a server holds {arguments.store}: sent to {address}", file=sys.stderr)
+        arguments.server = address
+        return _of_server(arguments, text, "*/*")
+
+    def here() -> str:
+        if not local.is_update(text):
+            raise UsageError("streams and queries live in a server: start one (rillet serve), or name it with --server")
+        local.update(arguments.store, text)
+        return ""
+
+    return by_whoever_writes(here, there)
 
 
 # ---- for people ------------------------------------------------------------------------------------------------

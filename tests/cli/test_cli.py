@@ -22,6 +22,7 @@ from endpoint.completion import script
 from tests.endpoint.live import NEAR, Live, live
 
 TURTLE = "@prefix ex: <http://ex/> . ex:z1 ex:partOf ex:c1 . ex:a ex:knows [ ex:name 'é' ] ."
+INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
 ALL = "SELECT ?s ?o { ?s <http://ex/partOf> ?o }"
 
 
@@ -116,15 +117,24 @@ def test_a_second_writer_is_told_who_the_first_one_is(near: Live, tmp_path: Path
     assert (other.returncode, f"loading by way of {near.url}" in other.stderr) == (0, True)
     assert "3 triples in" in other.stdout
     assert "<http://ex/c1>" in beside("query", ALL).stdout  # reading beside it is fine
+    other = beside("query", INSERT)
+    assert (other.returncode, other.stdout) == (0, "done\n")
+    assert f"a server holds {near.service.store.url}: sent to {near.url}\n" in other.stderr
+    assert near.service.query("ASK { <http://ex/a> <http://ex/p> 1 }").boolean
+    near.service.store.take_lease("")
+    other = beside("query", INSERT)
+    assert (other.returncode, f"process {os.getpid()} is the writer" in other.stderr) == (1, True)
 
 
-def test_a_store_that_is_opened_without_a_server_is_only_read(
+def test_a_store_is_updated_without_a_server_where_none_holds_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for text in ("INSERT DATA { <http://ex/a> <http://ex/p> 1 }", NEAR):
-        assert rillet("query", text, "--store", f"lmdb:{tmp_path / 'store'}") == 2
-        said = capsys.readouterr().err
-        assert "a store opened with --store is read only; send it to a server (--server)" in said
+    store = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("query", INSERT, "--store", store) == 0
+    assert rillet("query", "SELECT * { ?s ?p ?o }", "--store", store) == 0
+    assert '<http://ex/a>\t<http://ex/p>\t"1"' in capsys.readouterr().out
+    assert rillet("query", NEAR, "--store", store) == 2
+    assert "streams and queries live in a server: start one" in capsys.readouterr().err
 
 
 def test_a_query_with_windows_that_is_asked_once_is_told_of_both_ways(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from rdflib import ConjunctiveGraph, Dataset, Graph, Literal, Namespace, plugin
 from rdflib.store import VALID_STORE, Store
 
-from hbase_store.errors import BadStoreUrl, Corrupt, StoreUnavailable
+from hbase_store.errors import BadStoreUrl, Corrupt, StoreUnavailable, WriterElsewhere
 from plugin.store import HBaseStore, RilletStore
 from stream_ext.errors import BadArgument
 
@@ -44,6 +46,28 @@ def test_a_store_opens_where_it_is_made(tmp_path: Path) -> None:
     with pytest.raises(BadArgument, match="open already"):
         graph.open(str(tmp_path / "other"))
     assert len(graph) == 1
+    graph.close()
+
+
+_HOLDER = """
+import sys, hbase_store
+store = hbase_store.open(sys.argv[1])
+store.take_lease("http://the-server:1")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_path_that_a_server_holds_is_refused_with_its_address(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _HOLDER, f"lmdb:{tmp_path / 'store'}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(WriterElsewhere, match="send writes to http://the-server:1"):
+            Graph(store="rillet").open(str(tmp_path / "store"))
+        holder.communicate()
+    graph = Graph(store="rillet")
+    graph.open(str(tmp_path / "store"))
     graph.close()
 
 

@@ -49,8 +49,8 @@ def ring_expire(cells, tail, number, time):
 
 
 @njit(cache=True, nogil=True)
-def ring_probe(keys, columns, own, cells, heads, shift, tail, time, left, right):
-    """All pairs (probe, cell) of rows that agree in their keys, and are valid at `time`.
+def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, left, right):
+    """All pairs (probe, cell) of rows that agree in their keys, and are valid at `time`; with numbers below `limit`.
 
     A key of several columns is a hash: `columns` of the probes must then equal the values at the places `own`. Writes
     as many pairs as fit into left/right and returns how many there are: call again with more room.
@@ -72,7 +72,7 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, time, left, right)
             number, probe = firsts[n], np.uint64(probes[n])
             while number >= tail:
                 at = np.uint64(number) & mask
-                if np.uint64(cells[at, KEY]) == some[probe] and cells[at, UNTIL] >= time:
+                if np.uint64(cells[at, KEY]) == some[probe] and cells[at, UNTIL] >= time and number < limit:
                     same = True
                     for c in range(len(own)):
                         same &= np.uint64(cells[at, VALUES + own[c]]) == columns[c, low + probes[n]]
@@ -86,9 +86,10 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, time, left, right)
 
 
 @njit(cache=True, nogil=True)
-def ring_pair(left, right, columns, untils, weights, cells, weighted, first, other, start, out, ends, counts):
-    """Writes the pairs side by side into `out` from `start` on: the probe's values from line `first` on, the cell's
-    from line `other` on; and until when both are valid, and the product of their weights if there are any."""
+def ring_pair(left, right, columns, untils, weights, cells, weighted, places, first, other, start, out, ends, counts):
+    """Writes the pairs side by side into `out` from `start` on: the probe's values from line `first` on, those at
+    `places` in the cell from line `other` on; and until when both are valid, and the product of their weights if there
+    are any."""
     for n in range(len(left)):
         ends[start + n] = min(cells[np.uint64(right[n]), UNTIL], untils[np.uint64(left[n])])
     if weighted:
@@ -98,8 +99,8 @@ def ring_pair(left, right, columns, untils, weights, cells, weighted, first, oth
         line, column = out[first + c, start : start + len(left)], columns[c]
         for n in range(len(left)):
             line[n] = column[np.uint64(left[n])]
-    for c in range(cells.shape[1] - VALUES):
-        line, values = out[other + c, start : start + len(left)], cells[:, VALUES + c]
+    for c in range(len(places)):
+        line, values = out[other + c, start : start + len(left)], cells[:, VALUES + places[c]]
         for n in range(len(left)):
             line[n] = values[np.uint64(right[n])]
 
@@ -119,6 +120,6 @@ def warm() -> None:
     rows, values = keys.reshape(1, 1), np.zeros((2, 1), np.uint64)
     ring_insert(keys, rows, longs, longs, cells, heads, shift, 0)
     ring_expire(cells, 0, 1, 0)
-    ring_probe(keys, rows, longs[:0], cells, heads, shift, 0, 0, out, out.copy())
-    ring_pair(longs[:0], longs[:0], rows, longs, longs, cells, False, 0, 1, 0, values, out, out.copy())
+    ring_probe(keys, rows, longs[:0], cells, heads, shift, 0, 1, 0, out, out.copy())
+    ring_pair(longs[:0], longs[:0], rows, longs, longs, cells, False, longs[:0], 0, 1, 0, values, out, out.copy())
     ring_take(cells, longs[:0], VALUES, values.view(np.int64)[:, :0])

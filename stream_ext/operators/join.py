@@ -30,7 +30,7 @@ class Pairs:
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
         """Rows side by side; until when both are valid, and how often they count, is said on the left."""
-        time, rows, others = moment.time, Rows(left, self._left.key), Rows(right, self._right.key)
+        time, rows, others = moment.time, Rows.of(left, self._left.key), Rows.of(right, self._right.key)
         old = self._right.partners(rows, time)
         moment.control.room(len(old[0]), left.width + right.width)
         self._left.insert_rows(rows, time)

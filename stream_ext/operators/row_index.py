@@ -7,6 +7,7 @@ it is laid out anew without them, so that memory follows the windows and the cos
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -41,19 +42,38 @@ def key_of(columns: Sequence[Ids] | Ids, count: int) -> Ids:
 class Rows:
     """A change as kernels take it: a matrix with a line for each column, and each row's key for an index."""
 
-    def __init__(self, change: ZSet, key: Sequence[int]) -> None:
-        count = change.count
-        matrix = np.empty((change.width, count), np.uint64)
+    def __init__(self, matrix: Ids, untils: Untils, weights: Weights | None, key: Sequence[int]) -> None:
+        self.matrix: Ids = frozen(matrix)
+        self.untils: Untils = frozen(untils)
+        self.weights: Weights = _ONCE if weights is None else frozen(np.ascontiguousarray(weights))
+        self._look_up_by(key)
+
+    @classmethod
+    def of(cls, change: ZSet, key: Sequence[int]) -> Rows:
+        matrix = np.empty((change.width, change.count), np.uint64)
         for place, line in enumerate(matrix):
             line[:] = change.column(place)
-        self.matrix: Ids = frozen(matrix)
-        self.key: Ids = self.matrix[:0] if len(key) < 2 else frozen(matrix[list(key)])
-        self.keys: Ids = self.matrix[key[0]] if len(key) == 1 else frozen(key_of(self.key, count))
-        self.untils: Untils = frozen(change.until_array())
-        self.weights: Weights = _ONCE if change.weights is None else frozen(np.ascontiguousarray(change.weights))
+        return cls(matrix, change.until_array(), change.weights, key)
+
+    def _look_up_by(self, key: Sequence[int]) -> None:
+        self.key: Ids = self.matrix[:0] if len(key) < 2 else frozen(self.matrix[list(key)])
+        self.keys: Ids = self.matrix[key[0]] if len(key) == 1 else frozen(key_of(self.key, self.matrix.shape[1]))
+
+    def keyed(self, key: Sequence[int]) -> Rows:
+        """The same rows for another index."""
+        other = copy(self)
+        other._look_up_by(key)
+        return other
+
+    def some(self, count: int) -> Rows:
+        """So many of them at most, from everywhere; whatever they are valid until."""
+        if len(self) <= count:
+            return self
+        places = np.arange(count) * len(self) // count
+        return Rows(np.ascontiguousarray(self.matrix[:, places]), self.untils[places], None, ())
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.untils)
 
 
 class RowIndex:
@@ -61,6 +81,7 @@ class RowIndex:
         self.key = tuple(key)
         self._own = frozen(np.array(self.key if len(self.key) > 1 else (), np.int64))
         self._width = width
+        self._every = frozen(np.arange(width))
         self.weighted = False
         self._allocate(max(capacity, _LEAST_CAPACITY))
 
@@ -79,9 +100,24 @@ class RowIndex:
     def capacity(self) -> int:
         return len(self._cells)
 
+    @property
+    def number(self) -> int:
+        """That of the next row."""
+        return self._number
+
+    def by(self, key: Sequence[int], time: int, mark: int) -> tuple[RowIndex, int]:
+        """The same rows by another key; and what number the first row has there that has `mark` or more here."""
+        old, new = self.held(time, 0, mark), self.held(time, mark)
+        other = RowIndex(self._width, key, len(old) + len(new))
+        other.insert(old, time)
+        first = other.number
+        other.insert(new, time)
+        other.weighted = self.weighted
+        return other, first
+
     def insert(self, change: ZSet, time: int) -> None:
         if change.count:
-            self.insert_rows(Rows(change, self.key), time)
+            self.insert_rows(Rows.of(change, self.key), time)
 
     def insert_rows(self, rows: Rows, time: int) -> None:
         if not len(rows):
@@ -105,11 +141,11 @@ class RowIndex:
             held = consolidate(held)
         self._allocate(max(_LEAST_CAPACITY, (len(held) + coming) * 3 // 2))
         if held.count:
-            self._append(Rows(held, self.key))
+            self._append(Rows.of(held, self.key))
 
-    def held(self, time: int) -> ZSet:
-        """All that is remembered and valid."""
-        places = np.arange(self._tail, self._number) & (len(self._cells) - 1)
+    def held(self, time: int, start: int = 0, stop: int = _NUMBERS_MAX) -> ZSet:
+        """All that is remembered and valid, with a number from `start` on and below `stop`."""
+        places = np.arange(max(start, self._tail), min(stop, self._number)) & (len(self._cells) - 1)
         return self.at(places[self._cells[places, ring.UNTIL] >= time])
 
     def at(self, places: Slots) -> ZSet:
@@ -129,31 +165,36 @@ class RowIndex:
         if not count or not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         key = frozen(np.stack(columns)) if len(columns) > 1 else np.empty((0, count), np.uint64)
-        return self._found(frozen(key_of(columns, count)), frozen(key), time)
+        return self._found(frozen(key_of(columns, count)), frozen(key), time, _NUMBERS_MAX)
 
-    def _found(self, keys: Ids, key: Ids, time: int) -> tuple[Slots, Slots]:
+    def _found(self, keys: Ids, key: Ids, time: int, limit: int) -> tuple[Slots, Slots]:
         room = max(1024, 2 * len(keys))
         while True:
             left, right = np.empty(room, np.int64), np.empty(room, np.int64)
             found = ring.ring_probe(
-                keys, key, self._own, self._cells, self._heads, self._shift, self._tail, time, left, right
+                keys, key, self._own, self._cells, self._heads, self._shift, self._tail, limit, time, left, right
             )
             if found <= room:
                 return left[:found], right[:found]
             room = found
 
-    def partners(self, rows: Rows, time: int) -> tuple[Slots, Slots]:
-        """As `probe`, of rows whose keys are known."""
+    def partners(self, rows: Rows, time: int, limit: int = _NUMBERS_MAX) -> tuple[Slots, Slots]:
+        """As `probe`, of rows whose keys are known; among the rows with a number below `limit`."""
         if not len(rows) or not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        return self._found(rows.keys, rows.key, time)
+        return self._found(rows.keys, rows.key, time, limit)
 
-    def pair(self, rows: Rows, found: tuple[Slots, Slots], lines: tuple[int, int], start: int, out: Beside) -> None:
-        """Writes the rows and their partners side by side, from `start` on; each side from its line on."""
+    def pair(
+        self, rows: Rows, found: tuple[Slots, Slots], lines: tuple[int, int], start: int, out: Beside,
+        own: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        """Writes the rows and their partners side by side, from `start` on; each side from its line on. `own`: only
+        these columns of the partners."""
         left, right = found
+        places = self._every if own is None else frozen(np.array(own, np.int64))
         ring.ring_pair(
             frozen(left), frozen(right), rows.matrix, rows.untils, rows.weights, self._cells, out.weights is not None,
-            *lines, start, out.matrix, out.untils, out.untils if out.weights is None else out.weights,
+            places, *lines, start, out.matrix, out.untils, out.untils if out.weights is None else out.weights,
         )  # fmt: skip
 
 

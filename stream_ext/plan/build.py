@@ -23,6 +23,7 @@ from stream_ext.operators.group import Group
 from stream_ext.operators.grouped import Grouped
 from stream_ext.operators.join import Join
 from stream_ext.operators.left_join import LeftJoin
+from stream_ext.operators.many_join import ManyJoin
 from stream_ext.operators.minus import Minus
 from stream_ext.operators.no_rows import NoRows
 from stream_ext.operators.operator import Operator
@@ -71,6 +72,9 @@ from stream_ext.plan.order import order_items, reads_store, reads_window
 from stream_ext.plan.takes import takes
 from stream_ext.plan.terms import Variable
 from stream_ext.schedule import ScheduledWindow
+
+#: So many rows of the store are copied beside the rows of a window that they are merged with.
+_KEPT_MAX = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +248,9 @@ class Builder:
             unread -= frozenset(wire.variables)
         waiting = list(node.tests)
         wire = self._test_what_is_bound(waiting, wire, ground)
-        for item in order_items(node.items, frozenset(wire.variables) & wire.certain, self._estimates.rows):
+        wire, items = self._many(node.items, wire, ground)
+        wire = self._test_what_is_bound(waiting, wire, ground)
+        for item in order_items(items, frozenset(wire.variables) & wire.certain, self._estimates.rows):
             unseen = _only_in(item, node, unread)
             if isinstance(item, Source) and unseen and self._can_count(item, wire, unseen):
                 operator = StoreJoin(wire.variables, self._pattern(item), NO_NAMES, unseen)
@@ -274,6 +280,27 @@ class Builder:
         unseen = unread - mentioned(later) - NO_NAMES.union(*(test.needs for test in later.tests))
         begun = self._conjunction(Conjunction(head, tests), self._unit, Ground(self._unit), unseen)
         return later, self._joined(begun, wire)
+
+    def _many(self, items: tuple[Logic, ...], wire: Wire, ground: Ground) -> tuple[Wire, tuple[Logic, ...]]:
+        """Three or more parts that read windows are joined in an order that is found while they run; and what is left
+        to join. Two have no order, and what has much of the store is looked up there."""
+        many = tuple(item for item in items if reads_window(item) and self._is_kept(item))
+        if len(many) < 3 or wire.stage != self._unit.stage or ground.carried:
+            return wire, items
+        parts = [self._extended(item, ground.wire, ground) for item in many]
+        operator = ManyJoin([part.variables for part in parts])
+        certain = frozenset(operator.variables)
+        return self._add(operator, tuple(parts), certain, "join of many"), tuple(i for i in items if i not in many)
+
+    def _is_kept(self, item: Logic) -> bool:
+        """Whether all of its rows may be held beside a window's: they bind all variables; and of the store there are
+        not too many, all for one triple pattern."""
+        if item.variables != item.certain or not item.variables:
+            return False
+        if not reads_store(item):
+            return True
+        merged = isinstance(item, Select) and isinstance(item.inner, Either)
+        return merged and self._estimates.peak(item, NO_NAMES) < _KEPT_MAX
 
     def _can_count(self, item: Source, wire: Wire, unseen: Names) -> bool:
         return item.window is None and can_count(self._pattern(item), wire.certain, unseen)
@@ -485,6 +512,8 @@ def _resources(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None)
         found = others[0].intersection(*others[1:])
     elif isinstance(operator, Join | LeftJoin):
         found = _both_resources(inputs[0], inputs[1])
+    elif isinstance(operator, ManyJoin):
+        found = found.union(*(wire.resources for wire in inputs))
     if isinstance(node, Source):
         found |= {part.name for part in (node.subject, node.predicate, node.graph.node) if isinstance(part, Variable)}
     return found

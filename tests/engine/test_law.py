@@ -13,6 +13,7 @@ from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.expiry_wheel import ExpiryWheel
 from stream_ext.operators.join import Join
+from stream_ext.operators.many_join import ManyJoin
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdPattern
 from stream_ext.operators.project import Project
@@ -107,6 +108,52 @@ def test_a_join_without_shared_variables_is_every_pair(seed: int) -> None:
         assert model.alive(out, time) == model.join(
             model.alive(left.all, time), model.alive(right.all, time), [], []
         ), f"seed {seed}, step {step}"
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "parts", ["ab bc ca", "ab bc cd", "ab ac ad", "ab cd ac b", "abc bcd cde", "ab b c"], ids=lambda parts: str(parts)
+)
+def test_a_join_of_many_sums_to_their_join_in_whatever_order(seed: int, parts: str) -> None:
+    """Rows are taken back, too; and every few steps another order is tried."""
+    names = [tuple(part) for part in parts.split()]
+    sources = [Source(seed + 1000 * n, len(part)) for n, part in enumerate(names)]
+    operator, chance = ManyJoin(names), random.Random(seed)
+    out: list[Entry] = []
+    for step in range(140):
+        time = step * 10
+        changes = [source.change(time, 5 if chance.random() < 0.5 else 1) for source in sources]
+        made = operator.step(moment(time), *(zset(c, len(part)) for c, part in zip(changes, names, strict=True)))
+        out = [entry for entry in out + entries_of(made) if entry[2] >= time]
+        if step % 7 == 0:
+            found, seen = model.alive(sources[0].all, time), names[0]
+            for part, source in zip(names[1:], sources[1:], strict=True):
+                shared = [v for v in part if v in seen]
+                keys = [seen.index(v) for v in shared], [part.index(v) for v in shared]
+                found = model.join(found, model.alive(source.all, time), *keys)
+                seen += tuple(v for v in part if v not in seen)
+            assert seen == operator.variables
+            assert model.alive(out, time) == found, f"seed {seed}, step {step}"
+        for source in sources:
+            source.all = [entry for entry in source.all if entry[2] >= time]
+
+
+def test_a_join_of_many_follows_what_is_found_from_batch_to_batch() -> None:
+    """Many :b for an :a and few :c at first; then it is the other way round."""
+    operator = ManyJoin((("x",), ("x", "b"), ("x", "c")))
+    orders = []
+    for step in range(200):
+        bs, cs = (50, 1) if step < 100 else (1, 50)
+        parts = [
+            [(x,) for x in (1, 2, 3)],
+            [(1 if bs > 1 else 9, b + 1) for b in range(bs)],
+            [(1 if cs > 1 else 9, c + 1) for c in range(cs)],
+        ]
+        rows = [zset([(row, 1, step + 3) for row in part], len(part[0])) for part in parts]
+        operator.step(moment(step), *rows)
+        orders.append(operator.order(0))
+    assert orders[50] == [2, 1]
+    assert orders[190] == [1, 2]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -277,6 +324,7 @@ def test_warming_compiles_what_the_operators_call() -> None:
     compiled = signatures()
     test_a_join_of_changes_sums_to_the_join_of_the_sums(0)
     test_distinct_shows_each_row_once_while_any_copy_is_valid(0)
+    test_a_join_of_many_sums_to_their_join_in_whatever_order(0, "ab bc ca")
     for seed in range(5):
         test_a_join_of_windows_says_what_it_gained_of_rows_that_are_new_or_come_again(seed, R2S.ISTREAM)
         test_r2s_says_the_answer_or_what_it_gained_or_lost(seed, R2S.RSTREAM)

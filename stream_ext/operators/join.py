@@ -22,15 +22,20 @@ class Pairs:
     """The rows of two sides that agree in their keys, change by change."""
 
     def __init__(
-        self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, carried: Names = NO_NAMES
-    ) -> None:
+        self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, carried: Names = NO_NAMES,
+        stays: bool = False,
+    ) -> None:  # fmt: skip
+        """`stays`: the right side says all at the first step, so nothing of the left need be remembered."""
         self.pairing = Pairing(left, right, maybe, carried)
+        self._stays = stays
         self._left = RowIndex(len(left), self.pairing.left_key)
         self._right = RowIndex(len(right), self.pairing.right_key)
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
         """Rows side by side; until when both are valid, and how often they count, is said on the left."""
         time, rows, others = moment.time, Rows.of(left, self._left.key), Rows.of(right, self._right.key)
+        if self._stays:
+            return self._beside_what_stays(moment, rows, others)
         old = self._right.partners(rows, time)
         moment.control.room(len(old[0]), left.width + right.width)
         self._left.insert_rows(rows, time)
@@ -47,6 +52,16 @@ class Pairs:
             ZSet(columns[: left.width], count, out.weights, out.untils),
             ZSet(columns[left.width :], count),
         )
+
+    def _beside_what_stays(self, moment: Moment, rows: Rows, others: Rows) -> tuple[ZSet, ZSet]:
+        self._right.insert_rows(others, moment.time)
+        found = self._right.partners(rows, moment.time)
+        left, right, count = len(rows.matrix), len(others.matrix), len(found[0])
+        moment.control.room(count, left + right)
+        out = Beside(left + right, count, self._right.weighted or len(rows.weights) > 0)
+        self._right.pair(rows, found, (0, left), 0, out)
+        columns = tuple(out.matrix)
+        return ZSet(columns[:left], count, out.weights, out.untils), ZSet(columns[left:], count)
 
     def once(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[Slots, Slots]:
         """The places (in left, in right) of all pairs, where nothing was before and nothing comes after."""
@@ -78,10 +93,12 @@ def _index_of(keys: Columns, rows: ZSet, moment: Moment) -> RowIndex:
 
 
 class Join:
-    """`maybe`: the shared variables that a solution of either side may leave unbound."""
+    """`maybe`: the shared variables that a solution of either side may leave unbound. `stays`: as in `Pairs`."""
 
-    def __init__(self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES) -> None:
-        self._pairs = Pairs(left, right, maybe)
+    def __init__(
+        self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, stays: bool = False
+    ) -> None:
+        self._pairs = Pairs(left, right, maybe, stays=stays)
         self.variables = self._pairs.pairing.variables
         self._places = [self.variables.index(v) for v in right]  # of the right side's columns
 

@@ -22,12 +22,13 @@ Entering = tuple[Columns, Times, Times]
 
 
 class WindowScan:
-    def __init__(self, window: ScheduledWindow, pattern: IdPattern) -> None:
+    def __init__(self, window: ScheduledWindow, pattern: IdPattern, as_bag: bool = False) -> None:
+        """`as_bag`: what follows makes a set of the rows."""
         self.window = window
         self.pattern = pattern
         self.variables = pattern.variables
         self._width = len(self.variables)
-        self._content = WindowContent(self._width)
+        self._content = None if as_bag else WindowContent(self._width)
         self._waiting: list[tuple[Columns, Times]] = []
 
     def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times) -> None:
@@ -44,7 +45,10 @@ class WindowScan:
             self._waiting.append((columns(fits), times[fits]))
 
     def step(self, moment: Moment) -> ZSet:
-        return self._content.step(*self._entering(moment), moment.time)
+        columns, untils = self._entering(moment)
+        if self._content is not None:
+            return self._content.step(columns, untils, moment.time)
+        return ZSet(columns, len(untils), None, untils)
 
     def _entering(self, moment: Moment) -> tuple[Columns, Times]:
         entering = self._due(moment)

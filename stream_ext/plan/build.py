@@ -213,7 +213,8 @@ class Builder:
             operator = StoreJoin(wire.variables, pattern, wire.maybe)
             return self._add(operator, (wire,), wire.certain | node.certain, _said(node), node)
         window = self._windows[node.window]
-        scan = WindowScan(window, pattern) if node.time is None else TimedScan(window, pattern, node.time)
+        timed = None if node.time is None else TimedScan(window, pattern, node.time)
+        scan = timed or WindowScan(window, pattern, node.as_bag)
         self.plan.scans.append(scan)
         return self._joined(wire, self._add(scan, (), node.certain, f"{_said(node)} in {node.window}", node))
 
@@ -479,7 +480,8 @@ class Builder:
             return right
         if right.stage == self._unit.stage:
             return left
-        operator = Join(left.variables, right.variables, _maybe(left, right))
+        stays = isinstance(self.plan.stages[right.stage].operator, TableSource)
+        operator = Join(left.variables, right.variables, _maybe(left, right), stays)
         return self._add(operator, (left, right), left.certain | right.certain, "join")
 
     def _distinct(self, wire: Wire) -> Wire:

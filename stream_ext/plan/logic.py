@@ -39,7 +39,9 @@ class GraphScope:
 
 @dataclass(frozen=True)
 class Source:
-    """One triple pattern: in a window (its IRI), or in the store. `time`: the variable that its latest time binds."""
+    """One triple pattern: in a window (its IRI), or in the store. `time`: the variable that its latest time binds.
+
+    `as_bag`: a triple of the window may come several times, for what follows makes a set of them."""
 
     subject: Node
     predicate: Node
@@ -47,6 +49,7 @@ class Source:
     graph: GraphScope
     window: str | None
     time: str | None = None
+    as_bag: bool = False
 
     @cached_property
     def variables(self) -> Names:

@@ -462,8 +462,10 @@ class _Stages:
 
 def _triple(subject: Node, predicate: Node, target: Node, place: Place) -> Logic:
     """One triple pattern; over several graphs that are merged a triple counts once, wherever it is."""
-    parts = [Source(subject, predicate, target, graph, window) for graph, window in place.parts()]
-    if len(parts) == 1:
+    places = place.parts()
+    as_bag = len(places) > 1
+    parts = [Source(subject, predicate, target, graph, window, as_bag=as_bag) for graph, window in places]
+    if not as_bag:
         return parts[0]
     nodes = (subject, predicate, target)
     names = tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, Variable)))

@@ -82,7 +82,8 @@ class World:
     trace: list[str] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)  # the places of pushes in the story
     deaths: int = 0
-    steps: int = 0  # durable ones, until all was told
+    opening: int = 0  # durable steps of the first opening, which nothing is planned for
+    steps: int = 0  # those after it, until all was told
 
     def run(self) -> dict[str, list[tuple[Any, ...]]]:
         """What each query has said in the end."""
@@ -96,7 +97,7 @@ class World:
             if isinstance(step, Push):
                 self.acknowledged.append(place)
         self.kv.lives_on()
-        self.steps = len(self.trace)
+        self.steps = len(self.trace) - self.opening
         self._ring()
         self._settle()
         told = {name: self._said(name) for name in (*self.story.queries, *WITHOUT_WINDOWS)}
@@ -111,6 +112,7 @@ class World:
         store = Store(self.kv, f"lmdb:{self.folder / 'store'}", self.clock, folding=False)
         store.take_lease("")
         store.emissions.take_over()
+        self.opening = self.opening or len(self.trace)
         if dies is not None:  # planned before anything runs
             self.kv.dies_at(*dies)
         retain = Retain(snapshots_ms=1_000, emissions_ms=1 << 40)

@@ -21,7 +21,7 @@ def reads_store(query: Query) -> bool:
 
 def _is_in_store(leaf: object) -> bool:
     match leaf:
-        case Source(graph=graph, window=None) | PathSource(graph=graph, window=None) | GraphNames(graph):
+        case Source(graph=graph, window=None) | PathSource(graph=graph, window=None) | GraphNames(graph, window=None):
             return graph.graphs != ()
         case _:
             return False

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stream_ext.arrivals import Arrival
 from stream_ext.network import Network
+from stream_ext.operators.construct import Construct
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.r2s import Answer
@@ -26,8 +27,8 @@ MakeNetwork = Callable[[Mapping[str, ScheduledWindow]], Network]
 class Composed:
     """The answer of a query whose evaluations come from several networks."""
 
-    def __init__(self, cut: Cut, r2s: R2S) -> None:
-        self.answer = Answer(cut, r2s)
+    def __init__(self, cut: Cut, r2s: R2S, construct: Construct | None) -> None:
+        self.answer = Answer(cut, r2s, construct)
         self._before = empty(len(cut.variables))
 
     def said(self, moment: Moment, bag: tuple[Columns, Weights]) -> tuple[Columns, Weights]:

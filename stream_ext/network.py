@@ -16,6 +16,7 @@ from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
 from stream_ext.driver import PIECE, Driver, driver_of
 from stream_ext.operators.anew import Anew
+from stream_ext.operators.construct import Construct
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
@@ -119,10 +120,15 @@ class Network:
         self.scans = builder.plan.scans
         self._last = wire.stage
         self.cut = cut
+        # Where the solutions of a CONSTRUCT are cut, its triples are made of those that are left.
+        limited = template is not None and cut.is_limited
+        self.made_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
         if parameters is not None:
             self.answer: Answer = SharedAnswer(cut, r2s)
+        elif bags:
+            self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
-            self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM) if bags else Answer(cut, r2s)
+            self.answer = Answer(cut, r2s, self.made_at_end)
         self._driver = driver_of(self.stages, self._last)
         self._enough = cut.enough
 

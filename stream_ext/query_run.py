@@ -144,7 +144,8 @@ class QueryRun:
         )
         self._at_closes = Lens(make, schedule.windows) if schedule.timing.has_beats else None
         self._at_arrivals = Lens(make, schedule.for_arrivals) if schedule.timing.arrivals else None
-        self._composed = None if alone else Composed(self._lens(True).network.cut, self._query.r2s or R2S.RSTREAM)
+        network, r2s = self._lenses[0].network, self._query.r2s or R2S.RSTREAM
+        self._composed = None if alone else Composed(network.cut, r2s, network.made_at_end)
         self._last = None
 
     def _lens(self, arrived: bool) -> Lens:

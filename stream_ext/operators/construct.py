@@ -44,8 +44,12 @@ class Construct:
         return concat(parts, len(TRIPLE))
 
     def graph(self, moment: Moment, rows: ZSet) -> tuple[Ids, Ids, Ids]:
-        s, p, o = first_of_each(self.step(moment, ZSet(rows.columns, rows.count))).columns
+        s, p, o = self.graph_of(moment, rows).columns
         return s, p, o
+
+    def graph_of(self, moment: Moment, rows: ZSet) -> ZSet:
+        """Of rows that are all there are, each triple once."""
+        return first_of_each(self.step(moment, ZSet(rows.columns, rows.count)))
 
     def _column(self, node: TemplateNode, rows: ZSet, vocabulary: Vocabulary, labels: dict[str, Ids]) -> Ids:
         match node:

@@ -5,6 +5,7 @@ asks for; the rest is a join with the pairs. Where both ends are open, every nod
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -29,7 +30,8 @@ End = str | Constant
 
 
 class PathJoin:
-    """An end is a variable or a constant. `step` takes a window's edges (s, p, o) where it is over one."""
+    """An end is a variable or a constant. `step` takes a window's edges (s, p, o, and g where graphs are told
+    apart) where it is over one."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class Search:
         self._names_all = self.added == ends
         self._asked = Asked(left, self._start, certain)
         self._pairs: dict[int, PathPairs] = {}  # by graph, where they are told apart
-        self._window = WindowEdges()
+        self._windows: dict[int, WindowEdges] = {}  # by graph, where they are told apart
 
     def step(self, moment: Moment, left: ZSet, window: ZSet | None) -> ZSet:
         """How the pairs changed."""
@@ -86,12 +88,32 @@ class Search:
             end = moment.vocabulary.encode([self._end.text])
         if window is None:
             return self._over_store(moment, starts, end)
-        change = self._window.step(moment, window)
-        return self._rows(self._pairs_of(0, self._window.edges, change, starts, moment), 0, end)
+        return self._over_window(moment, window, starts, end)
 
     @property
     def starts_known(self) -> int:
         return sum(len(pairs.starts) for pairs in self._pairs.values())
+
+    # ---- over windows
+
+    def _over_window(self, moment: Moment, window: ZSet, starts: Ids | None, end: Ids | None) -> ZSet:
+        parts = []
+        for graph, change in self._by_graph(window):
+            edges = self._windows.setdefault(graph, WindowEdges())
+            changed = edges.step(moment, change)
+            pairs = self._pairs_of(graph, edges.edges, changed, starts, moment, bool(graph or self._graph.one))
+            parts.append(self._rows(pairs, graph, end))
+        return concat(parts, len(self.added))
+
+    def _by_graph(self, window: ZSet) -> Iterator[tuple[int, ZSet]]:
+        """What came of each graph's triples; of all graphs that there were, for what they hold runs out."""
+        if self._graph.each is None:
+            yield 0, window
+            return
+        *triple, graphs = window.columns
+        triples = window.with_columns(tuple(triple))
+        for graph in sorted({*np.unique(graphs).tolist(), *self._windows}):
+            yield graph, triples.take(graphs == np.uint64(graph))
 
     # ---- over the store
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from stream_ext.operators.construct import Construct
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.gains import Gains, summed
 from stream_ext.operators.moment import Moment
@@ -23,14 +24,16 @@ from stream_ext.zset import Columns, Weights, ZSet, concat, consolidate, empty, 
 class Answer:
     """The answer of the last evaluation, and the verb that moves it to the next."""
 
-    def __init__(self, cut: Cut, r2s: R2S) -> None:
-        self.variables = cut.names
+    def __init__(self, cut: Cut, r2s: R2S, construct: Construct | None = None) -> None:
+        """`construct` makes triples of the rows that are left."""
+        self.variables = cut.names if construct is None else construct.variables
+        self._construct = construct
         self._cut, self._r2s = cut, r2s
         # Without ORDER BY it is first come, first ranked; a row that comes again ranks where it came first.
         self.ranking = Ranking(len(cut.variables)) if cut.is_limited and not cut.order else None
         self.is_plain = cut == Cut(cut.variables, cut.variables)
         self._entries = empty(len(cut.variables))
-        self._whole = empty(len(cut.names))
+        self._whole = empty(len(self.variables))
         self._retracted = False
         self._settle_at = 1024
         self._gains = Gains(len(cut.variables), r2s) if self.is_plain and r2s is not R2S.RSTREAM else None
@@ -106,7 +109,7 @@ class Answer:
         columns, net = net_change(less, more)
         rows = ZSet(repeated(tuple(c[net > 0] for c in columns), net[net > 0]), int(net[net > 0].sum()))
         # What was ordered by a column that is not shown has its order from the whole answer.
-        order = tuple(each for each in self._cut.order if each[0] in self.variables)
+        order = () if self._construct else tuple(each for each in self._cut.order if each[0] in self.variables)
         ordered = replace(self._cut, variables=self.variables, order=order).ordered(moment, rows)
         return ordered.columns, ordered.weight_array()
 
@@ -115,7 +118,8 @@ class Answer:
             columns, weights = self.ranking.shown()
         else:
             columns, weights = sum_equal_rows(self._entries.columns, self._entries.weight_array())
-        return self._cut.of(moment, ZSet(columns, len(weights), weights))
+        rows = self._cut.of(moment, ZSet(columns, len(weights), weights))
+        return rows if self._construct is None else self._construct.graph_of(moment, rows)
 
     def _replace(self, gone: npt.NDArray[np.bool_], change: ZSet) -> None:
         held = self._entries.take(~gone) if gone.any() else self._entries

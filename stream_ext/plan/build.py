@@ -30,7 +30,7 @@ from stream_ext.operators.operator import Operator
 from stream_ext.operators.otherwise import Otherwise
 from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.path_join import PathJoin
-from stream_ext.operators.pattern import UNKNOWN, IdPattern, O, P, S, id_graph, id_pattern
+from stream_ext.operators.pattern import UNKNOWN, G, IdGraph, IdPattern, O, P, S, id_graph, id_pattern
 from stream_ext.operators.project import Project
 from stream_ext.operators.service import Call, Service
 from stream_ext.operators.slice import Slice
@@ -41,7 +41,7 @@ from stream_ext.operators.testing import Calculator, Tester
 from stream_ext.operators.timed_scan import TimedScan
 from stream_ext.operators.union import Union
 from stream_ext.operators.window_scan import WindowScan
-from stream_ext.paths import id_path
+from stream_ext.paths import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.plan.algebra import QuadPattern
 from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.formulas import Not
@@ -68,6 +68,7 @@ from stream_ext.plan.logic import (
     mentioned,
 )
 from stream_ext.plan.needs import count_rows, read_of
+from stream_ext.plan.normalise import NOWHERE, predicates_in
 from stream_ext.plan.order import order_items, reads_store, reads_window
 from stream_ext.plan.takes import takes
 from stream_ext.plan.terms import Variable
@@ -146,7 +147,9 @@ class Builder:
 
     def graph(self, select: Select, template: Sequence[QuadPattern], salt: bytes) -> tuple[Wire, Cut]:
         """The triples that a template makes of the rows, each once."""
-        rows, _ = self.query(select)
+        rows, cut = self.query(select)
+        if cut.is_limited:
+            return rows, cut  # what is left of them is known at the end alone
         made = self._add(Construct(rows.variables, template, salt), (rows,), frozenset(TRIPLE), "construct")
         return self._distinct(made), Cut(TRIPLE, TRIPLE)
 
@@ -173,9 +176,8 @@ class Builder:
                 return self._source(node, wire)
             case PathSource():
                 return self._path(node, wire)
-            case GraphNames(graph):
-                operator = GraphJoin(wire.variables, id_graph(graph, self._resolve), wire.maybe)
-                return self._add(operator, (wire,), wire.certain | node.certain, f"graphs {graph.node}", node)
+            case GraphNames():
+                return self._graph_names(node, wire)
             case PerGraph():
                 return self._joined(wire, self._per_graph(node, ground))
             case Table(names, rows):
@@ -195,6 +197,16 @@ class Builder:
                 return self._sub_select(node, wire, ground)
             case Remote():
                 return self._remote(node, wire)
+
+    def _graph_names(self, node: GraphNames, wire: Wire) -> Wire:
+        graph, says = id_graph(node.graph, self._resolve), f"graphs {_node(node.graph.node)}"
+        if node.window is None:
+            operator = GraphJoin(wire.variables, graph, wire.maybe)
+            return self._add(operator, (wire,), wire.certain | node.certain, says, node)
+        binding = {} if graph.each is None else {G: graph.each}
+        scan = WindowScan(self._windows[node.window], IdPattern({}, binding, graph))
+        self.plan.scans.append(scan)
+        return self._joined(wire, self._add(scan, (), node.certain, f"{says} in {node.window}", node))
 
     def _remote(self, node: Remote, wire: Wire) -> Wire:
         service = node.service
@@ -222,18 +234,41 @@ class Builder:
         path = id_path(node.path, lambda text: self._resolve(text) or UNKNOWN)
         subject, object = (end.name if isinstance(end, Variable) else end for end in (node.subject, node.object))
         graph = id_graph(node.graph, self._resolve)
+        given = node.window is not None or bool(node.merged)
         operator = PathJoin(wire.variables, subject, path, object, graph, wire.maybe)
         says = f"{_node(node.subject)} path {_node(node.object)}"
         inputs: tuple[Wire, ...] = (wire,)
-        if node.window is not None:
-            scan = WindowScan(self._windows[node.window], IdPattern({}, {S: "s", P: "p", O: "o"}))
-            self.plan.scans.append(scan)
-            inputs += (self._add(scan, (), frozenset(scan.variables), f"all triples in {node.window}"),)
+        if given:
+            inputs += (self._edges(node, path, graph),)
         return self._add(operator, inputs, wire.certain | node.certain, says, node)
+
+    def _edges(self, node: PathSource, path: IdPath, graph: IdGraph) -> Wire:
+        """The triples of the windows that a path is over, and of what is merged with them."""
+        if node.window is not None:
+            return self._all_triples(node.window, graph)
+        windows = [self._all_triples(name, IdGraph()) for name in node.merged]
+        return self._either(windows if node.graph == NOWHERE else [*windows, self._stored_edges(node, path, graph)])
+
+    def _all_triples(self, window: str, graph: IdGraph) -> Wire:
+        """With the graph of each, where graphs are told apart."""
+        binding = {S: "s", P: "p", O: "o"} | ({G: "g"} if graph.each is not None else {})
+        scan = WindowScan(self._windows[window], IdPattern({}, binding, graph))
+        self.plan.scans.append(scan)
+        return self._add(scan, (), frozenset(scan.variables), f"all triples in {window}")
+
+    def _stored_edges(self, node: PathSource, path: IdPath, graph: IdGraph) -> Wire:
+        """Of the path's predicates alone; all of them, where every node is an end of it."""
+        start = self._unit
+        if predicates_of(path) is not None and not may_be_empty(path):
+            table = TableSource(("p",), tuple((predicate,) for predicate in dict.fromkeys(predicates_in(node.path))))
+            start = self._add(table, (), frozenset("p"), "the path's predicates")
+        operator = StoreJoin(start.variables, IdPattern({}, {S: "s", P: "p", O: "o"}, graph), start.maybe)
+        found = self._add(operator, (start,), frozenset("spo"), "all triples that it may take")
+        return self._project(found, ("s", "p", "o"))
 
     def _per_graph(self, node: PerGraph, ground: Ground) -> Wire:
         """Begins with the graphs, and carries them through."""
-        graphs = self._extended(GraphNames(node.graph), ground.wire, ground)
+        graphs = self._extended(GraphNames(node.graph, node.window), ground.wire, ground)
         found = self.extend(node.inner, graphs, Ground(graphs, ground.carried | {node.scope}))
         if node.scope == node.name:
             return found

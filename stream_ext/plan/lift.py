@@ -37,8 +37,8 @@ def lift(node: Logic) -> Logic:
             return Without(lift(left), lift(right))
         case Either(parts):
             return Either(tuple(lift(part) for part in parts))
-        case PerGraph(graph, name, inner):
-            return PerGraph(graph, name, lift(inner))
+        case PerGraph(_, _, inner):
+            return replace(node, inner=lift(inner))
         case Assign(inner, variable, test):
             return Assign(lift(inner), variable, _in_questions(test))
         case Select():

@@ -63,13 +63,16 @@ class Source:
 
 @dataclass(frozen=True)
 class PathSource:
-    """A path that no join can say: it repeats, or takes any predicate but some."""
+    """A path that no join can say: it repeats, or takes any predicate but some.
+
+    `merged` windows are one graph with `graph`, which may be none of the store."""
 
     subject: Node
     path: PathRepeat | PathNegated
     object: Node
     graph: GraphScope
     window: str | None
+    merged: tuple[str, ...] = ()
 
     @cached_property
     def variables(self) -> Names:
@@ -82,9 +85,12 @@ class PathSource:
 
 @dataclass(frozen=True)
 class GraphNames:
-    """The graphs themselves: `GRAPH ?g {}`; of a constant, whether there is such a graph."""
+    """The graphs themselves: `GRAPH ?g {}`; of a constant, whether there is such a graph.
+
+    In a window (its IRI) they are those of its elements."""
 
     graph: GraphScope
+    window: str | None = None
 
     @cached_property
     def variables(self) -> Names:
@@ -104,6 +110,7 @@ class PerGraph:
     graph: GraphScope  # whose variable is `scope`
     name: str
     inner: Logic
+    window: str | None = None
 
     @property
     def scope(self) -> str:

@@ -251,10 +251,19 @@ class Normaliser:
         names = {asked: self.fresh() for asked in asked_in(expressions)}
         if not names:
             return inner, lambda expression: expression
-        ((graph, window),) = place.parts()  # else than in one window it is refused before it is planned
         for (subject, predicate, target), name in names.items():
-            inner = Optional(inner, Source(subject, predicate, target, graph, window, name))
+            parts = [(graph, window) for graph, window in place.parts() if window is not None]
+            each = name if len(parts) == 1 else self.fresh()
+            times = [Source(subject, predicate, target, graph, window, each) for graph, window in parts]
+            inner = Optional(inner, times[0] if len(times) == 1 else self._latest(times, each, name))
         return inner, with_names(names)
+
+    @staticmethod
+    def _latest(times: Sequence[Source], each: str, name: str) -> Logic:
+        """Of windows that are merged the latest time that any of them has; graphs of the store have none."""
+        keys = tuple(sorted(times[0].variables - {each}))
+        latest = Grouping(keys, (Aggregation(name, "MAX", each, False, " "),), False)
+        return Select(Either(tuple(times)), (), latest, (), (), (), (*keys, name), False, 0, None)
 
     def _filter(self, inner: Logic, condition: Expression, place: Place) -> Logic:
         inner, timed = self._timed(inner, (condition,), place)
@@ -282,20 +291,20 @@ class Normaliser:
         # Inside of a window GRAPH means the graphs of its elements.
         graph = GraphScope(node) if place.window is not None else self._dataset.named(node)
         there = Place(graph, place.window)
-        if isinstance(graph.node, Variable) and place.window is None:
+        if isinstance(graph.node, Variable):
             name = graph.node.name
             scope = self.fresh() if any(v == name for v in _names_in(inner)) else name
             apart = replace(graph, node=Variable(scope, hidden=scope != name))
-            found = self.pattern(inner, Place(apart))
+            found = self.pattern(inner, Place(apart, place.window))
             if scope != name or _differs_by_graph(found):
-                return PerGraph(apart, name, found)
+                return PerGraph(apart, name, found, place.window)
         return self._in_graph(self.pattern(inner, there), there)
 
     def _in_graph(self, node: Logic, place: Place) -> Logic:
         """A group under GRAPH that looks for no triple there still ranges over the graphs, or asks for its one."""
-        if place.graph.node is None or place.window is not None or _asks(node, place.graph):
+        if place.graph.node is None or _asks(node, place.graph):
             return node
-        return _all((GraphNames(place.graph), node), ())
+        return _all((GraphNames(place.graph, place.window), node), ())
 
     def _kept_apart(self, query: Query) -> Query:
         """A variable that a sub-SELECT does not project is its own, whatever those around it are called."""
@@ -318,8 +327,7 @@ class Normaliser:
             case PathAlternative(parts):
                 return Either(tuple(self._follow(subject, part, target, place) for part in parts))
             case PathRepeat() | PathNegated():
-                ((graph, window),) = place.parts()  # over several it is refused before it is planned
-                return PathSource(subject, path, target, graph, window)
+                return PathSource(subject, path, target, place.graph, place.window, place.merged)
 
     def _sequence(self, subject: Node, parts: Sequence[Path], target: Node, place: Place) -> Logic:
         between = [Variable(self.fresh(), hidden=True) for _ in parts[1:]]
@@ -581,7 +589,7 @@ def _terms(leaf: Logic) -> Iterable[bytes]:
         case Source(subject, predicate, target, graph):
             nodes: Sequence[object] = (subject, predicate, target, graph.node, *(graph.graphs or ()))
         case PathSource(subject, path, target, graph):
-            nodes = (subject, *_predicates(path), target, graph.node, *(graph.graphs or ()))
+            nodes = (subject, *predicates_in(path), target, graph.node, *(graph.graphs or ()))
         case GraphNames(graph):
             nodes = (graph.node, *(graph.graphs or ()))
         case Table(_, rows):
@@ -591,7 +599,7 @@ def _terms(leaf: Logic) -> Iterable[bytes]:
     return (node.text for node in nodes if isinstance(node, Constant) and node != DEFAULT_GRAPH)
 
 
-def _predicates(path: Path) -> list[Constant]:
+def predicates_in(path: Path) -> list[Constant]:
     found: list[Constant] = []
     waiting = [path]
     while waiting:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stream_ext.plan.logic import Logic, Names, PathSource, Remote, Source, sources_of
+from stream_ext.plan.logic import GraphNames, Logic, Names, PathSource, PerGraph, Remote, Source, sources_of
 from stream_ext.plan.takes import takes
 
 Estimate = Callable[[Logic, Names], float]
@@ -42,8 +42,13 @@ def _cost(item: Logic, bound: Names, estimate: Estimate) -> float:
 
 
 def reads_window(item: Logic) -> bool:
-    return any(isinstance(leaf, Source | PathSource) and leaf.window is not None for leaf in sources_of(item))
+    return any(_windowed(leaf) for leaf in sources_of(item))
 
 
 def reads_store(item: Logic) -> bool:
-    return any(not isinstance(leaf, Source | PathSource) or leaf.window is None for leaf in sources_of(item))
+    return any(not _windowed(leaf) for leaf in sources_of(item))
+
+
+def _windowed(leaf: Logic) -> bool:
+    merged = isinstance(leaf, PathSource) and bool(leaf.merged)
+    return merged or (isinstance(leaf, Source | PathSource | GraphNames | PerGraph) and leaf.window is not None)

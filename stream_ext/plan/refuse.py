@@ -12,30 +12,19 @@ from collections.abc import Iterator
 from stream_ext.errors import Unsupported
 from stream_ext.plan.algebra import (
     Admin,
-    Bgp,
-    Filter,
     Graph,
     InAnyWindow,
     InWindow,
-    Join,
     Modify,
     Operation,
-    Pattern,
     Query,
     Register,
     Service,
-    SubSelect,
     Unit,
     Update,
 )
 from stream_ext.plan.formulas import (
     Call,
-    Path,
-    PathAlternative,
-    PathInverse,
-    PathNegated,
-    PathRepeat,
-    PathSequence,
 )
 from stream_ext.plan.functions import CASTS, registered_functions
 from stream_ext.plan.terms import Position
@@ -97,9 +86,6 @@ def _hollow(unit: Query | Register) -> Iterator[Refusal]:
         yield every, "COMPUTED EVERY for a query without windows"
     if (described := unit.query.shape.place("DESCRIBE")) is not None:
         yield described, "a registered DESCRIBE"
-    made = unit.query.shape.place("CONSTRUCT")
-    if made is not None and (unit.query.limit is not None or unit.query.offset):
-        yield made, "a registered CONSTRUCT with LIMIT or OFFSET"
 
 
 def refusals(unit: Unit) -> Iterator[Refusal]:
@@ -155,8 +141,7 @@ def _query(query: Query) -> Iterator[Refusal]:
     for window in query.windows:
         yield from _window(window)
     yield from _mixtures(query)
-    merged = len(query.windows) != 1 or bool(query.shape.graphs) or _is_bare(query)
-    outside = "" if query.dialect is not Dialect.CSPARQL or merged else "the only window"
+    outside = _THE_WINDOWS if query.dialect is Dialect.CSPARQL else ""
     for part in query_parts(query):
         yield from _parts(part, outside)
 
@@ -188,11 +173,7 @@ def _windows_elsewhere(service: Service) -> Iterator[Refusal]:
 
 def _part(node: Part, inside: str) -> Refusal | None:
     match node:
-        case Graph(_, inner) if inside in ("WINDOW", _GRAPH_IN_WINDOW) and not _asks(inner):
-            return node.position, "GRAPH inside WINDOW around a group that has no triple of its own"
-        case SubSelect() if inside == _GRAPH_IN_WINDOW:
-            return node.position, "a sub-SELECT in GRAPH inside WINDOW"
-        case InWindow() | InAnyWindow() if inside and inside != "the only window":
+        case InWindow() | InAnyWindow() if inside and inside != _THE_WINDOWS:
             return node.position, f"WINDOW inside {inside.split()[0]}"
         case Call(name) if name in TIMESTAMPS:
             return _timestamp(node, inside)
@@ -203,23 +184,12 @@ def _part(node: Part, inside: str) -> Refusal | None:
 
 
 _GRAPH_IN_WINDOW = "GRAPH inside WINDOW"
-
-
-def _asks(pattern: Pattern) -> bool:
-    """Whether a triple is looked for in the graph around this group, not only in those inside of it."""
-    waiting: list[Part] = [pattern]
-    while waiting:
-        match waiting.pop():
-            case Bgp(patterns, paths) if patterns or paths:
-                return True
-            case Join() | Filter() as node:
-                waiting += parts_of(node)
-    return False
+_THE_WINDOWS = "the windows"
 
 
 def _timestamp(call: Call, inside: str) -> Refusal | None:
-    if inside not in ("WINDOW", "the only window"):
-        return call.position, "a timestamp outside of one window"
+    if inside not in ("WINDOW", _GRAPH_IN_WINDOW, _THE_WINDOWS):
+        return call.position, "a timestamp outside of windows"
     return None if is_timestamp(call) else (call.position, "a timestamp of what is no triple of variables and terms")
 
 
@@ -238,30 +208,6 @@ def _mixtures(query: Query) -> Iterator[Refusal]:
     past = [window for window in query.windows if window.extent is Extent.HISTORY]
     if past and len(past) < len(query.windows):
         yield past[0].place("extent") or past[0].position, "a START ... END window beside one that goes on"
-    if query.dialect is Dialect.CSPARQL and (len(query.windows) > 1 or query.shape.graphs or _is_bare(query)):
-        yield from _repeated_paths(query)
-
-
-def _is_bare(query: Query) -> bool:
-    return any(window.declared is Declared.BARE_NAME for window in query.windows)
-
-
-def _is_walked(path: Path) -> bool:
-    """Whether it is more than joins and unions of triple patterns."""
-    match path:
-        case PathSequence(parts) | PathAlternative(parts):
-            return any(map(_is_walked, parts))
-        case PathInverse(inner):
-            return _is_walked(inner)
-        case _:
-            return isinstance(path, PathRepeat | PathNegated)
-
-
-def _repeated_paths(query: Query) -> Iterator[Refusal]:
-    for node in walk(query.pattern):
-        for path in node.paths if isinstance(node, Bgp) else ():
-            if _is_walked(path.path):
-                yield path.position, "a property path with * + ? or ! over several windows and graphs"
 
 
 # ---- windows -------------------------------------------------------------------------------------------------

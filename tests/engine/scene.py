@@ -159,6 +159,11 @@ MERGED = [
     ("SELECT ?a ?c", "GRAPH :s1 { ?a :p ?b } ?b :p ?c", 2),
     ("SELECT ?a ?c", "GRAPH :s1 { ?a :p ?b } GRAPH :s2 { ?b :p ?c }", 2),
     ("SELECT ?a ?c", "?a :p/:p ?c", 2),
+    ("SELECT ?a ?c", "?a :p+ ?c", 2),
+    ("SELECT ?a ?c", "?a (:p|:k)+ ?c", 2),
+    ("SELECT ?a ?c", "?a :p* ?c . ?c :k ?k", 2),
+    ("SELECT ?a ?c", "?a (:p/:k?)* ?c . ?a :v ?v", 2),
+    ("SELECT ?a ?c", "?a !:v ?c . ?c (:p|^:p)? :n2", 2),
     ("ASK", "?a :p :n1 . :n1 :k ?k", 2),
 ]
 REPORTS: list[tuple[str, ...]] = [

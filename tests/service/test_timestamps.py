@@ -10,7 +10,7 @@ import pytest
 from stream_ext.errors import Unsupported
 from stream_ext.service import Service
 
-from .opened import EX, opened, push, said, triple, values
+from .opened import EX, opened, push, push_lines, said, triple, values
 
 HEAD = f"PREFIX : <{EX}> PREFIX rlt: <urn:rillet:ns#> PREFIX f: <http://larkc.eu/csparql/sparql/jena/ext#> "
 WINDOW = "FROM NAMED WINDOW :w ON s [RANGE 3s STEP 1s]"
@@ -75,6 +75,48 @@ def test_a_triple_that_is_not_there_has_no_time(service: Service) -> None:
     assert told(service) == [(1000, [("a", "1970-01-01T00:00:00.1Z"), ("b", "")])]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_over_merged_windows_the_latest_time_of_any_is_the_timestamp(restart: bool, tmp_path: Path) -> None:
+    text = (
+        f"{HEAD} REGISTER QUERY q AS SELECT ?x ?t FROM STREAM s [RANGE 2s STEP 1s T0 0] "
+        "FROM STREAM r [RANGE 3s STEP 1s T0 0] FROM :g WHERE { ?x :p ?y BIND(f:timestamp(?x, :p, ?y) AS ?t) }"
+    )
+    with opened(tmp_path) as service:
+        service.update(f"INSERT DATA {{ GRAPH <{EX}g> {{ {triple('stored', 1)} }} }}")
+        service.register(text)
+        push(service, "s", 500, triple("a", 1), triple("b", 1))
+        push(service, "r", 700, triple("a", 1), triple("stored", 1))
+        if not restart:
+            service.heartbeat("r", 1000)
+    with opened(tmp_path) as service:
+        if restart:
+            service.heartbeat("r", 1000)
+        service.heartbeat("r", 4000)
+        service.heartbeat("s", 4000, wait="evaluated")
+        a, b, stored = (
+            ("a", "1970-01-01T00:00:00.7Z"),
+            ("b", "1970-01-01T00:00:00.5Z"),
+            ("stored", "1970-01-01T00:00:00.7Z"),
+        )
+        assert told(service) == [
+            (1000, [a, b, stored]),
+            (2000, [a, b, stored]),
+            (3000, [a, stored]),
+            (4000, [("stored", "")]),
+        ]
+
+
+def test_inside_of_graph_the_time_is_that_of_an_element_of_the_graph(service: Service) -> None:
+    service.register(
+        f"{HEAD} REGISTER QUERY q AS SELECT ?g ?t {WINDOW} "
+        "WHERE { WINDOW :w { GRAPH ?g { ?x :p ?y BIND(rlt:timestamp(?x, :p, ?y) AS ?t) } } }"
+    )
+    push_lines(service, "s", {"timestamp": 100, "graph": f"{EX}g", "data": triple("a", 1)})
+    push_lines(service, "s", {"timestamp": 200, "graph": f"{EX}h", "data": triple("a", 1)})
+    service.heartbeat("s", 1000, wait="evaluated")
+    assert told(service) == [(1000, [("g", "1970-01-01T00:00:00.1Z"), ("h", "1970-01-01T00:00:00.2Z")])]
+
+
 def test_a_selected_time_is_one_of_c_sparqls_only_window(service: Service) -> None:
     service.register(
         f"{HEAD} REGISTER QUERY q AS SELECT ?x (f:timestamp(?x, :p, ?y) AS ?t) FROM STREAM s [RANGE 1s T0 0] "
@@ -98,14 +140,17 @@ def test_an_optional_part_may_ask_for_times(service: Service) -> None:
     assert told(service) == [(1000, [("a", "z"), ("b", ""), ("c", "")])]
 
 
-OUTSIDE = "a timestamp outside of one window"
+OUTSIDE = "a timestamp outside of windows"
 
 
 @pytest.mark.parametrize(
     ("says", "text"),
     [
         (OUTSIDE, f"SELECT ?x {WINDOW} {{ WINDOW :w {{ ?x :p 1 }} FILTER(rlt:timestamp(?x, :p, 1)) }}"),
-        (OUTSIDE, "SELECT ?x FROM STREAM s [RANGE 1s] FROM :g { ?x :p 1 FILTER(f:timestamp(?x, :p, 1)) }"),
+        (
+            OUTSIDE,
+            "SELECT ?x FROM STREAM s [RANGE 1s] FROM NAMED :g { GRAPH :g { ?x :p 1 FILTER(f:timestamp(?x, :p, 1)) } }",
+        ),
         (
             "a timestamp of what is no triple",
             f"SELECT ?x {WINDOW} {{ WINDOW :w {{ ?x :p 1 FILTER(rlt:timestamp(?x, :p)) }} }}",

@@ -165,8 +165,8 @@ class _Taken:
                 return Either(tuple(map(self.logic, parts)))
             case Assign(inner, variable, test):
                 return Assign(self.logic(inner), variable, self._test(test))
-            case PerGraph(graph, name, inner):
-                return PerGraph(graph, name, self.logic(inner))
+            case PerGraph(_, _, inner):
+                return replace(node, inner=self.logic(inner))
             case Select():
                 return self.select(node)
             case _:

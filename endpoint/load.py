@@ -10,17 +10,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TextIO
-
-import httpx
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import hbase_store
-from endpoint.client import Client, Refused
 from endpoint.reading import Source, digest_of, named, pieces_of, place_of
 from endpoint.writer import by_whoever_writes
 from hbase_store import Loading, Store
 from stream_ext.errors import BadData, RilletError
 from stream_ext.loads import BadLine, Lines, Loaded, graph_term, loaded
+
+if TYPE_CHECKING:
+    from endpoint.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,8 @@ def _target(url: str, token: str | None, progress: TextIO) -> Iterator[Target]:
         return Local(store)
 
     def there(address: str) -> Target:
+        from endpoint.client import Client  # whose httpx who loads here himself need not wait for
+
         progress.write(f"a server holds {url}: loading by way of {address}\n")
         return Remote(Client(address, token=token, timeout_s=None), address)
 
@@ -151,6 +153,10 @@ class Remote:
         return [Loaded(*(each[name] for name in names)) for each in found]
 
     def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
+        import httpx
+
+        from endpoint.client import Refused
+
         try:
             answer = self._client.load(
                 pieces,

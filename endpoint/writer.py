@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-import httpx
-
 from hbase_store.errors import WriterElsewhere
 
 _RETRY_FOR_S, _RETRY_EVERY_S = 5.0, 0.25
@@ -30,6 +28,8 @@ def by_whoever_writes(here: Callable[[], Way], there: Callable[[str], Way]) -> W
 
 
 def _answers(address: str) -> bool:
+    import httpx  # takes a tenth of a second, which who writes here himself need not wait
+
     try:
         return httpx.get(address.rstrip("/") + "/$/ping", timeout=_RETRY_FOR_S).is_success
     except httpx.HTTPError:

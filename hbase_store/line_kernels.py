@@ -227,6 +227,8 @@ def read_lines(data, at, quads, table, hashes, offsets, arena, counts, out):  # 
     end = len(data)
     spans = np.zeros(8, np.int64)
     s_start, s_end, s_number = 0, 0, np.int64(-1)
+    # Of a few predicates where they stood last, and their numbers.
+    p_starts, p_ends, p_numbers = np.zeros(16, np.int64), np.zeros(16, np.int64), np.zeros(16, np.int64)
     while True:
         begin = at
         at = _skip(data, at, end)
@@ -253,7 +255,12 @@ def read_lines(data, at, quads, table, hashes, offsets, arena, counts, out):  # 
             s_number = number_of(data, spans[0], spans[1], table, hashes, offsets, arena, counts)
         s_start, s_end = spans[0], spans[1]
         out[0, row] = s_number
-        out[1, row] = number_of(data, spans[2], spans[3], table, hashes, offsets, arena, counts)
+        place = (spans[3] - spans[2] + data[spans[3] - 2]) & 15
+        p_start, p_size = p_starts[place], spans[3] - spans[2]
+        if p_ends[place] - p_start != p_size or not _same(data, spans[2], spans[3], data, p_start):
+            p_numbers[place] = number_of(data, spans[2], spans[3], table, hashes, offsets, arena, counts)
+        p_starts[place], p_ends[place] = spans[2], spans[3]
+        out[1, row] = p_numbers[place]
         out[2, row] = number_of(data, spans[4], spans[5], table, hashes, offsets, arena, counts)
         out[3, row] = -1
         if spans[7] > 0:

@@ -19,8 +19,8 @@ from hbase_store.terms import iri
 from stream_ext.adaptor import Ids, check_terms, is_blank
 from stream_ext.errors import BadArgument, BadData, NotFound
 from stream_ext.injector import Change, Intent, View
+from stream_ext.iris import is_absolute
 from stream_ext.rdf import Parsed, parse_rdf
-from stream_ext.syntax.iris import is_absolute
 
 DEFAULT_GRAPH = 0
 

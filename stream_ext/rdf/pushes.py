@@ -11,6 +11,7 @@ import numpy as np
 
 from hbase_store import terms
 from stream_ext.errors import BadArgument, BadData
+from stream_ext.iris import is_absolute, resolve
 from stream_ext.rdf.documents import (
     DOCUMENT_TYPES,
     JSON_LD,
@@ -23,7 +24,6 @@ from stream_ext.rdf.documents import (
 )
 from stream_ext.rdf.ntriples import check_lines, statement_rows
 from stream_ext.rdf.parsed import MISSING, Parsed, Pushed, Row, number
-from stream_ext.syntax.iris import is_absolute, resolve
 from stream_ext.times import checked_time, parse_time
 
 PUSH_TYPES = (*DOCUMENT_TYPES, NDJSON)

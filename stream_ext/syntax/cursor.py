@@ -7,9 +7,9 @@ from typing import NoReturn
 
 from hbase_store import terms
 from stream_ext.errors import QuerySyntaxError, Unsupported
+from stream_ext.iris import is_absolute, resolve
 from stream_ext.plan.terms import Constant, Position, Variable
 from stream_ext.plan.windows import GraphClause, WindowClause
-from stream_ext.syntax.iris import is_absolute, resolve
 from stream_ext.syntax.tokens import Source, Token, unescape
 from stream_ext.syntax.words import WELL_KNOWN_PREFIXES
 

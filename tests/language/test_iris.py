@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_ext.syntax.iris import resolve
+from stream_ext.iris import resolve
 
 BASE = "http://a/b/c/d;p?q"
 EXAMPLES = """

@@ -14,9 +14,9 @@ from decimal import Decimal
 
 from hbase_store.terms import Term, iri, literal, parse_term
 from stream_ext.errors import BadArgument
+from stream_ext.iris import is_absolute
 from stream_ext.plan.functions.casts import CASTS
 from stream_ext.plan.values import text_of
-from stream_ext.syntax.iris import is_absolute
 
 Made = Term | str | bool | int | float | Decimal | None
 CustomFunction = Callable[..., Made]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from hbase_store.terms import LANG_STRING, XSD_STRING, iri, literal, parse_term
+from stream_ext.iris import is_absolute, resolve
 from stream_ext.plan.values import Resource, Value, is_number
-from stream_ext.syntax.iris import is_absolute, resolve
 
 _STRING = Resource(iri(XSD_STRING))
 _LANG_STRING = Resource(iri(LANG_STRING))

@@ -175,6 +175,12 @@ def has(view: View, sought: Columns) -> Mask:
     return found
 
 
+def degrees(view: View, keys: Ids) -> Offsets:
+    """How many rows each key has, in a view that is settled."""
+    begins, ends = _places(view, keys)
+    return ends - begins
+
+
 def hop(view: View, keys: Ids) -> tuple[Offsets, *Columns]:
     """(offsets, values[, graphs]) of all keys, in a view that is settled."""
     begins, ends = _places(view, keys)

@@ -75,6 +75,9 @@ def _ranges(column, keys, starts, ends):  # type: ignore[no-untyped-def]
     at = 0
     for i in range(len(keys)):
         key = keys[i]
+        if i > 0 and key == keys[i - 1]:  # its rows, which may be many, are not gone through again
+            starts[i], ends[i] = starts[i - 1], ends[i - 1]
+            continue
         step = 1
         while at + step < len(column) and column[at + step] < key:
             at += step

@@ -178,15 +178,12 @@ class Snapshot:
         if graph != DEFAULT:
             return np.diff(self.neighbours(p, keys, inverse, graph)[0])
         keys = as_ids(keys)
-        starts, ends = self._ranges(self._reach(False, p, inverse, keys).columns[0], keys)
-        return ends - starts
+        view = self._reach(False, p, inverse, keys)
+        if len(keys) >= _MANY:
+            from hbase_store.hops import degrees  # numba takes a third of a second to import
 
-    def _ranges(self, column: Ids, keys: Ids) -> tuple[Offsets, Offsets]:
-        if len(keys) < _MANY:
-            return column.searchsorted(keys, "left"), column.searchsorted(keys, "right")
-        from hbase_store.kernels import ranges  # numba takes a third of a second to import
-
-        return ranges(column, keys)
+            return degrees(view, keys)
+        return view.columns[0].searchsorted(keys, "right") - view.columns[0].searchsorted(keys, "left")
 
     def pairs(self, p: int, inverse: bool = False, graph: int = DEFAULT) -> Columns:
         """(keys, values[, graphs]) of all edges, sorted by these columns; graphs only with `graph` = NAMED."""

@@ -11,6 +11,7 @@ from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.exists import Exists
 from stream_ext.operators.extend import Extend
 from stream_ext.operators.filter import Filter
+from stream_ext.operators.intersection import Intersection
 from stream_ext.operators.join import Join
 from stream_ext.operators.left_join import LeftJoin
 from stream_ext.operators.otherwise import Otherwise
@@ -37,7 +38,7 @@ class Driver:
 #: Operators that make of the sum of their inputs the sum of what they make of each, and in which inputs.
 _OF_THE_FIRST = (LeftJoin, Exists, Otherwise)
 #: Values that a question is asked for, or an OPTIONAL looks for, are distinct in each piece: that is all they need.
-_OF_ALL = (StoreJoin, Filter, Extend, Project, Union, Distinct)
+_OF_ALL = (StoreJoin, Intersection, Filter, Extend, Project, Union, Distinct)
 
 
 def driver_of(stages: Sequence[Stage], last: int) -> Driver | None:

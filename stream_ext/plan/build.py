@@ -21,6 +21,7 @@ from stream_ext.operators.filter import Filter
 from stream_ext.operators.graph_join import GraphJoin
 from stream_ext.operators.group import Group
 from stream_ext.operators.grouped import Grouped
+from stream_ext.operators.intersection import Intersection, leads_to
 from stream_ext.operators.join import Join
 from stream_ext.operators.left_join import LeftJoin
 from stream_ext.operators.many_join import ManyJoin
@@ -286,7 +287,15 @@ class Builder:
         wire = self._test_what_is_bound(waiting, wire, ground)
         wire, items = self._many(node.items, wire, ground)
         wire = self._test_what_is_bound(waiting, wire, ground)
-        for item in order_items(items, frozenset(wire.variables) & wire.certain, self._estimates.rows):
+        ordered = order_items(items, frozenset(wire.variables) & wire.certain, self._estimates.rows)
+        while ordered:
+            item = ordered.pop(0)
+            cycle = self._closing(item, ordered, wire)
+            if cycle:
+                ordered = [other for other in ordered if other not in cycle]
+                wire = self._intersection((item, *cycle), wire)
+                wire = self._test_what_is_bound(waiting, wire, ground)
+                continue
             unseen = _only_in(item, node, unread)
             if isinstance(item, Source) and unseen and self._can_count(item, wire, unseen):
                 operator = StoreJoin(wire.variables, self._pattern(item), NO_NAMES, unseen)
@@ -337,6 +346,22 @@ class Builder:
             return True
         merged = isinstance(item, Select) and isinstance(item.inner, Either)
         return merged and self._estimates.peak(item, NO_NAMES) < _KEPT_MAX
+
+    def _closing(self, item: Logic, others: Sequence[Logic], wire: Wire) -> list[Logic]:
+        """The other patterns that lead from what is there to the same new variable as `item`: they close cycles."""
+        new = self._leads_to(item, wire)
+        return [] if new is None else [other for other in others if self._leads_to(other, wire) == new]
+
+    def _leads_to(self, item: Logic, wire: Wire) -> str | None:
+        if not isinstance(item, Source) or item.window is not None or item.variables & wire.maybe:
+            return None
+        return leads_to(self._pattern(item), wire.certain)
+
+    def _intersection(self, items: Sequence[Logic], wire: Wire) -> Wire:
+        sources = [item for item in items if isinstance(item, Source)]
+        operator = Intersection(wire.variables, tuple(map(self._pattern, sources)))
+        certain = wire.certain.union(*(source.certain for source in sources))
+        return self._add(operator, (wire,), certain, " and ".join(map(_said, sources)), Conjunction(tuple(sources)))
 
     def _can_count(self, item: Source, wire: Wire, unseen: Names) -> bool:
         return item.window is None and can_count(self._pattern(item), wire.certain, unseen)
@@ -551,8 +576,10 @@ def _resources(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None)
         found = _both_resources(inputs[0], inputs[1])
     elif isinstance(operator, ManyJoin):
         found = found.union(*(wire.resources for wire in inputs))
-    if isinstance(node, Source):
-        found |= {part.name for part in (node.subject, node.predicate, node.graph.node) if isinstance(part, Variable)}
+    for source in node.items if isinstance(operator, Intersection) and isinstance(node, Conjunction) else (node,):
+        if isinstance(source, Source):
+            parts = (source.subject, source.predicate, source.graph.node)
+            found |= {part.name for part in parts if isinstance(part, Variable)}
     return found
 
 

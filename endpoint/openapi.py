@@ -144,9 +144,11 @@ _METRICS = "text/plain; version=0.0.4"
 _OF_OPERATION: dict[str, dict[str, Operation]] = {
     "/$/ping": {"GET": Operation("Is it there", gives=(TEXT,), tag="Operation")},
     "/$/ready": {"GET": Operation("Is it ready", gives=(TEXT,), also=(503,), tag="Operation")},
-    "/$/queries": {"GET": Operation("Queries of /sparql that are under way", gives=(JSON,), tag="Operation")},
+    "/$/queries": {
+        "GET": Operation("Queries and updates of /sparql that are under way", gives=(JSON,), tag="Operation")
+    },
     "/$/queries/{query}": {
-        "DELETE": Operation("Cancel a query that is under way", status=204, also=(404,), tag="Operation", writes=True)
+        "DELETE": Operation("Cancel a query or update", status=204, also=(404,), tag="Operation", writes=True)
     },
     "/$/metrics": {"GET": Operation("Metrics for Prometheus", gives=(_METRICS,), tag="Operation")},
     "/$/stats": {"GET": Operation("How the service is doing", gives=(JSON,), tag="Operation")},

@@ -51,7 +51,7 @@ log = logging.getLogger("rillet.endpoint")
 
 #: How often a worker that nobody asks takes in what was written, so that its next question finds it up to date.
 _IDLE_S = 1.0
-_NICENESS = 5
+_NICENESS = 10
 #: Where memory runs out, the kernel ends a worker rather than the server.
 _EXPENDABLE = "500"
 

@@ -136,7 +136,7 @@ def _of_streams(desk: Desk) -> Iterator[Family]:
     batches = [("", {"stream": one["name"]}, one["batches"]) for one in found]
     yield "rillet_stream_batches_total", "counter", "Batches of a stream.", batches
     late = [("", {"stream": one["name"]}, one["late"]) for one in found]
-    yield "rillet_stream_late_total", "counter", "Elements that came late, since the server started.", late
+    yield "rillet_stream_late_total", "counter", "Elements that came late.", late
     times = [("", {"stream": one["name"]}, one["time"] / 1000) for one in found if one["time"] is not None]
     yield "rillet_stream_time_seconds", "gauge", "Where the time of a stream has come to.", times
 

@@ -16,6 +16,7 @@ from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
 from stream_ext.injector import Injector, Published, View
 from stream_ext.lag import Lag
+from stream_ext.late_log import LateLog
 from stream_ext.lateness import Lateness
 from stream_ext.retention import Retain, Retention
 from stream_ext.runner.inline import InlineRunner
@@ -40,7 +41,7 @@ class Engine:
     ) -> None:
         self._store, self._clock, self._injector = store, clock, injector
         self.alarms = Alarms(clock, self.stopped)
-        self.lateness = Lateness(injector.positions)
+        self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self._lag = Lag()
         self.merge = Merge(
             store.emissions,
@@ -142,7 +143,7 @@ class Engine:
             self.derived.dropped(step.number)
             self.subscriptions.end(step.number)
         elif step.definition is None:
-            self.lateness.elements.forget(step.number)
+            self.lateness.forget_stream(step.number)
 
     # ---- what the clock says of streams ------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,8 +21,7 @@ from hbase_store.terms import parse_term
 KEPT_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(msgspec.Struct, array_like=True, frozen=True):
     """An element: the snapshot that has it, its place there (push, and element of the push), who missed it."""
 
     sn: int
@@ -46,6 +45,12 @@ class LateElements:
             self._kept.setdefault(stream, deque(maxlen=self._kept_max)).extend(late)
             self._counted[stream] += len(late)
 
+    def restore(self, stream: int, counted: int, late: Sequence[Late]) -> None:
+        """These came before this process started; `counted` with all before them."""
+        with self._lock:
+            self._kept.setdefault(stream, deque(maxlen=self._kept_max)).extend(late)
+            self._counted[stream] = counted
+
     def forget(self, stream: int) -> None:
         """It was dropped."""
         with self._lock:
@@ -53,7 +58,7 @@ class LateElements:
             self._counted.pop(stream, None)
 
     def counted(self, stream: int) -> int:
-        """How many came late since this process started, also those that are not kept any more."""
+        """How many came late, also those that are not kept any more."""
         return self._counted[stream]
 
     def kept(self, stream: int, since: int = 0) -> list[Late]:

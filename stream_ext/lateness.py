@@ -18,6 +18,7 @@ from hbase_store import StreamPosition
 from stream_ext.batching import Taken
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.late import LateElements, found_late
+from stream_ext.late_log import LateLog
 from stream_ext.schedule import QueryState, Schedule, Timing
 from stream_ext.shard import query_of
 from stream_ext.timing import timing_of
@@ -73,15 +74,19 @@ _NOWHERE = _Place()
 class Lateness:
     """Belongs to the writer's thread; others may read the counters, and ask what a query waits for."""
 
-    def __init__(self, positions: Mapping[int, StreamPosition]) -> None:
+    def __init__(self, positions: Mapping[int, StreamPosition], log: LateLog | None = None) -> None:
+        """`log`: where what was late outlives this process."""
+        self._log = log
         self._places = {n: _Place(at.latest, at.heartbeat, at.first, at.idle) for n, at in positions.items()}
         self._queries: dict[int, _Followed] = {}
         self._readers: dict[int, list[int]] = {}  # of each stream
         self._closely: dict[int, set[int]] = {}  # of each stream, the readers that follow every push
         self._grids: dict[int, set[_Grid]] = {}  # of each stream's readers
         self._lateness_ms_min: dict[int, int] = {}  # of each stream's readers
-        self.counted: Counter[tuple[int, int]] = Counter()  # by stream and query, since this process started
+        self.counted: Counter[tuple[int, int]] = Counter()  # by stream and query
         self.elements = LateElements()
+        if log is not None:
+            log.read(self.elements, self.counted)
 
     def follow(self, query: QueryDefinition, state: QueryState, catalog: Catalog) -> None:
         """From where the streams stand; what was due there counts as evaluated."""
@@ -129,7 +134,18 @@ class Lateness:
         found = found_late(sn, taken.ordinal, taken.element_times, missed)
         if found:
             self.elements.add(taken.stream, found)
+            if self._log is not None:
+                by_query = {query: count for (stream, query), count in self.counted.items() if stream == taken.stream}
+                self._log.add(taken.stream, found, self.elements.counted(taken.stream), by_query)
         return len(found)
+
+    def forget_stream(self, stream: int) -> None:
+        """It was dropped."""
+        self.elements.forget(stream)
+        if self._log is not None:
+            self._log.forget(stream)
+        for place in [place for place in self.counted if place[0] == stream]:
+            del self.counted[place]
 
     def _is_in_time(self, taken: Taken) -> bool:
         """Whether no element is older than what the reader that is furthest ahead takes for its stream's time."""

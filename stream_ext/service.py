@@ -197,7 +197,7 @@ class Service:
         return self._receipt(definition, self._injector.heartbeat(Heartbeat(definition.number, timestamp)), wait)
 
     def late_elements(self, stream: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
-        """How many elements came late since this service started; those of them that are kept, after a snapshot."""
+        """How many elements came late; those of them that are kept, after a snapshot."""
         definition, late = self.stream(stream), self._engine.lateness.elements
         names = {number: query.name for number, query in self._injector.catalog.queries.items()}
         kept = late.kept(definition.number, since)[:limit]

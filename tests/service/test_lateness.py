@@ -19,7 +19,17 @@ from stream_ext.timing import timing_of
 STREAMS = {n: StreamDefinition(n, f"s{n}", f"http://ex/s{n}", StreamOptions()) for n in (1, 2)}
 
 
-EXTENTS = ["", "", " T0 3", " BOUNDS (]", " BOUNDS []", " LATENESS 2", " REPORT PERIODIC 4", " REPORT CONTENT_CHANGE"]
+EXTENTS = [
+    "",
+    "",
+    " T0 3",
+    " BOUNDS (]",
+    " BOUNDS []",
+    " LATENESS 2",
+    " REPORT PERIODIC 4",
+    " REPORT CONTENT_CHANGE",
+    " REPORT WINDOW_CLOSE, CONTENT_CHANGE",
+]
 
 
 def text(chance: random.Random) -> str:

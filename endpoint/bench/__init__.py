@@ -16,6 +16,7 @@ from typing import Any
 class Bench:
     module: str
     what: str
+    watches: bool = False  # a server's memory, for as many minutes as it is told
 
     def load(self) -> Any:
         return import_module(self.module)
@@ -44,5 +45,7 @@ BENCHES = {
         "endpoint.bench.oneshot", "one-shot questions: social graph, LSBench, a shop, beside other engines"
     ),
     "store": Bench("endpoint.bench.store", "bulk load, reads, publishing and readers, beside pyoxigraph"),
-    "streams": Bench("endpoint.bench.streams", "continuous questions: W1-W3, windows of many batches, LSBench"),
+    "streams": Bench(
+        "endpoint.bench.streams", "continuous questions: W1-W3, windows of many batches, LSBench, over HTTP", True
+    ),
 }

@@ -303,12 +303,14 @@ class Arrived:
 
     def __init__(self) -> None:
         self._at: dict[int, float] = {}
+        self._rows: dict[int, int] = {}
         self._changed = threading.Condition()
 
-    def note(self, time_of_evaluation: int) -> None:
+    def note(self, time_of_evaluation: int, rows: int) -> None:
         now = time.perf_counter()
         with self._changed:
             self._at[time_of_evaluation] = now
+            self._rows[time_of_evaluation] = rows
             self._changed.notify_all()
 
     def wait_for(self, evaluation: int, seconds: float) -> float:
@@ -316,6 +318,11 @@ class Arrived:
             if not self._changed.wait_for(lambda: evaluation in self._at, seconds):
                 raise TimeoutError(f"no emission for time {evaluation} within {seconds} s")
             return self._at[evaluation]
+
+    def rows(self, evaluation: int) -> int:
+        """How many rows were said at it; it has come in."""
+        with self._changed:
+            return self._rows[evaluation]
 
 
 @contextmanager
@@ -337,7 +344,8 @@ def subscriber(server: Server) -> Iterator[Arrived]:
 
         def take(line: str) -> None:
             if line.startswith("data:"):
-                arrived.note(json.loads(line[5:])["time"])
+                said = json.loads(line[5:])
+                arrived.note(said["time"], len(said["results"]["bindings"]))
 
         def run_until_closed() -> None:
             try:

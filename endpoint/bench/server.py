@@ -32,8 +32,8 @@ class Server:
         self.pid = self._process.pid
 
     def __enter__(self) -> Server:
-        client = self.client()
-        self.wait_for(lambda: _answers(client), 60)
+        with self.client() as client:
+            self.wait_for(lambda: _answers(client), 60)
         return self
 
     def __exit__(self, *exception: object) -> None:

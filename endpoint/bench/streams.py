@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from endpoint.bench import standing
+from endpoint.bench import standing, stream_service
 from endpoint.bench.replay import Replay, told
 from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
 from endpoint.bench.tape import Source, Tape, source
@@ -40,7 +40,10 @@ def run(quick: bool, minutes: float = 0) -> Figures:
         "questions": partial(questions, data, QUESTIONS, MINUTE, quick),
         "narrow": partial(questions, data, NARROW, SECOND, quick),
         "many": partial(many, data, quick),
+        "served": partial(served, data, quick),
     }
+    if minutes:
+        parts["memory"] = lambda folder: stream_service.memory(folder / "memory", data, "inline", 2_000, minutes)
     for part, measure in parts.items():
         with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
             figures[part] = measure(Path(folder))
@@ -56,6 +59,9 @@ def summary(figures: Figures) -> str:
         "window_1000_over_10": windows["join"]["ratio_1000"],
         **{f"{name}_mtriples_per_s": each["mtriples_per_s"] for name, each in figures["questions"].items()},
         **{f"{name}_ms": each["batch_ms_p50"] for name, each in figures["narrow"].items()},
+        "served_triples_per_s": figures["served"]["throughput"]["triples_per_s"],
+        "served_push_ms_p50": figures["served"]["latency"]["push_ms_p50"],
+        "more_cpu_beside_one_shots": figures["served"]["beside"]["more_cpu"],
     }
     return " ".join(f"{name}={figure}" for name, figure in said.items())
 
@@ -128,3 +134,16 @@ def many(data: Source, quick: bool, folder: Path) -> Figures:
         figures[str(count)] = {**told(stepped, batches), "checked_rows": rows}
         replay.close()
     return figures
+
+
+# ---- over HTTP --------------------------------------------------------------------------------------------------
+
+
+def served(data: Source, quick: bool, folder: Path) -> Figures:
+    triples, pushes = (2_000, 12) if quick else (_A_BATCH, 60)
+    seconds = 2 if quick else 10
+    return {
+        "throughput": stream_service.throughput(folder / "throughput", data, "inline", triples, pushes),
+        "latency": stream_service.latency(folder / "latency", data, "inline", 500, 20 * seconds, 20),
+        "beside": stream_service.beside(folder / "beside", data, "inline", 500, seconds),
+    }

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from endpoint.bench import standing, streams
+from endpoint.bench import standing, stream_service, streams
+from endpoint.bench.line import Arrived
 from endpoint.bench.replay import Replay, told
 from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND
 from endpoint.bench.tape import Source, Tape, source
@@ -81,5 +82,25 @@ def test_the_last_line_names_each_figure(data: Source, tmp_path: Path) -> None:
         "windows": {"join": {"ratio_1000": 1.1}},
         "questions": streams.questions(data, few, MINUTE, True, tmp_path),
         "narrow": {},
+        "served": {"throughput": {"triples_per_s": 1}, "latency": {"push_ms_p50": 2.0}, "beside": {"more_cpu": 0.01}},
     }
     assert streams.summary(figures).startswith("w1_melements_per_s=1.5 window_1000_over_10=1.1 Q1_mtriples_per_s=")
+
+
+def test_what_a_subscriber_hears_is_counted_before_it_is_timed(data: Source, tmp_path: Path) -> None:
+    told = stream_service.throughput(tmp_path / "store", data, "inline", 200, 8)
+    assert told["triples"] > 5 * 150
+    feed = stream_service.Feed(data, 200, 8).pushes
+    assert any(push.posts for push in feed)
+    arrived = Arrived()
+    for push in feed:
+        arrived.note(push.time, 99)
+    with pytest.raises(AssertionError, match="99 rows were said"):
+        stream_service.check(arrived, feed)
+
+
+def test_memory_of_a_server_is_watched(data: Source, tmp_path: Path) -> None:
+    watched = stream_service.memory(tmp_path / "store", data, "inline", 100, 0.1)
+    assert watched["pushes"] > 10
+    assert all(mb > 10 for mb in watched["mb_every_5_s"])
+    assert len(watched["mb_of_thirds"]) == 3

@@ -15,11 +15,13 @@ from stream_ext.dataset import Beside, read_runnable
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.evaluate import Answer, Asking, Graph, Instant, evaluate
+from stream_ext.network import salt_of
 from stream_ext.operators.service import check_services, placed
 from stream_ext.outside import NOTHING
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.plan.walk import query_parts
+from stream_ext.query_run import seed_of
 from stream_ext.schedule import QueryState, ScheduledWindow, t0_of
 from stream_ext.shard import query_of, windows_of
 from stream_ext.timing import timing_of
@@ -114,7 +116,8 @@ def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryD
     # Only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
     then, instant = max(last.sn, store.oldest()), Instant(last.time, last.sn, last.push)
     windows = windows_of(query, catalog, state.t0, last.arrived)
-    return replace(evaluate(store, query, then, windows, instant, state.ranked), sn=last.sn)
+    asking = Asking(seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number))
+    return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)
 
 
 def answer_of(body: EmissionBody, store: Store) -> Answer:

@@ -86,6 +86,7 @@ class Asking:
     outside: Outside = NOTHING  # what LOAD and SERVICE may ask for
     plans: Plans | None = None
     known: KnownValues | None = None
+    salt: bytes = b""  # by which the blank nodes of a CONSTRUCT are other ones
 
 
 def evaluate(
@@ -122,7 +123,7 @@ def evaluate(
         rows = ZSet(columns, len(weights), weights)
     else:
         rows = network.once(moment, 1 if query.form is Form.ASK else None)
-    return _answer(query, rows, moment)
+    return _answer(query, rows, moment, asking.salt)
 
 
 def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> tuple[Answer, list[Traced]]:
@@ -160,7 +161,7 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
     )  # fmt: skip
 
 
-def _answer(query: Query, rows: ZSet, moment: Moment) -> Answer:
+def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"") -> Answer:
     sn, vocabulary = int(moment.snapshot.sn), moment.vocabulary
     match query.form:
         case Form.ASK:
@@ -171,7 +172,7 @@ def _answer(query: Query, rows: ZSet, moment: Moment) -> Answer:
             return Answer(query.variables, list(rows.columns), None, sn, None, rows.count, vocabulary)
         case Form.CONSTRUCT:
             names = logic_of(query).names
-            graph = Construct(names, template_of(query)).graph(moment, rows)
+            graph = Construct(names, template_of(query), salt).graph(moment, rows)
         case Form.DESCRIBE:
             graph = _described(query, rows, moment)
     return Answer((), [], None, sn, graph, len(graph[0]), vocabulary)

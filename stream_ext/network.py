@@ -66,6 +66,11 @@ class Template:
     salt: bytes
 
 
+def salt_of(number: int) -> bytes:
+    """Each registered query makes blank nodes of its own."""
+    return b"%d" % number
+
+
 def registered_network(
     query: Query,
     number: int,
@@ -76,7 +81,7 @@ def registered_network(
 ) -> Network:
     """Of a registered query: what it says is what R2S makes of its answers; `bags`: each answer as a whole, before it
     is ordered and cut."""
-    template = Template(template_of(query), b"%d" % number) if query.form is Form.CONSTRUCT else None
+    template = Template(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
     return Network(logic_of(query), windows, snapshot, encode, query.r2s or R2S.RSTREAM, template, bags)
 
 

@@ -17,6 +17,7 @@ from stream_ext.catalog import QueryDefinition
 from stream_ext.emission import EmissionBody, body_of, to_json
 from stream_ext.errors import BadArgument, Gone
 from stream_ext.evaluate import Answer, Asking, Instant, evaluate
+from stream_ext.network import salt_of
 from stream_ext.part import Ids, Part
 from stream_ext.plan.algebra import R2S, Query
 from stream_ext.query_run import seed_of
@@ -64,11 +65,12 @@ class Rerun:
         return self._answer(body.at)
 
     def _answer(self, at: Evaluated) -> Answer:
-        seed = seed_of(self.definition.number, at.sn, at.k)
+        number = self.definition.number
+        asking = Asking(seed=seed_of(number, at.sn, at.k), salt=salt_of(number))
         instant = Instant(at.time, at.sn, at.push)
         try:
             windows = [window.for_arrivals() for window in self.windows] if at.arrived else self.windows
-            return evaluate(self.store, self.query, at.sn, windows, instant, asking=Asking(seed=seed))
+            return evaluate(self.store, self.query, at.sn, windows, instant, asking=asking)
         except SnapshotGone as error:
             raise Gone(
                 f"the evaluation at {at.time} cannot be made again: {error}; "

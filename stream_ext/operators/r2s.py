@@ -20,6 +20,9 @@ from stream_ext.operators.slice import net_change
 from stream_ext.plan.algebra import R2S
 from stream_ext.zset import Columns, Weights, ZSet, concat, consolidate, empty, repeated, sum_equal_rows
 
+#: Above so many entries, and where rows are taken back, the answer is laid out anew.
+_SETTLE_LEAST = 1024
+
 
 class Answer:
     """The answer of the last evaluation, and the verb that moves it to the next."""
@@ -35,7 +38,7 @@ class Answer:
         self._entries = empty(len(cut.variables))
         self._whole = empty(len(self.variables))
         self._retracted = False
-        self._settle_at = 1024
+        self._settle_at = _SETTLE_LEAST
         self._gains = Gains(len(cut.variables), r2s) if self.is_plain and r2s is not R2S.RSTREAM else None
 
     def once(self, moment: Moment, change: ZSet) -> ZSet:
@@ -128,7 +131,7 @@ class Answer:
         if self._retracted and len(self._entries) > self._settle_at:
             self._entries = consolidate(self._entries)  # a retraction meets what it retracts
             self._retracted = _retracts(self._entries)  # until its own validity ends, it may be the shorter one
-            self._settle_at = max(1024, 2 * len(self._entries))
+            self._settle_at = max(_SETTLE_LEAST, 2 * len(self._entries))
 
 
 def _retracts(rows: ZSet) -> bool:

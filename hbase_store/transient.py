@@ -30,6 +30,9 @@ GENERATION_TERMS = 1 << 19
 #: All texts at once, in the memory of each process; terms that come beyond are permanent.
 BYTES_MAX = 256 << 20
 
+#: So many small parts are put aside before they are joined, if nobody looks anything up before.
+_WAITING_MAX = 256
+
 _MAGIC = b"RG"
 _HEADER = struct.Struct("<QQ")
 
@@ -171,11 +174,14 @@ class Generation:
 
     def add(self, streams: Iterable[int], texts: Texts) -> None:
         self.streams.update(streams)
-        if len(texts):
-            with self._lock:
-                self._waiting.append(texts)
-                self.nbytes += texts.nbytes
-                self.count += len(texts)
+        if not len(texts):
+            return
+        with self._lock:
+            self._waiting.append(texts)
+            self.nbytes += texts.nbytes
+            self.count += len(texts)
+        if len(self._waiting) > _WAITING_MAX:
+            self.levels()
 
     def levels(self) -> tuple[Texts, ...]:
         if self._waiting:

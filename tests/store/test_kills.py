@@ -16,7 +16,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from tests.store.crowd import P, content, deletes
+from tests.store.crowd import KEPT, STREAM, P, content, deletes, passing
 
 KILLS = 40
 SEED = 20
@@ -49,8 +49,22 @@ def check(url: str, acknowledged: int) -> int:
     assert acknowledged <= head <= acknowledged + 1, "only the one whose acknowledgement was under way may be there"
     for sn in {head, max(store._edges.list.floor, head - 3)} - {0}:
         assert found(store, sn) == expected(sn)
+    check_stream(store, int(head))
     store.close()
     return int(head)
+
+
+def check_stream(store: Store, head: int) -> None:
+    """What is retained of the stream says what it said; each of its terms has one id."""
+    ids: dict[bytes, int] = {}
+    for sn in range(max(1, store.horizon(STREAM), head - 2 * KEPT), head + 1):
+        columns = store.stream(sn, STREAM)
+        assert (columns is None) == (not passing(sn))
+        if columns is not None:
+            assert store.terms(columns.s) == passing(sn)
+            for text, id in zip(passing(sn), columns.s.tolist(), strict=True):
+                assert ids.setdefault(text, id) == id
+    assert store.ids(list(ids)).tolist() == list(ids.values())
 
 
 def kill_often(url: str, kills: int, seed: int) -> None:
@@ -75,6 +89,9 @@ def kill_often(url: str, kills: int, seed: int) -> None:
             assert numbers == list(range(head + 1, head + 1 + len(numbers)))
             head = check(url, numbers[-1])
         parent.stdin.close()
+    store = hbase_store.open(url, read_only=True)
+    assert store._edges.list.terms_from > 0, "terms have gone meanwhile"
+    store.close()
 
 
 def test_no_kill_loses_what_was_acknowledged(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from endpoint.bench import standing, stream_service
+from endpoint.bench import skew, standing, stream_service
 from endpoint.bench.replay import Replay, told
 from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
 from endpoint.bench.tape import Source, Tape, source
@@ -37,6 +37,7 @@ def run(quick: bool, minutes: float = 0) -> Figures:
     parts: dict[str, Callable[[Path], Figures]] = {
         "anchors": partial(anchors, quick),
         "windows": lambda _: windows(quick),
+        "skew": lambda _: skew.measure(40 if quick else 200, 1_000 if quick else 10_000),
         "questions": partial(questions, data, QUESTIONS, MINUTE, quick),
         "narrow": partial(questions, data, NARROW, SECOND, quick),
         "many": partial(many, data, quick),
@@ -57,6 +58,7 @@ def summary(figures: Figures) -> str:
     said = {
         **{f"{name}_melements_per_s": each["melements_per_s"] for name, each in anchors.items()},
         "window_1000_over_10": windows["join"]["ratio_1000"],
+        "fixed_order_over_live": figures["skew"]["best_fixed_over_live"],
         **{f"{name}_mtriples_per_s": each["mtriples_per_s"] for name, each in figures["questions"].items()},
         **{f"{name}_ms": each["batch_ms_p50"] for name, each in figures["narrow"].items()},
         "served_triples_per_s": figures["served"]["throughput"]["triples_per_s"],

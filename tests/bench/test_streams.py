@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from endpoint.bench import standing, stream_service, streams
+from endpoint.bench import skew, standing, stream_service, streams
 from endpoint.bench.line import Arrived
 from endpoint.bench.replay import Replay, told
 from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND
@@ -80,11 +80,12 @@ def test_the_last_line_names_each_figure(data: Source, tmp_path: Path) -> None:
     figures = {
         "anchors": {"w1": {"melements_per_s": 1.5}},
         "windows": {"join": {"ratio_1000": 1.1}},
+        "skew": skew.measure(40, 200),
         "questions": streams.questions(data, few, MINUTE, True, tmp_path),
         "narrow": {},
         "served": {"throughput": {"triples_per_s": 1}, "latency": {"push_ms_p50": 2.0}, "beside": {"more_cpu": 0.01}},
     }
-    assert streams.summary(figures).startswith("w1_melements_per_s=1.5 window_1000_over_10=1.1 Q1_mtriples_per_s=")
+    assert streams.summary(figures).startswith("w1_melements_per_s=1.5 window_1000_over_10=1.1 fixed_order_over_live=")
 
 
 def test_what_a_subscriber_hears_is_counted_before_it_is_timed(data: Source, tmp_path: Path) -> None:

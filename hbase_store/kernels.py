@@ -148,6 +148,8 @@ def warm() -> None:
     hashing.warm()
     from hbase_store.hops import warm as warm_hops  # which need the kernels of this module themselves
     from hbase_store.loading import warm as warm_loading
+    from hbase_store.transient import warm as warm_transient
 
     warm_hops()
     warm_loading()
+    warm_transient()

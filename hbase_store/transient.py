@@ -321,3 +321,9 @@ class TransientTerms:
     def levels(self) -> Iterator[Texts]:
         for generation in self.generations:
             yield from generation.levels()
+
+
+def warm() -> None:
+    """Compiles what joins texts."""
+    parts = [texts_of({b"<a>": 1}), texts_of({b"<b>": 2})]
+    _joined(parts).by_hash()

@@ -47,6 +47,8 @@ _ROUNDS = 2
 
 def run(quick: bool) -> Figures:
     figures: Figures = {}
+    # What is compiled once on a machine is no part of the first load.
+    subprocess.run([sys.executable, "-m", "endpoint", "warm"], check=True, stdout=subprocess.DEVNULL)
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name:
         folder = Path(name)
         for source, file, lines in _sources(folder, [100_000] if quick else [1_000_000, 10_000_000]):

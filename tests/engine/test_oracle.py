@@ -9,6 +9,7 @@ import pytest
 import hbase_store
 from stream_ext.schedule import QueryState
 from stream_ext.shard import Shard, query_of
+from tests.engine.low_capacities import low_capacities
 from tests.engine.scene import BASE, Oracle, Player, engine_emissions, random_scene
 
 
@@ -24,6 +25,13 @@ def test_every_evaluation_gives_the_oracles_rows(block: int, tmp_path: Path) -> 
 def test_a_shard_rebuilt_after_any_snapshot_goes_on_as_if_it_had_never_stopped(block: int, tmp_path: Path) -> None:
     for seed in range(1000 + block * 20, 1000 + block * 20 + 20):
         play(seed, tmp_path / str(seed), restarts=True)
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_it_is_so_where_all_that_is_remembered_is_laid_out_anew_all_the_time(block: int, tmp_path: Path) -> None:
+    with low_capacities():
+        for seed in range(2000 + block * 20, 2000 + block * 20 + 20):
+            play(seed, tmp_path / str(seed), restarts=bool(seed % 2))
 
 
 @pytest.mark.soak

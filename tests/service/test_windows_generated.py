@@ -15,49 +15,19 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from stream_ext.errors import RilletError
 from stream_ext.service import Service
 from tests.engine.generated import PROLOGUE, Asked, Maker, Quad, quads, trig
+from tests.engine.low_capacities import low_capacities
 from tests.service.opened import opened
 
 TURTLE = "application/trig"
 _QUERIES = 10
-
-#: (module, constant, value): where something begins to be done otherwise.
-LOW = (
-    ("distinct", "_LEAST_CAPACITY", 2),
-    ("expiry_wheel", "_LEAST_CAPACITY", 2),
-    ("expiry_wheel", "_SECTORS", 4),
-    ("group", "_CLEAN_LEAST", 2),
-    ("join", "_FEW", 0),
-    ("key_table", "_LEAST_CAPACITY", 2),
-    ("path_pairs", "_KEPT_AT_LEAST", 2),
-    ("r2s", "_SETTLE_LEAST", 2),
-    ("row_index", "_LEAST_CAPACITY", 2),
-    ("tallies", "_CLEAN_LEAST", 2),
-    ("window_content", "_CLEAN_LEAST", 2),
-)
-
-
-@contextmanager
-def low_capacities() -> Iterator[None]:
-    patches = [patch(f"stream_ext.operators.{module}.{name}", value) for module, name, value in LOW]
-    patches.append(patch("stream_ext.query_run.TERMS_MADE_MAX", 5))
-    for one in patches:
-        one.start()
-    try:
-        yield
-    finally:
-        for one in patches:
-            one.stop()
 
 
 def windowed(chance: random.Random, number: int, asked: Asked) -> str:

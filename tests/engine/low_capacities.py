@@ -1,0 +1,37 @@
+"""Capacities so low that operators lay out anew, and clean, what they remember at almost every step.
+
+What they do above some thousand rows is otherwise never seen by tests whose data are small enough to be understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+#: (module, constant, value): where something begins to be done otherwise.
+LOW = (
+    ("distinct", "_LEAST_CAPACITY", 2),
+    ("expiry_wheel", "_LEAST_CAPACITY", 2),
+    ("expiry_wheel", "_SECTORS", 4),
+    ("group", "_CLEAN_LEAST", 2),
+    ("join", "_FEW", 0),
+    ("key_table", "_LEAST_CAPACITY", 2),
+    ("path_pairs", "_KEPT_AT_LEAST", 2),
+    ("r2s", "_SETTLE_LEAST", 2),
+    ("row_index", "_LEAST_CAPACITY", 2),
+    ("tallies", "_CLEAN_LEAST", 2),
+    ("window_content", "_CLEAN_LEAST", 2),
+)
+
+
+@contextmanager
+def low_capacities() -> Iterator[None]:
+    patches = [patch(f"stream_ext.operators.{module}.{name}", value) for module, name, value in LOW]
+    patches.append(patch("stream_ext.query_run.TERMS_MADE_MAX", 5))
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()

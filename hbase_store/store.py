@@ -239,6 +239,10 @@ class Store:
     def terms(self, ids: Ids) -> list[bytes]:
         return self._dictionary.terms(ids)
 
+    def transient_terms(self) -> tuple[int, int]:
+        """How many there are, where each counts in every generation that has it; and the bytes that they take here."""
+        return self._dictionary.transient.count, self._dictionary.transient.nbytes
+
     def terms_version(self) -> object:
         """Equal to what it was before: no term has come since."""
         return self._dictionary.version()

@@ -17,6 +17,7 @@ from typing import Any
 
 from hbase_store import Store
 from hbase_store.errors import StoreUnavailable
+from hbase_store.transient import BYTES_MAX as TRANSIENT_BYTES_MAX
 from stream_ext.alarms import Alarms
 from stream_ext.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.clock import Clock
@@ -241,6 +242,7 @@ class Retention:
             self._fault = f"{type(error).__name__}: {error}"
 
     def status(self, catalog: Catalog) -> dict[str, Any]:
+        terms, size = self._store.transient_terms()
         streams = {
             catalog.streams[stream].name: {"from": int(self._store.horizon(stream)), "timing_bytes": kept.nbytes}
             for stream, kept in self._kept.copy().items()
@@ -252,6 +254,7 @@ class Retention:
             "streams": streams,
             "timing_bytes": self._timing_bytes(),
             "timing_bytes_max": self._retain.timing_bytes,
+            "transient_terms": {"count": terms, "bytes": size, "bytes_max": TRANSIENT_BYTES_MAX},
             "full": self.is_full,
             "collected": {"batches": self._collected_batches, "bytes": self._collected_bytes},
             "fault": self._fault,

@@ -85,6 +85,7 @@ def test_a_plan_that_is_kept_finds_a_term_that_came_again(tmp_path: Path) -> Non
         assert service.query(text).count == 0
         forget_terms(service, clock)
         assert service.store.ids([f"<{EX}a>".encode()]).tolist() == [0]
+        assert service.status()["retention"]["transient_terms"]["count"] > 0
         service.update(f"INSERT DATA {{ {triple('a', 1)} }}")
         assert service.query(text).count == 1
 

@@ -205,13 +205,24 @@ def apart(elements: Elements, filters: Longs) -> Figures:
 
 
 def _pairs_by_batch(left: Elements, right: Elements, span: int) -> Iterator[Said]:
-    """New left elements with the whole right window, and older left ones with the new right elements."""
-    for b in range(len(left.keys)):
-        low = max(0, b - span + 1)
-        new = pairs(left.keys[b], left.values[b], right.keys[low : b + 1].ravel(), right.values[low : b + 1].ravel())
-        old = pairs(left.keys[low:b].ravel(), left.values[low:b].ravel(), right.keys[b], right.values[b])
-        checksum = sum(int((a ^ (c * 3)).sum()) for a, c in (new, old))
-        yield len(new[0]) + len(old[0]), checksum & _MASK
+    """A pair is new in the later of its batches, if the other is in the window then; found for some left batches at a
+    time, with all right ones that they meet."""
+    batches, (n, m) = len(left.keys), (left.keys.shape[1], right.keys.shape[1])
+    counts, checksums = np.zeros(batches, np.int64), np.zeros(batches, np.int64)
+    for start in range(0, batches, span):
+        low, mine, theirs = (
+            max(0, start - span),
+            slice(start, start + span),
+            slice(max(0, start - span), start + 2 * span),
+        )
+        places = np.arange(left.keys[mine].size), np.arange(right.keys[theirs].size)
+        i, j = pairs(left.keys[mine].ravel(), places[0], right.keys[theirs].ravel(), places[1])
+        ours, other = start + i // n, low + j // m
+        there = np.abs(ours - other) < span
+        i, j, batch = i[there], j[there], np.maximum(ours, other)[there]
+        counts += np.bincount(batch, minlength=batches)
+        np.add.at(checksums, batch, left.values[mine].ravel()[i] ^ (right.values[theirs].ravel()[j] * 3))
+    yield from zip(counts.tolist(), (checksums & _MASK).tolist(), strict=True)
 
 
 def pairs(k1: Longs, v1: Longs, k2: Longs, v2: Longs) -> tuple[Longs, Longs]:

@@ -67,6 +67,8 @@ class Steps:
         return first
 
     def _tell_quiet(self) -> None:
+        if not self._quiet:
+            return
         quiet, self._quiet = self._quiet, []
         count = sum(entry.run.count() for entry in quiet)
         columns, boolean, emits = self._query.empty_said
@@ -87,7 +89,7 @@ class Steps:
         before = self._query.evaluated
         state = self._query.state_after(evaluated)
         bounds = self._query.bounds_at(evaluated.time, evaluated.arrived)
-        columns, made = self._query.portable(columns)
+        columns, made = self._query.portable(columns) if any(map(len, columns)) else (columns, [])
         return Part(
             self._query.number,
             self._sn,

@@ -24,7 +24,7 @@ from stream_ext.operators.moment import Moment
 from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.shared_answer import SharedAnswer
 from stream_ext.part import Ids, Part, WindowBounds
-from stream_ext.plan.algebra import Query
+from stream_ext.plan.algebra import Form, Query
 from stream_ext.plan.parameters import Template
 from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, Said, columns_of, retained, said_of, vocabulary_of
 from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, Timing
@@ -51,6 +51,7 @@ class Member:
         self.begins = joining.state.begins
         self._registered, self._gap, self._run = joining.state.registered, joining.state.gap, run
         self.schedule: Schedule  # its cohort's
+        self.portable = run.portable
 
     def begun(self) -> list[int | None]:
         """Where it has begun, its own first closes; else those of its schedule."""
@@ -65,9 +66,6 @@ class Member:
 
     def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]:
         return self._run.bounds_at(time)
-
-    def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
-        return self._run.portable(columns)
 
     def state_after(self, evaluated: Evaluated) -> QueryState:
         self.evaluated = evaluated
@@ -117,6 +115,7 @@ class TemplateRun:
         self._silent: dict[int, Member] = {}  # those who went on without saying anything
         self._time: int | None = None  # of the last evaluation
         self._width = len(columns_of(query))
+        self._holds = True if query.form is Form.ASK else None
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self._width))
         self.empty_said: Said = said_of(query, (nothing, np.empty(0, np.int64)))
 
@@ -294,9 +293,8 @@ class TemplateRun:
         quiet = self._are_quiet(due.time)
         for cohort in told:
             for member in cohort.members.values():
-                columns, boolean, emits = said.get(member.row, self.empty_said)
                 is_quiet = quiet is not None and member.row not in quiet
-                self._steps_of(member, sn).add(due, push, is_quiet, columns, boolean, emits)
+                self._steps_of(member, sn).add(due, push, is_quiet, *said.get(member.row, self.empty_said))
 
     def _are_quiet(self, time: int) -> set[int] | None:
         """None: a window holds something. Else the rows of those whose answer is not empty all the same."""
@@ -318,8 +316,7 @@ class TemplateRun:
         ends = [*starts[1:].tolist(), len(whose)]
         found = {}
         for row, start, end in zip(rows.tolist(), starts.tolist(), ends, strict=True):
-            own = tuple(column[start:end] for column in others)
-            found[row] = said_of(self._query, (own, np.ones(end - start, np.int64)))
+            found[row] = [column[start:end] for column in others], self._holds, True
         return found
 
     def _evaluate(self, sn: int, time: int) -> tuple[Columns, Weights]:

@@ -41,6 +41,7 @@ from stream_ext.operators.store_join import StoreJoin
 from stream_ext.operators.testing import Calculator, Tester
 from stream_ext.operators.timed_scan import TimedScan
 from stream_ext.operators.union import Union
+from stream_ext.operators.watched_scan import WatchedScan
 from stream_ext.operators.window_scan import WindowScan
 from stream_ext.paths import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.plan.algebra import QuadPattern
@@ -129,7 +130,7 @@ class Builder:
         self._patterns: dict[Source, IdPattern] = {}
         self._estimates = estimates(self._pattern)
         self._unit = self._add(Unit(), (), certain=NO_NAMES, says="the unit row")
-        self._parameters: int | None = None
+        self._parameters: Wire | None = None
 
     def query(self, select: Select) -> tuple[Wire, Cut]:
         """The whole query: the wire of its rows, and what is cut of them at the end."""
@@ -140,7 +141,7 @@ class Builder:
 
         Before the query's own columns are also those parameters that are looked at behind a GROUP BY."""
         wire = self._add(parameters, (), frozenset(parameters.variables), "the parameters of its queries")
-        self._parameters = wire.stage
+        self._parameters = wire
         later = () if select.grouping is None else (*select.having, *(test for _, test in select.after))
         read = NO_NAMES.union(*map(_read_by, later))
         kept = tuple(v for v in wire.variables if v == wire.variables[0] or v in read)
@@ -225,11 +226,21 @@ class Builder:
         if node.window is None:
             operator = StoreJoin(wire.variables, pattern, wire.maybe)
             return self._add(operator, (wire,), wire.certain | node.certain, _said(node), node)
-        window = self._windows[node.window]
-        timed = None if node.time is None else TimedScan(window, pattern, node.time)
-        scan = timed or WindowScan(window, pattern, node.as_bag)
+        window, said = self._windows[node.window], f"{_said(node)} in {node.window}"
+        asked = () if self._parameters is None else self._parameters.variables
+        watched = next((v for v in pattern.variables if v in asked), None)
+        if node.time is not None:
+            scan: WindowScan = TimedScan(window, pattern, node.time)
+        elif watched is not None:
+            scan = WatchedScan(window, pattern, asked, watched)
+        else:
+            scan = WindowScan(window, pattern, node.as_bag)
         self.plan.scans.append(scan)
-        return self._joined(wire, self._add(scan, (), node.certain, f"{_said(node)} in {node.window}", node))
+        inputs = (self._parameters,) if isinstance(scan, WatchedScan) and self._parameters is not None else ()
+        return self._joined(wire, self._add(scan, inputs, node.certain, said, node))
+
+    def _is_parameters(self, wire: Wire) -> bool:
+        return self._parameters is not None and wire.stage == self._parameters.stage
 
     def _path(self, node: PathSource, wire: Wire) -> Wire:
         path = id_path(node.path, lambda text: self._resolve(text) or UNKNOWN)
@@ -280,7 +291,7 @@ class Builder:
 
     def _conjunction(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> Wire:
         """`unread`: what nobody reads of it but itself."""
-        if wire.stage == self._parameters:
+        if self._is_parameters(wire):
             node, wire = self._begun(node, wire, ground, unread)
             unread -= frozenset(wire.variables)
         waiting = list(node.tests)
@@ -474,7 +485,7 @@ class Builder:
         rows, cut = self._selected(node, start, ground, kept)
         if cut != Cut(cut.variables, cut.variables):
             rows = self._add(Slice(cut), (rows,), rows.certain & frozenset(cut.names), "order and limit")
-        if start.stage == wire.stage == self._parameters:
+        if start.stage == wire.stage and self._is_parameters(wire):
             return rows  # of the parameters themselves, which are among its columns
         return self._joined(wire, rows)
 

@@ -284,8 +284,10 @@ class Builder:
         found = self.extend(node.inner, graphs, Ground(graphs, ground.carried | {node.scope}))
         if node.scope == node.name:
             return found
-        names = tuple(v for v in graphs.variables if v != node.scope)
+        names = tuple(v for v in graphs.variables if v not in (node.scope, node.name))
         named = self._project(graphs, (*names, node.scope, node.name), (*names, node.scope, node.scope))
+        if node.name in ground.carried:  # a value that is asked for is met by the join, and stands once for each graph
+            named = self._distinct(named)
         found = self._joined(found, named)
         return self._project(found, tuple(v for v in found.variables if v != node.scope))
 

@@ -120,6 +120,12 @@ class Text:
             [(ZERO,)],
         ),
         (
+            "18.6, in EXISTS: the graph is the value of ?a, which the pattern inside has, too",
+            [(":a", ":p", ":b", ":g2"), (":b", ":r", ":b", ""), (":g1", ":r", ":g1", ""), (":a", ":p", ":g1", ":g1")],
+            "SELECT ?a { ?a :r ?a . FILTER EXISTS { GRAPH ?a { ?b :p ?a } } }",
+            [(b"<http://ex/g1>",)],
+        ),
+        (
             "18.6: Graph(var, P) joins P in each graph with {var -> its name}, so ?a is the name of a graph",
             [(":x", ":q", "1", ""), (":f", ":r", ":b", ":g1")],
             "SELECT ?a { ?b :q ?a . GRAPH ?a { VALUES ?d { 0 } } }",

@@ -1,5 +1,7 @@
 """A backend that dies: at its n-th durable step from now on, before it, after it, or in the middle of it.
 
+Or it fails there once, as a store over a network does: it says that it is not reachable, whatever it has done.
+
 What is dead writes nothing more, whoever asks, so that closing a service over it leaves what `kill -9` would leave."""
 
 from __future__ import annotations
@@ -7,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
+from hbase_store.errors import StoreUnavailable
 from hbase_store.keyvalue import CompareAndSet, Key, Put, Value
 from hbase_store.lease import Clock, Lease
 from hbase_store.lmdb_backend import LmdbKeyValue
@@ -27,12 +30,17 @@ class Mortal:
         self._inner = inner
         self.trace = trace
         self.dead = False
+        self.failures = 0
         self._left: int | None = None
         self._way: Way = "before"
+        self._survives = False
 
     def dies_at(self, step: int, way: Way) -> None:
         """`step` 1 is the next."""
-        self._left, self._way = step, way
+        self._left, self._way, self._survives = step, way, False
+
+    def fails_at(self, step: int, way: Way) -> None:
+        self._left, self._way, self._survives = step, way, True
 
     def lives_on(self) -> None:
         self._left = None
@@ -70,13 +78,16 @@ class Mortal:
             self._left -= 1
         if self._left != 0:
             return whole()
-        self.dead = True
-        self.trace.append(f"died {self._way} it")
+        self.dead = not self._survives
+        self.trace.append(f"{'died' if self.dead else 'failed'} {self._way} it")
         if self._way == "after":
             whole()
         elif self._way == "half":
             half()
-        raise Died
+        if self.dead:
+            raise Died
+        self.failures += 1
+        raise StoreUnavailable("the connection broke")
 
     # ---- the rest
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.mortal import WAYS, Way
-from tests.simulation.world import CALM, WILD, Trouble, World, story
+from tests.simulation.world import CALM, UNREACHABLE, WILD, Trouble, World, story
 
 LENGTH = 25
 
@@ -31,6 +31,20 @@ def compare(folder: Path, seed: int, length: int = LENGTH) -> int:
 @pytest.mark.parametrize("block", range(4))
 def test_a_world_in_which_everything_goes_wrong_says_what_a_calm_one_says(block: int, tmp_path: Path) -> None:
     assert sum(compare(tmp_path, seed) for seed in range(block * 4, block * 4 + 4)) > 10, "hardly anybody died"
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_a_store_that_is_not_reachable_now_and_then_changes_nothing(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_ext.insistence._PAUSE_MS", 0)
+    failures = 0
+    for seed in range(500 + block * 4, 504 + block * 4):
+        calm, _ = told(tmp_path / f"calm {seed}", seed, CALM)
+        found, world = told(tmp_path / f"unreachable {seed}", seed, UNREACHABLE)
+        assert found == calm, f"seed {seed}: {world.trace[-20:]}"
+        failures += sum(step.startswith("failed") for step in world.trace)
+    assert failures > 10
 
 
 def test_the_same_seed_takes_the_same_durable_steps(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A world: a service with its queries, clients that insist until they are answered, and all that may go wrong.
 
     deaths     at any durable step, before, after or in the middle of it; in the middle of coming back, too
+    failures   of the store at any durable step, which it may have taken or not: it is asked again
     bells      that the runner hears late: some snapshots are published before it steps any
     pushes     that are sent again, by source and seq; elements that are out of order, or late
     restarts, folds and collections, in between
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hbase_store import Store
+from hbase_store.errors import StoreUnavailable
 from hbase_store.lmdb_backend import LmdbKeyValue
 from stream_ext.clock import ManualClock
 from stream_ext.injector import Pace
@@ -62,6 +64,7 @@ class Trouble:
     """How likely things go wrong, and the death at one step, counted over all lives (0: none is planned)."""
 
     deaths: float = 0.0
+    failures: float = 0.0
     bells: float = 0.0
     again: float = 0.0
     chores: float = 0.0
@@ -70,6 +73,7 @@ class Trouble:
 
 
 CALM = Trouble()
+UNREACHABLE = Trouble(failures=0.5, bells=0.2, again=0.2, chores=0.2)
 WILD = Trouble(deaths=0.3, bells=0.2, again=0.2, chores=0.3)
 
 
@@ -127,10 +131,13 @@ class World:
                     return found
                 self._come_back()
                 return found
+            except StoreUnavailable:  # a request may be told so, if nothing of it was done; then it is sent again
+                assert self.kv.failures
             except Exception:
                 if not self.kv.dead:
                     raise
-            self._come_back()
+            if self.kv.dead:
+                self._come_back()
 
     def _come_back(self) -> None:
         """It may die again on the way; the second time on the same way it lives."""
@@ -161,6 +168,8 @@ class World:
         trouble = self.trouble
         if self.chance.random() < trouble.deaths:
             self.kv.dies_at(self.chance.randrange(1, 8), self.chance.choice(WAYS))
+        if trouble.failures and self.chance.random() < trouble.failures:
+            self.kv.fails_at(self.chance.randrange(1, 8), self.chance.choice(WAYS))
         if self.chance.random() < trouble.bells:
             self._ring() if self._held else self._hold()
         if self.acknowledged and self.chance.random() < trouble.again:

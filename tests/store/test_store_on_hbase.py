@@ -14,9 +14,13 @@ import pytest
 import hbase_store
 from hbase_store import NAMED, EmissionRow, PushMark, Sn, Store, StreamColumns, StreamMove
 from hbase_store.arrays import as_ids
+from hbase_store.collection import GRACE_MS
 from hbase_store.errors import WriterElsewhere
+from hbase_store.opening import WallClock
 from hbase_store.terms import iri, literal
+from hbase_store.transient import GENERATION_MS
 from tests.parts.hbase.server import HBase
+from tests.store.test_transient import SEVEN, A, B, P, push
 
 pytestmark = [pytest.mark.hbase, pytest.mark.xdist_group("hbase")]
 
@@ -108,3 +112,42 @@ def test_a_reader_follows_a_writer_on_hbase_and_cannot_write_beside_it(hbase_ser
         assert [row.number for row in reader.emissions.read(1)] == [1, 2, 3, 4, 5]
         with pytest.raises(WriterElsewhere, match="http://here:1"):
             reader.begin()
+
+
+class Ahead(WallClock):
+    """The machine's clock, and some more."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+def test_terms_of_timing_data_go_on_hbase(hbase_server: HBase) -> None:
+    url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/terms_{uuid.uuid4().hex[:8]}"
+    clock = Ahead()
+    with closing(hbase_store.open(url, clock=clock)) as writer, closing(hbase_store.open(url)) as follower:
+        push(writer, 1, [(A, P, B)])
+        assert follower.terms(follower.stream(follower.refresh(), 1).s) == [A]  # type: ignore[union-attr]
+        ids = writer.ids([A, P, B])
+        batch = writer.begin()
+        batch.insert(*batch.encode([A, P, SEVEN]), 0)
+        writer.commit(batch)
+        clock.ahead_ms += GENERATION_MS
+        last = push(writer, 1, [(B, P, A), (iri("http://ex/later"), P, A)])
+        writer.fold()
+        for horizon, left in ((0, ids.tolist()), (last, ids.tolist()), (last + 1, [*ids[:2].tolist(), 0])):
+            if horizon == last + 1:
+                clock.ahead_ms += GENERATION_MS
+                push(writer, 1, [(A, P, SEVEN)])
+            writer.floor(writer.head(), {1: horizon})
+            writer.collect()
+            clock.ahead_ms += GRACE_MS
+            writer.collect()
+            with closing(hbase_store.open(url)) as fresh:
+                follower.refresh()
+                for store in (writer, follower, fresh):
+                    assert store.ids([A, P, B]).tolist() == left
+                    assert store.terms(ids[:2]) == [A, P]
+        epoch_and_sn = [(key[7], key[15]) for key, _ in writer.kv.scan("terms", b"", None)]
+        assert all(sn > last for _, sn in epoch_and_sn)

@@ -15,11 +15,14 @@ from stream_ext.operators.row_index import Beside, RowIndex, Rows
 from stream_ext.zset import ZSet, concat, empty
 
 #: After so many steps it is tried again what looking up elsewhere would find.
-_TRIED_EVERY = 64
+_TRIED_EVERY = 16
 #: So many rows are looked up to try it.
 _TRIED = 64
 #: How much the rows that were looked up last count, at least.
 _SHARE_LEAST = 0.25
+
+#: What is found so many times as often as was thought is reason to try at once.
+_SURPRISE = 2
 
 Key = tuple[int, ...]  # places of the variables by which a part is looked up
 
@@ -31,10 +34,11 @@ class ManyJoin:
         self._parts = [_Part(variables, _shared(parts, n)) for n, variables in enumerate(parts)]
         self._fans: dict[tuple[frozenset[int], int], float] = {}  # rows found for a row of these parts in that one
         self._steps = 0
+        self._surprised = False  # by what the last step found
 
     def step(self, moment: Moment, *changes: ZSet) -> ZSet:
         self._steps += 1
-        if self._steps % _TRIED_EVERY == 0:
+        if self._steps % _TRIED_EVERY == 0 or self._surprised:
             self._try_again()
         rows = [part.take_in(change, moment.time) for part, change in zip(self._parts, changes, strict=True)]
         found = [self._from(moment, n, each) for n, each in enumerate(rows) if len(each)]
@@ -112,14 +116,14 @@ class ManyJoin:
     def _count(self, joined: frozenset[int], n: int, rows: int, found: int) -> None:
         known, share = self._fans.get((joined, n)), max(_SHARE_LEAST, min(1.0, rows / 256))
         fan = found / rows
+        self._surprised |= known is not None and fan > _SURPRISE * known + 1
         self._fans[joined, n] = fan if known is None else known * (1 - share) + fan * share
 
     def _try_again(self) -> None:
-        """Forgets what the others would find, and by what they would be looked up if they never are."""
+        """Forgets what would be found elsewhere than where rows are looked up now."""
+        self._surprised = False
         used = {(joined, n) for first in range(len(self._parts)) for joined, n in self._ways(first)}
         self._fans = {way: fan for way, fan in self._fans.items() if way in used}
-        for part in self._parts:
-            part.give_up_unused()
 
     def _ways(self, first: int) -> list[tuple[frozenset[int], int]]:
         joined, found = frozenset((first,)), []
@@ -130,13 +134,12 @@ class ManyJoin:
 
 
 class _Part:
-    """The rows of one part, by whatever they are looked up by; there is always one index."""
+    """The rows of one part, with an index for whatever they have been looked up by."""
 
     def __init__(self, variables: tuple[str, ...], key: Key) -> None:
         self.variables = variables
         self._indexes = {key: RowIndex(len(variables), key)}
         self._marks = {key: 0}  # of each index: the number of the first row that came in this step
-        self._used: set[Key] = set()
 
     def key(self, names: tuple[str, ...]) -> Key:
         return tuple(place for place, v in enumerate(self.variables) if v in names)
@@ -153,16 +156,10 @@ class _Part:
         return rows
 
     def index(self, key: Key, time: int) -> tuple[RowIndex, int]:
-        self._used.add(key)
         if key not in self._indexes:
             known, index = next(iter(self._indexes.items()))
             self._indexes[key], self._marks[key] = index.by(key, time, self._marks[known])
         return self._indexes[key], self._marks[key]
-
-    def give_up_unused(self) -> None:
-        used = {key: index for key, index in self._indexes.items() if key in self._used}
-        self._indexes = used or dict([next(iter(self._indexes.items()))])
-        self._used.clear()
 
 
 def _shared(parts: Sequence[tuple[str, ...]], n: int) -> Key:

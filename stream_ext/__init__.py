@@ -1,8 +1,8 @@
 """Streams beside a store: the language, the networks that answer it, and the runners that step them.
 
 The public face: `parse` (text to algebra), `to_sparql`, `to_canonical` and `to_rdflib` (algebra to text and to rdflib),
-`Service` (what endpoint, plugin and command line talk to), `register_function` and `FunctionError` (functions of one's
-own for expressions), `RilletError`.
+`Service` (what endpoint, plugin and command line talk to), `register_function`, `unregister_function`, `FunctionError`
+(functions of one's own for expressions), `RilletError`.
 Names are looked up on first use, so that importing this package costs a command-line call nothing."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stream_ext.errors import RilletError
-    from stream_ext.plan.functions import FunctionError, register_function
+    from stream_ext.plan.functions import FunctionError, register_function, unregister_function
     from stream_ext.printing import to_canonical, to_rdflib, to_sparql
     from stream_ext.service import Service
     from stream_ext.syntax import parse
@@ -26,6 +26,7 @@ __all__ = [
     "to_canonical",
     "to_rdflib",
     "to_sparql",
+    "unregister_function",
 ]
 
 _HOME = {
@@ -37,6 +38,7 @@ _HOME = {
     "to_canonical": "stream_ext.printing",
     "to_rdflib": "stream_ext.printing",
     "to_sparql": "stream_ext.printing",
+    "unregister_function": "stream_ext.plan.functions",
 }
 
 

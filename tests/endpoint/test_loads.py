@@ -252,8 +252,8 @@ def test_a_load_is_sent_as_lines_by_who_may_write(tmp_path: Path) -> None:
 
 
 def test_load_all_tells_of_a_server_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endpoint.load._RETRY_FOR_S", 0.3)
-    monkeypatch.setattr("endpoint.load._RETRY_EVERY_S", 0.05)
+    monkeypatch.setattr("endpoint.writer._RETRY_FOR_S", 0.3)
+    monkeypatch.setattr("endpoint.writer._RETRY_EVERY_S", 0.05)
     tries: list[str] = []
 
     def elsewhere(self: hbase_store.Store, address: str) -> None:

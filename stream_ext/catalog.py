@@ -88,10 +88,20 @@ class Catalog:
         streams, queries = {}, {}
         for (kind, number), body in store.catalog(sn).items():
             if kind == "stream":
-                streams[number] = msgspec.msgpack.decode(body, type=StreamDefinition)
+                streams[number] = _stream_of(body)
             elif kind == "query":
-                queries[number] = msgspec.msgpack.decode(body, type=QueryDefinition)
+                queries[number] = _query_of(body)
         return cls(streams, queries)
+
+    def followed(self, store: Store, sn: int) -> Catalog:
+        """At `sn`, where this is the one of the snapshot before."""
+        catalog = self
+        for kind, number, body in ((each.kind, each.number, each.body) for each in store.row(sn).catalog):
+            if kind == "stream":
+                catalog = catalog.after(CatalogStep("stream", number, None if body is None else _stream_of(body)))
+            elif kind == "query":
+                catalog = catalog.after(CatalogStep("query", number, None if body is None else _query_of(body)))
+        return catalog
 
     def after(self, step: CatalogStep) -> Catalog:
         if step.kind == "stream":
@@ -129,6 +139,14 @@ class Catalog:
 
     def readers_of(self, stream: int) -> list[QueryDefinition]:
         return [query for query in self.queries.values() if stream in query.streams]
+
+
+def _stream_of(body: bytes) -> StreamDefinition:
+    return msgspec.msgpack.decode(body, type=StreamDefinition)
+
+
+def _query_of(body: bytes) -> QueryDefinition:
+    return msgspec.msgpack.decode(body, type=QueryDefinition)
 
 
 def _after(now: Mapping[int, Definition], number: int, definition: Definition | None) -> dict[int, Definition]:

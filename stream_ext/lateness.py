@@ -103,7 +103,7 @@ class Lateness:
             self._readers.setdefault(stream, []).append(query.number)
             if followed.schedule is not None:
                 self._closely.setdefault(stream, set()).add(query.number)
-        self._find_grids(timing)
+            self._add_grids(timing, stream)
 
     def forget(self, query: int) -> None:
         followed = self._queries.pop(query, None)
@@ -114,12 +114,18 @@ class Lateness:
             self._closely.get(stream, set()).discard(query)
         self._find_grids(followed.timing)
 
+    def _add_grids(self, timing: Timing, stream: int) -> None:
+        """Those of one more reader."""
+        self._grids.setdefault(stream, set()).update(_grids_of(timing, stream))
+        least = min(window.lateness_ms for window in timing.windows if window.stream == stream)
+        self._lateness_ms_min[stream] = min(least, self._lateness_ms_min.get(stream, least))
+
     def _find_grids(self, changed: Timing) -> None:
         for stream in {window.stream for window in changed.windows}:
-            timings = [self._queries[query].timing for query in self._readers[stream]]
-            self._grids[stream] = {grid for timing in timings for grid in _grids_of(timing, stream)}
-            windows = [window for timing in timings for window in timing.windows if window.stream == stream]
-            self._lateness_ms_min[stream] = min((window.lateness_ms for window in windows), default=0)
+            self._grids.pop(stream, None)
+            self._lateness_ms_min.pop(stream, None)
+            for timing in dict.fromkeys(self._queries[query].timing for query in self._readers[stream]):
+                self._add_grids(timing, stream)
 
     def take(self, taken: Taken, sn: int) -> int:
         """How many of these elements, which are in snapshot `sn`, are late for at least one query."""

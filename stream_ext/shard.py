@@ -101,6 +101,7 @@ class Shard:
         self._forget_all()
 
     def _forget_all(self) -> None:
+        self._catalog = Catalog()
         self._runs: dict[int, Run] = {}
         self._alone: dict[int, Asked] = {}  # those without others that might have some
         self._templates: dict[Key, list[QueryRun | TemplateRun]] = {}
@@ -110,7 +111,7 @@ class Shard:
         """Silently: every query of the catalog at `sn`, as it was at its state."""
         self.sn, self.faults = sn, {}
         self._forget_all()
-        catalog = Catalog.read(self._store, sn)
+        catalog = self._catalog = Catalog.read(self._store, sn)
         together: dict[tuple[object, ...], list[Asked]] = {}
         for definition in catalog.queries.values():
             number = definition.number
@@ -145,11 +146,9 @@ class Shard:
 
     def _follow_catalog(self, sn: int) -> list[Part]:
         """Queries that come and go; what the new ones say at once."""
-        changes = [change for change in self._store.row(sn).catalog if change.kind == "query"]
-        if not changes:
-            return []
+        catalog = self._catalog = self._catalog.followed(self._store, sn)
         parts: list[Part] = []
-        catalog = Catalog.read(self._store, sn)
+        changes = [change for change in self._store.row(sn).catalog if change.kind == "query"]
         for change in changes:
             self._end(change.number)
             self.faults.pop(change.number, None)

@@ -20,6 +20,7 @@ from endpoint.bench import skew, standing, stream_service
 from endpoint.bench.replay import Replay, told
 from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
 from endpoint.bench.tape import Source, Tape, source
+from endpoint.bench.watchers import registering
 
 Figures = dict[str, Any]
 
@@ -41,6 +42,7 @@ def run(quick: bool, minutes: float = 0) -> Figures:
         "questions": partial(questions, data, QUESTIONS, MINUTE, quick),
         "narrow": partial(questions, data, NARROW, SECOND, quick),
         "many": partial(many, data, quick),
+        "watchers": partial(registering, quick),
         "served": partial(served, data, quick),
     }
     if minutes:

@@ -110,7 +110,7 @@ def test_a_join_without_shared_variables_is_every_pair(seed: int) -> None:
         ), f"seed {seed}, step {step}"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     "parts", ["ab bc ca", "ab bc cd", "ab ac ad", "ab cd ac b", "abc bcd cde", "ab b c"], ids=lambda parts: str(parts)
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hbase_store.terms import DATA_MASK, LOCAL, TAG_SHIFT, inline_id
+from hbase_store.terms import DATA_MASK, LOCAL, TAG_SHIFT, inline_id, inline_text
 from stream_ext.known_values import Facts, KnownValues, no_facts
 from stream_ext.plan.values import Value
 from stream_ext.zset import Ids
@@ -59,8 +59,11 @@ class Vocabulary:
 
     @classmethod
     def of_its_own(cls) -> Vocabulary:
-        """Without a store: every term is local."""
-        return cls(lambda texts: np.array([inline_id(text) for text in texts], np.uint64), lambda ids: [])
+        """Without a store: every term is local, or is its id."""
+        return cls(
+            lambda texts: np.array([inline_id(text) for text in texts], np.uint64),
+            lambda ids: [inline_text(id) for id in ids.tolist()],
+        )
 
     def encode(self, texts: Sequence[bytes]) -> Ids:
         """The id of each term, a new local one where there is none."""

@@ -15,6 +15,8 @@ from stream_ext.control import Control
 from stream_ext.errors import QueryCancelled
 from stream_ext.known_values import KnownValues
 from stream_ext.plan.expressions import Scope, compile_condition, compile_value
+from stream_ext.plan.expressions.compiling import compiled
+from stream_ext.plan.expressions.nodes import Fixed
 from stream_ext.plan.formulas import ArithmeticOp, CompareOp
 from stream_ext.plan.values import arithmetic, compare, negated, text_of, value_of
 from stream_ext.vocabulary import Vocabulary
@@ -54,6 +56,34 @@ def test_a_condition_is_true_where_its_value_is(text: str, rows: list[tuple[str,
     mask = compile_condition(expression(text), NAMES).mask(columns, Scope(dictionary.vocabulary))
     truths = computed(f"IF({text}, true, false)", NAMES, rows)
     assert mask.tolist() == [truth == f'"true"^^<{XSD}boolean>' for truth in truths]
+
+
+@seed(9)
+@settings(max_examples=300, deadline=None, database=None)
+@given(EXPRESSIONS, st.tuples(*[st.sampled_from([term for term in CORPUS if term and not term.startswith("_:")])] * 3))
+def test_constants_in_the_text_mean_what_variables_mean_that_have_them(text: str, row: tuple[str, str, str]) -> None:
+    with_constants = text
+    for name, term in zip(NAMES, row, strict=True):
+        with_constants = with_constants.replace(f"?{name}", term)
+    assert computed(with_constants) == computed(text, NAMES, [row])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_folded"),
+    [
+        ("1 + 2 * 3", True),
+        ("STRLEN(CONCAT('a', 'b')) = 2", True),
+        ("IF(1 > 2, 'a', COALESCE(1/0, xsd:integer('7')))", True),
+        ("1 / 0", True),
+        ("?a + 1", False),
+        ("RAND() + 1", False),
+        ("YEAR(NOW())", False),
+        ("IRI('a')", False),
+        ("STR(<http://ex/own>(1))", False),
+    ],
+)
+def test_what_is_the_same_for_ever_is_worked_out_once(text: str, is_folded: bool) -> None:
+    assert isinstance(compiled(expression(text), {"a": 0}, frozenset()), Fixed) is is_folded
 
 
 EXTREMES = [

@@ -29,7 +29,8 @@ from stream_ext.plan.expressions.nodes import (
     Node,
     Opposite,
 )
-from stream_ext.plan.expressions.rows import Rows
+from stream_ext.plan.expressions.rows import Rows, Scope
+from stream_ext.plan.expressions.vectors import constant_numbers
 from stream_ext.plan.formulas import (
     And,
     Arithmetic,
@@ -45,6 +46,8 @@ from stream_ext.plan.formulas import (
 from stream_ext.plan.functions import CASTS, FUNCTIONS, Function, View, custom, moments, terms
 from stream_ext.plan.terms import Constant, Variable
 from stream_ext.plan.values import value_of
+from stream_ext.plan.walk import walk
+from stream_ext.vocabulary import Vocabulary
 
 #: The calls that are another value each time they are made.
 VOLATILE = frozenset({"RAND", "UUID", "STRUUID", "BNODE", "NOW"})
@@ -63,6 +66,10 @@ class _Compiler:
         self._columns, self._resources = columns, resources
 
     def node(self, expression: Expression, only_true: bool = False) -> Node:
+        made = self._made(expression, only_true)
+        return made if made.used or isinstance(made, Fixed) or not _is_settled(expression) else _folded(made)
+
+    def _made(self, expression: Expression, only_true: bool) -> Node:
         match expression:
             case Variable(name):
                 return Column(self._columns[name]) if name in self._columns else Fixed.of(None)
@@ -170,6 +177,24 @@ class _Compiler:
         if cast is not None and len(nodes) == 1:
             return Apply(cast, nodes, used)
         return ApplyInScope(partial(_custom, name[1:-1]), nodes, used)
+
+
+def _is_settled(expression: Expression) -> bool:
+    """Whether it is the same in every scope: not of the moment, of chance, of the base, nor of functions of others."""
+    return not any(isinstance(part, Call) and _needs_scope(part.name) for part in walk(expression))
+
+
+def _needs_scope(name: str) -> bool:
+    return name in VOLATILE or name == "IRI" or (name.startswith("<") and name[1:-1] not in CASTS)
+
+
+def _folded(node: Node) -> Fixed:
+    """Constant folding: worked out here, so that what is compared with it is compared by id, or as one array."""
+    rows = Rows((), Scope(Vocabulary.of_its_own()), 1)
+    found = rows.factored(node.evaluate(rows))
+    at = 0 if found.codes is None else int(found.codes[0])
+    value = found.pool.values[at]
+    return Fixed(found.pool.texts[at], value, constant_numbers(value))
 
 
 def _is_decisive(text: bytes, only_true: bool) -> bool:

@@ -86,7 +86,7 @@ class WatchedScan(WindowScan):
         if len(untils):
             self._came.append((columns, untils, int(untils.max())))
             parts.append(self._asked_by(self._watched, columns, untils))
-        if len(parts) == 1:
+        if new is None and parts:  # what enters is there; of what came before some may be over
             return self._rows.step(*parts[0], moment.time)
         untils = np.concatenate([_NONE, *(untils for _, untils in parts)])
         columns = tuple(concatenate([part[0][i] for part in parts]) for i in range(self._width))

@@ -84,6 +84,10 @@ def test_many_queries_say_what_each_says_alone(block: int, tmp_path: Path) -> No
     assert shared > 20, "these seeds share too little to prove anything"
 
 
+def test_who_comes_when_nothing_else_does_is_not_told_of_what_is_over(tmp_path: Path) -> None:
+    play(60_100, tmp_path / "found by a soak")
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(200))
 def test_many_queries_say_what_each_says_alone_thousands_of_times(block: int, tmp_path: Path) -> None:

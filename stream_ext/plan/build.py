@@ -68,6 +68,7 @@ from stream_ext.plan.logic import (
     Test,
     Without,
     mentioned,
+    varies,
 )
 from stream_ext.plan.needs import count_rows, read_of
 from stream_ext.plan.normalise import NOWHERE, predicates_in
@@ -131,6 +132,8 @@ class Builder:
         self._estimates = estimates(self._pattern)
         self._unit = self._add(Unit(), (), certain=NO_NAMES, says="the unit row")
         self._parameters: Wire | None = None
+        # What was built, by the part, where it began, and what it was worked out for.
+        self._built: dict[tuple[Logic, int, int, Names], Wire] = {}
 
     def query(self, select: Select) -> tuple[Wire, Cut]:
         """The whole query: the wire of its rows, and what is cut of them at the end."""
@@ -158,7 +161,15 @@ class Builder:
     # ---- parts --------------------------------------------------------------------------------------------------
 
     def extend(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
-        """The solutions of the wire, joined with those of the node."""
+        """The solutions of the wire, joined with those of the node: built once, however often a query says it."""
+        if varies(node):
+            return self._built_anew(node, wire, ground)
+        key = (node, wire.stage, ground.wire.stage, ground.carried)
+        if key not in self._built:
+            self._built[key] = self._built_anew(node, wire, ground)
+        return self._built[key]
+
+    def _built_anew(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
         ground = self._ground_of(node, ground)
         names = frozenset(wire.variables) & node.variables - ground.carried
         if not takes(node, names):

@@ -12,6 +12,7 @@ from functools import cached_property
 from stream_ext.plan.algebra import Pattern
 from stream_ext.plan.formulas import Expression, PathNegated, PathRepeat
 from stream_ext.plan.terms import Constant, Node, Position, Variable
+from stream_ext.plan.volatile import is_chance
 
 Names = frozenset[str]
 NO_NAMES: Names = frozenset()
@@ -164,6 +165,10 @@ class Test:
         """What it reads of the rows, questions included."""
         inner = NO_NAMES.union(*(mentioned(question.inner) for question in self.questions))
         return (self.mentions | inner) & self.sees
+
+    @cached_property
+    def is_chance(self) -> bool:
+        return is_chance(self.condition)
 
 
 @dataclass(frozen=True)
@@ -377,6 +382,11 @@ def nodes_of(node: Logic) -> Iterator[Logic]:
     yield node
     for inner in (*children(node), *(question.inner for test in tests_of(node) for question in test.questions)):
         yield from nodes_of(inner)
+
+
+def varies(node: Logic) -> bool:
+    """Whether the same part in another place of the query may have other solutions."""
+    return any(test.is_chance for part in nodes_of(node) for test in tests_of(part))
 
 
 def predicates_read(select: Select) -> frozenset[bytes] | None:

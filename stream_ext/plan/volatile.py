@@ -5,7 +5,7 @@ SELECT ?s { ?s ?p ?o }      =>  False          SELECT (NOW() AS ?t) {}     =>  T
 from __future__ import annotations
 
 from stream_ext.plan.algebra import Query, Service
-from stream_ext.plan.formulas import Call
+from stream_ext.plan.formulas import Call, Expression
 from stream_ext.plan.walk import Part, query_parts, walk
 
 _FUNCTIONS = frozenset({"NOW", "RAND", "UUID", "STRUUID", "BNODE"})
@@ -14,6 +14,11 @@ _CASTS = "<http://www.w3.org/2001/XMLSchema#"
 
 def is_volatile(query: Query) -> bool:
     return any(_varies(node) for part in query_parts(query) for node in walk(part))
+
+
+def is_chance(expression: Expression) -> bool:
+    """Whether it may be another value in another place of the same query: `RAND()` twice is two numbers."""
+    return any(map(_varies, walk(expression)))
 
 
 def _varies(node: Part) -> bool:

@@ -16,11 +16,15 @@ from hbase_store import Store
 from stream_ext.answers import answer_once, rows_of
 from stream_ext.errors import RilletError
 from stream_ext.evaluate import Asking
+from stream_ext.network import Network, logic_of
+from stream_ext.plan.algebra import Query
 from stream_ext.plans import Plans
+from stream_ext.syntax import parse
 from tests.engine.generated import EX, PROLOGUE
-from tests.engine.peers import TooMuch, load
+from tests.engine.peers import Ours, TooMuch, agree, load, pyoxigraph_of
 from tests.engine.standing import Changing, steps
 from tests.engine.test_differential import made
+from tests.engine.test_specification import Text
 
 Bag = Counter[tuple[bytes | None, ...]]
 
@@ -32,6 +36,9 @@ COUNTED = [
     "SELECT ?x { ?x :q 1 { SELECT DISTINCT ?x { ?x :p ?y ; :q ?z } } }",
     "SELECT ?x (COUNT(*) AS ?n) { ?x :p ?y ; :q ?z } GROUP BY ?x",
 ]
+
+_ENDS = (":a", ":b", ":c")
+DATA = [(s, p, o, "") for s in _ENDS for p in (":p", ":q") for o in (*_ENDS, "1")]
 
 
 def said(store: Store, text: str, sn: int, plans: Plans | None) -> Bag | str:
@@ -47,8 +54,7 @@ def said(store: Store, text: str, sn: int, plans: Plans | None) -> Bag | str:
 @pytest.fixture(name="store")
 def store_with_several_of_each(tmp_path: Path) -> Iterator[Store]:
     with closing(hbase_store.open(f"lmdb:{tmp_path}/s", folding=False)) as store:
-        ends = (":a", ":b", ":c")
-        load(store, [(s, p, o, "") for s in ends for p in (":p", ":q") for o in (*ends, "1")])
+        load(store, DATA)
         yield store
 
 
@@ -85,3 +91,34 @@ def test_generated_questions_keep_their_answers_while_the_store_changes(block: i
                     fresh = said(store, text, sn, None)
                     for _ in range(2):
                         assert said(store, text, sn, plans) == fresh, f"seed {seed}, snapshot {sn}: {asked}"
+
+
+#: What is said twice, and how many operators look for it.
+SAID_TWICE = [
+    ("SELECT * { { ?x :p ?y . ?y :q ?z } UNION { ?x :p ?y . ?y :p ?w } }", "?x <http://ex/p> ?y", 1),
+    ("SELECT * { { ?x :p+ ?y } UNION { ?x :p+ ?y FILTER(isLITERAL(?y)) } }", "?x path ?y", 1),
+    ("SELECT * { { ?x :p ?y MINUS { ?x :q ?x } } UNION { ?x :q ?x } }", "?x <http://ex/q> ?x", 1),
+    ("SELECT * { { ?x :p ?y OPTIONAL { ?y :q ?z } } UNION { ?x :p ?y OPTIONAL { ?y :q ?z } } }", "optional", 1),
+    ("SELECT * { { ?x :p ?y BIND(STR(?y) AS ?z) } UNION { ?x :p ?y BIND(STR(?y) AS ?z) } }", "bind ?z", 1),
+    ("SELECT * { { ?x :p ?y BIND(RAND() AS ?z) } UNION { ?x :p ?y BIND(RAND() AS ?z) } }", "bind ?z", 2),
+]
+
+
+@pytest.mark.parametrize(("text", "says", "count"), SAID_TWICE)
+def test_what_a_query_says_twice_is_worked_out_once(store: Store, text: str, says: str, count: int) -> None:
+    query = parse(f"{PROLOGUE} {text}", EX)
+    assert isinstance(query, Query)
+    stages = Network(logic_of(query), {}, store.at(), store.ids).stages
+    assert [stage.says for stage in stages].count(says) == count
+
+
+@pytest.mark.parametrize("text", [text for text, _, _ in SAID_TWICE if "RAND" not in text])
+def test_what_is_worked_out_once_is_said_as_often_as_the_query_says_it(text: str, tmp_path: Path) -> None:
+    with closing(Ours(tmp_path / "s", DATA)) as ours:
+        assert agree(ours.ask(Text(text)), pyoxigraph_of(DATA)(Text(text)))  # type: ignore[arg-type]  # as it is written
+        assert ours.raw(Text(text))  # type: ignore[arg-type]
+
+
+def test_chance_that_is_asked_twice_is_two_numbers(store: Store) -> None:
+    said_twice = "SELECT ?r { { BIND(RAND() AS ?r) } UNION { BIND(RAND() AS ?r) } }"
+    assert len(set(rows_of(answer_once(store, said_twice, EX, store.head(), None)))) == 2

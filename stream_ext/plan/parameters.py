@@ -95,13 +95,14 @@ def _is_shareable(select: Select, made: Sequence[QuadPattern]) -> bool:
         return False
     if select.is_cut and not select.order:
         return False  # cut by the order of first appearance, of which every query has its own
-    return all(map(_is_free_of_order, [select, *_below(select)]))
+    below = [node for node in _below(select) if isinstance(node, Select)]
+    if any(node.is_cut for node in below):
+        return False  # in it also rows that ORDER BY takes for equal stand as they appeared
+    return all(map(_is_free_of_order, [select, *below]))
 
 
-def _is_free_of_order(node: Logic) -> bool:
-    if isinstance(node, Select) and node.grouping is not None:
-        return not any(each.function in _ORDERED for each in node.grouping.aggregates)
-    return True
+def _is_free_of_order(node: Select) -> bool:
+    return node.grouping is None or not any(each.function in _ORDERED for each in node.grouping.aggregates)
 
 
 def _below(node: Logic) -> list[Logic]:

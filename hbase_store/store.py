@@ -475,6 +475,7 @@ class Store:
         before = self._edges.newest
         self._edges.adopt(runs, self._sn, head)
         self._dictionary.transient.drop(runs.terms_from)
+        self._recent.drop_below(self.horizon)
         newest = self._edges.newest
         if newest is not before:
             self._dictionary.adopt(newest.runs, newest.start)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -177,6 +177,10 @@ class RecentStreams:
         self._columns: OrderedDict[tuple[int, int], StreamColumns] = OrderedDict()
         self._lock = threading.Lock()
 
+    @property
+    def nbytes(self) -> int:
+        return self._bytes
+
     def get(self, sn: int, stream: int) -> StreamColumns | None:
         with self._lock:
             columns = self._columns.get((sn, stream))
@@ -193,3 +197,10 @@ class RecentStreams:
             while self._bytes > self._bytes_max and len(self._columns) > 1:
                 _, oldest = self._columns.popitem(last=False)
                 self._bytes -= oldest.nbytes
+
+    def drop_below(self, horizon: Callable[[int], int]) -> None:
+        """What nobody may ask for any more; `horizon` says of a stream below which snapshot."""
+        with self._lock:
+            firsts = {stream: horizon(stream) for stream in {stream for _, stream in self._columns}}
+            for key in [(sn, stream) for sn, stream in self._columns if sn < firsts[stream]]:
+                self._bytes -= self._columns.pop(key).nbytes

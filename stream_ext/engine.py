@@ -55,10 +55,11 @@ class Engine:
             on_fault=lambda error: self.subscriptions.end_all(error),
         )
         self.derived = Derived(injector, self.merge.last)
-        self.retention = Retention(
-            store, clock, self.alarms, self.merge.stored, retain, injector.change, self.derived.kept_after
-        )
         self.emissions = Emissions(store.emissions)
+        self.retention = Retention(
+            store, clock, self.alarms, self.merge.stored, retain, injector.change,
+            lambda before_ms: self.emissions.collect(before_ms, self.derived.kept_after()),
+        )  # fmt: skip
         self.subscriptions = Subscriptions(self.emissions, self.merge.last)
         self.inline = InlineRunner(self.merge, lambda: Shard(store))
         self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock)

@@ -66,11 +66,11 @@ class Retention:
         stored: Stored,
         retain: Retain,
         submit: Callable[[Change], Future[Any]],
-        emissions_kept: Callable[[], Mapping[int, int]],
+        collect_emissions: Callable[[int], None],
     ) -> None:
-        """`submit` has a change done in the writer's thread; `emissions_kept`: of some queries, those after this number
-        stay, however old they are."""
-        self._emissions_kept = emissions_kept
+        """`submit` has a change done in the writer's thread; `collect_emissions` lets those go from before a time that
+        nobody waits for."""
+        self._collect = collect_emissions
         self._store, self._clock, self._alarms, self._retain = store, clock, alarms, retain
         self._stored, self._submit = stored, submit
         self._kept: dict[int, Kept] = {}
@@ -223,7 +223,7 @@ class Retention:
         self._collect_emissions()
 
     def _collect_emissions(self) -> None:
-        self._store.emissions.collect(self._clock.now_ms() - self._retain.emissions_ms, self._emissions_kept())
+        self._collect(self._clock.now_ms() - self._retain.emissions_ms)
 
     def _due(self) -> None:
         """In the alarms' thread."""

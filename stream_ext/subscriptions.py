@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from hbase_store import EmissionLog, EmissionRow
@@ -56,6 +56,16 @@ class Emissions:
     def oldest(self, query: int) -> int:
         """The number of the oldest emission that is kept; one more than the last if none is."""
         return self._log.oldest(query)
+
+    def collect(self, before_ms: int, kept_after: Mapping[int, int]) -> None:
+        """As the log does it; and what is gone there is not remembered."""
+        self._log.collect(before_ms, kept_after)
+        with self._lock:
+            queries = {query for query, _ in self._recent}
+        oldest = {query: self._log.oldest(query) for query in queries}
+        with self._lock:
+            for key in [(query, number) for query, number in self._recent if number < oldest.get(query, 0)]:
+                self._recent_bytes -= _size(self._recent.pop(key))
 
     def _recently(self, query: int, number: int) -> Emission | None:
         with self._lock:

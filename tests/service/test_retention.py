@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hbase_store.errors import SnapshotGone
+from stream_ext import subscriptions
 from stream_ext.clock import ManualClock
 from stream_ext.errors import Gone, Overload
 from stream_ext.retention import Retain
@@ -246,14 +247,19 @@ def test_when_windows_alone_fill_the_budget_pushes_wait_until_they_have_moved(
 def test_emissions_are_kept_for_their_time_and_then_said_to_be_gone(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path, clock, retain=Retain(emissions_ms=MINUTE)) as service:
         service.register(registration(window="RANGE PT1S STEP PT1S"))
+        expected: list[Any] = []
         for number in range(600):
             push(service, "s", number * SECOND, triple("a", number))
             clock.advance(SECOND)
-        expected = said(service)
+            if number % 30 == 29:
+                expected += said(service, since=len(expected))
         service.collect()
         status = service.query_status("q")
         oldest, last = status["oldest_emission"], status["emissions"]
         assert (last, 59 <= last - oldest <= 61) == (599, True)
+        remembered = service._engine.emissions._recent
+        assert [number for _, number in remembered] == [*range(oldest, last + 1)]
+        assert service._engine.emissions._recent_bytes == sum(map(subscriptions._size, remembered.values()))
         service._engine.emissions._recent.clear()  # what is remembered is not what is stored
         assert said(service) == expected[oldest - 1 :], "after 0: from the oldest that there is"
         assert said(service, since=oldest) == expected[oldest:]

@@ -168,6 +168,19 @@ def test_slices_and_slabs_of_a_stream_stay_until_its_horizon_passes(scene: Scene
     assert (scene.rows("slab"), scene.rows("slice")) == (5, 5)
 
 
+def test_writer_and_reader_have_no_columns_in_memory_below_the_horizon(scene: Scene) -> None:
+    reader = scene.opened()
+    for _ in range(20):
+        stream_batch(scene.store, absorbed=False)
+    reader.refresh()
+    stores = (scene.store, reader)
+    whole = [sum(each.nbytes for sn in range(1, 21) if (each := store.stream(sn, 4))) for store in stores]
+    assert [store._recent.nbytes for store in stores] == whole
+    scene.store.floor(15, {4: 16})
+    reader.refresh()
+    assert [store._recent.nbytes for store in stores] == [size // 4 for size in whole]
+
+
 def test_rows_go_up_to_the_last_whole_one(scene: Scene) -> None:
     for sn in range(1, 601):
         batch = scene.store.begin()

@@ -164,6 +164,17 @@ def test_recent_streams_forget_the_oldest_but_never_the_newest() -> None:
     assert recent.get(2, 2) is large
 
 
+def test_recent_streams_forget_what_no_stream_retains() -> None:
+    recent = RecentStreams(1 << 20)
+    every = {(sn, stream): columns(stream, [(1, 0, 0)], []) for sn in range(1, 9) for stream in (1, 2)}
+    for (sn, _), each in every.items():
+        recent.put(sn, each)
+    recent.drop_below({1: 4, 2: 7}.__getitem__)
+    left = {key for key in every if recent.get(*key) is not None}
+    assert left == {(sn, 1) for sn in range(4, 9)} | {(sn, 2) for sn in (7, 8)}
+    assert recent.nbytes == sum(every[key].nbytes for key in left)
+
+
 def golden_slab() -> Slab:
     part = split(columns(6, [(1000, 0, 0)], [(0, 1, 2, 3)]), np.array([True]))[0]
     assert part is not None

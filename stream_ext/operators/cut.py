@@ -7,11 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.testing import scope_of
-from stream_ext.plan.ordering import leading, order_ranks
+from stream_ext.plan.ordering import Ranks, leading, order_ranks
 from stream_ext.zset import Weights, ZSet
 
 #: So many times the rows that are wanted are worth a look at which may be among them.
@@ -29,6 +30,7 @@ class Cut:
     offset: int = 0
     limit: int | None = None
     per: tuple[str, ...] = ()  # cut for each of their values alone
+    by_text: bool = False  # rows that ORDER BY takes for equal stand by their texts, not by ids
 
     @property
     def is_limited(self) -> bool:
@@ -66,13 +68,38 @@ class Cut:
     def ordered(self, moment: Moment, rows: ZSet) -> ZSet:
         if not self.order or rows.count < 2:
             return rows
+        keys = self._ranks(moment, rows)
+        if self.by_text:
+            keys = [*self._ranks_of_texts(moment, rows, keys), *keys]
+        return rows.take(np.lexsort(keys)) if keys else rows
+
+    def _ranks(self, moment: Moment, rows: ZSet) -> list[Ranks]:
+        """What ORDER BY says, as np.lexsort takes it: what decides last stands first."""
         scope, keys = scope_of(moment), []
         for name, descending in reversed(self.order):
             if name not in self.variables:
                 continue  # it is unbound in all of them
             ranks = order_ranks(rows.column(self.variables.index(name)), scope)
             keys.append(-ranks if descending else ranks)
-        return rows.take(np.lexsort(keys)) if keys else rows
+        return keys
+
+    def _ranks_of_texts(self, moment: Moment, rows: ZSet, keys: list[Ranks]) -> list[Ranks]:
+        """Between rows that are equal in all `keys`; the others need none."""
+        tied = _tied(keys, rows.count)
+        columns = [rows.column(i)[tied] for i, name in enumerate(self.variables) if name not in self.per]
+        if not columns or not tied.any():
+            return []
+        ids = np.unique(np.concatenate(columns))
+        ids = ids[ids != 0]
+        texts = moment.vocabulary.decode(ids)
+        rank_of = np.zeros(len(ids) + 1, np.int64)  # at last that of what is unbound
+        rank_of[sorted(range(len(ids)), key=texts.__getitem__)] = np.arange(1, len(ids) + 1)
+        found = []
+        for column in reversed(columns):
+            ranks = np.zeros(rows.count, np.int64)
+            ranks[tied] = rank_of[np.where(column == 0, len(ids), np.searchsorted(ids, column))]
+            found.append(ranks)
+        return found
 
     def _leading(self, moment: Moment, rows: ZSet) -> ZSet:
         """Without those that LIMIT will cut off, as far as the first thing that is ordered by decides."""
@@ -98,3 +125,15 @@ class Cut:
         place = np.empty(rows.count, np.int64)
         place[order] = np.arange(rows.count) - starts
         return rows.take((place >= self.offset) & (place < stop))
+
+
+def _tied(keys: list[Ranks], count: int) -> npt.NDArray[np.bool_]:
+    """Which rows have another that is equal to them in all keys."""
+    order = np.lexsort(keys) if keys else np.arange(count)
+    same = np.ones(count - 1, np.bool_)
+    for key in keys:
+        same &= key[order[1:]] == key[order[:-1]]
+    tied = np.zeros(count, np.bool_)
+    tied[order[1:]] = same
+    tied[order[:-1]] |= same
+    return tied

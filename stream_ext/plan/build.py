@@ -67,6 +67,7 @@ from stream_ext.plan.logic import (
     Table,
     Test,
     Without,
+    makes_terms,
     mentioned,
     varies,
 )
@@ -132,11 +133,13 @@ class Builder:
         self._estimates = estimates(self._pattern)
         self._unit = self._add(Unit(), (), certain=NO_NAMES, says="the unit row")
         self._parameters: Wire | None = None
+        self._makes_terms = False
         # What was built, by the part, where it began, and what it was worked out for.
         self._built: dict[tuple[Logic, int, int, Names], Wire] = {}
 
     def query(self, select: Select) -> tuple[Wire, Cut]:
         """The whole query: the wire of its rows, and what is cut of them at the end."""
+        self._makes_terms = makes_terms(select)
         return self._selected(select, self._unit, Ground(self._unit), ())
 
     def shared(self, select: Select, parameters: Parameters) -> tuple[Wire, Cut]:
@@ -144,7 +147,7 @@ class Builder:
 
         Before the query's own columns are also those parameters that are looked at behind a GROUP BY."""
         wire = self._add(parameters, (), frozenset(parameters.variables), "the parameters of its queries")
-        self._parameters = wire
+        self._parameters, self._makes_terms = wire, makes_terms(select)
         later = () if select.grouping is None else (*select.having, *(test for _, test in select.after))
         read = NO_NAMES.union(*map(_read_by, later))
         kept = tuple(v for v in wire.variables if v == wire.variables[0] or v in read)
@@ -531,7 +534,8 @@ class Builder:
         if node.distinct and not distinct_at_end:
             wire = self._distinct(wire)
         per = kept if node.is_cut else ()
-        cut = Cut(wire.variables, names, node.order, distinct_at_end, node.offset, node.limit, per)
+        by_text = self._makes_terms and node.is_cut and bool(node.order)
+        cut = Cut(wire.variables, names, node.order, distinct_at_end, node.offset, node.limit, per, by_text)
         return wire, cut
 
     def _grouped(self, grouping: Grouping, wire: Wire, start: Wire, kept: tuple[str, ...]) -> Wire:

@@ -336,6 +336,9 @@ Logic = (
 
 EMPTY = Conjunction()
 
+#: Aggregates that say a small number, or one of the terms that they are given.
+_CHOOSING = frozenset({"COUNT", "MIN", "MAX", "SAMPLE"})
+
 
 def _names(*nodes: Node | None) -> Names:
     return frozenset(node.name for node in nodes if isinstance(node, Variable))
@@ -398,6 +401,23 @@ def predicates_read(select: Select) -> frozenset[bytes] | None:
         elif isinstance(node, Source | PathSource | GraphNames | PerGraph):
             return None  # a path may begin at any node, and a graph is there while it holds any edge
     return frozenset(found)
+
+
+def makes_terms(select: Select) -> bool:
+    """Whether a solution may have a term that none of the data has: its id is another one in each process."""
+    return any(map(_makes_terms, nodes_of(select)))
+
+
+def _makes_terms(node: Logic) -> bool:
+    if isinstance(node, Assign | Remote):
+        return True
+    if not isinstance(node, Select):
+        return False
+    aggregates = () if node.grouping is None else node.grouping.aggregates
+    computed = (test.condition for _, test in (*node.before, *node.after))
+    return any(each.function not in _CHOOSING for each in aggregates) or not all(
+        isinstance(each, Variable) for each in computed
+    )
 
 
 def sources_of(node: Logic) -> list[Logic]:

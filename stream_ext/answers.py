@@ -23,7 +23,7 @@ from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.plan.walk import query_parts
 from stream_ext.query_run import seed_of
 from stream_ext.schedule import QueryState, ScheduledWindow, t0_of
-from stream_ext.shard import query_of, windows_of
+from stream_ext.shard import query_of, query_over, windows_of
 from stream_ext.timing import timing_of
 from stream_ext.vocabulary import Decode, Vocabulary
 
@@ -112,7 +112,7 @@ def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryD
     """The whole answer of the evaluation that `state` speaks of, asked again."""
     last = state.evaluated
     assert last is not None
-    query = query_of(definition.text, definition.base)
+    query = query_over(definition, catalog)
     # Only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
     then, instant = max(last.sn, store.oldest()), Instant(last.time, last.sn, last.push)
     windows = windows_of(query, catalog, state.t0, last.arrived)

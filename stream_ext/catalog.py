@@ -40,7 +40,8 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
 
     `since` is the snapshot from which it runs, with `state`: that of its registration, or of the last time that it was
     resumed. A query that is `paused` is evaluated nowhere; one that `constructs` says triples.
-    A `live` one ends with the connection that asked for it. `output` is the stream that has what it says."""
+    A `live` one ends with the connection that asked for it. `output` is the stream that has what it says. One
+    that reads `any_stream` has a window on a variable: `streams` are those of its other windows."""
 
     number: int
     name: str
@@ -57,6 +58,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     constructs: bool = False
     live: bool = False
     output: int | None = None
+    any_stream: bool = False
 
     def standing(self, stored: QueryState | None) -> QueryState:
         """Where it goes on: from what a runner said of it, if it was said since it runs."""
@@ -137,8 +139,21 @@ class Catalog:
             raise NotFound(f"there is no registered query {key!r}")
         return found
 
+    @property
+    def reads_any_stream(self) -> bool:
+        return any(query.any_stream for query in self.queries.values())
+
     def readers_of(self, stream: int) -> list[QueryDefinition]:
-        return [query for query in self.queries.values() if stream in query.streams]
+        return [query for query in self.queries.values() if query.any_stream or stream in query.streams]
+
+    def streams_of(self, query: QueryDefinition) -> list[int]:
+        """Those that it reads, as far as they are still there."""
+        return sorted(self.streams) if query.any_stream else [each for each in query.streams if each in self.streams]
+
+    @property
+    def stream_iris(self) -> list[str]:
+        """The oldest stream first."""
+        return [self.streams[number].iri for number in sorted(self.streams)]
 
 
 def _stream_of(body: bytes) -> StreamDefinition:

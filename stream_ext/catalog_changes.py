@@ -11,7 +11,7 @@ from stream_ext.errors import NameInUse
 from stream_ext.injector import Change, Intent, View
 from stream_ext.options import StreamOptions, parse_options
 from stream_ext.schedule import initial_state
-from stream_ext.shard import query_of
+from stream_ext.shard import query_over
 from stream_ext.timing import timing_of
 
 
@@ -107,7 +107,7 @@ def resume_query(key: str, t0: int | None) -> Change:
         query = view.catalog.query(key)
         if not query.paused:
             return Intent(result=int)
-        timing = timing_of(query_of(query.text, query.base), view.catalog, t0)
+        timing = timing_of(query_over(query, view.catalog), view.catalog, t0)
         state = msgspec.structs.replace(initial_state(timing, view.positions), t0=t0, gap=True)
         resumed = msgspec.structs.replace(query, paused=False, since=view.head + 1, state=state)
         return Intent(result=int, steps=[CatalogStep("query", query.number, resumed)])

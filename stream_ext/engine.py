@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
 from stream_ext.batching import Idle, Taken
-from stream_ext.catalog import CatalogStep, QueryDefinition, StreamDefinition
+from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
@@ -145,6 +145,15 @@ class Engine:
             self.subscriptions.end(step.number)
         elif step.definition is None:
             self.lateness.forget_stream(step.number)
+        elif step.kind == "stream" and step.number not in news.before.streams:
+            self._widen(news.catalog)
+
+    def _widen(self, catalog: Catalog) -> None:
+        """A stream is new: whoever has a window on every stream reads it."""
+        for query in catalog.queries.values():
+            if query.any_stream and not query.paused:
+                self.lateness.widen(query, catalog)
+                self.retention.follow(query, catalog)
 
     # ---- what the clock says of streams ------------------------------------------------------------------------
 

@@ -24,8 +24,9 @@ from typing import Any, Protocol
 
 from hbase_store import Batch, Store, StreamPosition
 from hbase_store.errors import Fenced, StoreUnavailable, Unwritable
+from hbase_store.terms import iri
 from stream_ext.batching import REPEATED, Gathering, Heartbeat, Idle, Push, Request, Taken
-from stream_ext.catalog import Catalog, CatalogStep
+from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.errors import Overload, RilletError
 from stream_ext.insistence import insist
@@ -382,6 +383,8 @@ class Injector:
                 write(batch)
             for step in steps:
                 batch.catalog(step.kind, step.number, step.body())
+                if isinstance(step.definition, StreamDefinition) and self.catalog.reads_any_stream:
+                    batch.encode([iri(step.definition.iri)])  # those queries bind a variable to it
         except Exception as error:  # noqa: BLE001 -- nothing is published yet: it concerns these requests alone
             _refuse(group, error)
             return None

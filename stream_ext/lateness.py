@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from hbase_store import StreamPosition
@@ -20,7 +21,7 @@ from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.late import LateElements, found_late
 from stream_ext.late_log import LateLog
 from stream_ext.schedule import QueryState, Schedule, Timing
-from stream_ext.shard import query_of
+from stream_ext.shard import query_over
 from stream_ext.timing import timing_of
 
 
@@ -90,10 +91,10 @@ class Lateness:
 
     def follow(self, query: QueryDefinition, state: QueryState, catalog: Catalog) -> None:
         """From where the streams stand; what was due there counts as evaluated."""
-        timing = timing_of(query_of(query.text, query.base), catalog, state.t0)
+        timing = timing_of(query_over(query, catalog), catalog, state.t0)
         if timing.ends_at is not None:
             return  # it has ended with its registration: nothing comes too late for it
-        idles = any(catalog.streams[window.stream].options.idle_ms is not None for window in timing.windows)
+        idles = any(w.by_variable or catalog.streams[w.stream].options.idle_ms is not None for w in timing.windows)
         followed = _Followed(timing, state, idles)
         schedule = self._made(followed)
         if followed.keeps(schedule):
@@ -104,6 +105,17 @@ class Lateness:
             if followed.schedule is not None:
                 self._closely.setdefault(stream, set()).add(query.number)
             self._add_grids(timing, stream)
+
+    def widen(self, query: QueryDefinition, catalog: Catalog) -> None:
+        """A stream is new that it reads, too."""
+        followed = self._queries.get(query.number)
+        if followed is None:
+            return
+        state = followed.state
+        if (at := followed.schedule) is not None:
+            state = msgspec.structs.replace(state, t0=at.t0, after=at.after, last=at.last, begins=at.begins)
+        self.forget(query.number)
+        self.follow(query, state, catalog)
 
     def forget(self, query: int) -> None:
         followed = self._queries.pop(query, None)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
 from hbase_store import Batch
+from hbase_store.terms import iri
 from stream_ext.adaptor import check_terms
 from stream_ext.catalog import (
     Catalog,
@@ -28,6 +30,7 @@ from stream_ext.options import StreamOptions
 from stream_ext.plan.algebra import R2S, Form, Query, Register, WindowClause
 from stream_ext.plan.policy import policy_of
 from stream_ext.plan.refuse import runnable
+from stream_ext.plan.stream_variables import has_stream_variables, over_streams
 from stream_ext.plan.terms import Position
 from stream_ext.query_run import columns_of
 from stream_ext.schedule import initial_state
@@ -66,10 +69,12 @@ class Registration:
             raise TooLarge(f"{self.queries_max} queries are registered, which is the limit; drop one first")
         if self.live:
             for window in self.query.windows:
-                view.catalog.stream(key_of(window))
+                if window.stream.variable is None:
+                    view.catalog.stream(key_of(window))
         found = _resolve(self.query.windows, view, self.base)
         number = view.store.kv.allocate("query", 1)
         output = self._output(names, number, found, view) if self._derives else None
+        wide = over_streams(self.query, found.catalog.stream_iris)
         definition = QueryDefinition(
             number=number,
             name=names.name,
@@ -83,8 +88,9 @@ class Registration:
             streams=found.streams,
             registered_sn=view.head + 1,
             since=view.head + 1,
-            state=initial_state(timing_of(self.query, found.catalog), view.positions),
+            state=initial_state(timing_of(wide, found.catalog), view.positions),
             output=output,
+            any_stream=has_stream_variables(self.query),
         )
         registered = CatalogStep("query", number, definition)
         check_ends(found.catalog.after(registered), definition)
@@ -92,7 +98,7 @@ class Registration:
         return Intent(
             result=lambda _: Registered(definition, True, warnings),
             steps=[*found.steps, registered],
-            write=self._write,
+            write=partial(self._write, found.catalog.stream_iris if definition.any_stream else []),
         )
 
     def _generated(self, catalog: Catalog) -> Names:
@@ -131,9 +137,9 @@ class Registration:
             f"{existing.name!r} is a registered query with another text; drop it first, or use another name"
         )
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, streams: Sequence[str], batch: Batch) -> None:
         """The query's constants become permanent terms: its network looks for ids."""
-        batch.encode(self.constants)
+        batch.encode([*self.constants, *map(iri, streams)])
 
 
 def read_registration(text: str, base: str, name: str | None, queries_max: int) -> Registration:
@@ -180,6 +186,8 @@ class _Found:
 def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
     found = _Found(view.catalog)
     for window in windows:
+        if window.stream.variable is not None:
+            continue
         key = key_of(window)
         stream = found.catalog.find_stream(key)
         if stream is None:

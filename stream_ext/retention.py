@@ -28,7 +28,7 @@ from stream_ext.plan.algebra import Bgp, InAnyWindow, InWindow, Query
 from stream_ext.plan.walk import Part, parts_of, query_parts
 from stream_ext.presence import reach
 from stream_ext.schedule import QueryState, ScheduledWindow
-from stream_ext.shard import query_of
+from stream_ext.shard import query_over
 from stream_ext.timing import timing_of
 
 #: How often it is looked at, and how often while windows alone fill the budget.
@@ -91,7 +91,7 @@ class Retention:
     # ---- in the writer's thread --------------------------------------------------------------------------------
 
     def follow(self, query: QueryDefinition, catalog: Catalog) -> None:
-        parsed = query_of(query.text, query.base)
+        parsed = query_over(query, catalog)
         timing = timing_of(parsed, catalog)
         if not timing.windows:
             return  # built anew at the position of the queries, wherever that is: it needs nothing older

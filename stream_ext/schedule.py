@@ -125,7 +125,8 @@ class ScheduledWindow:
     `t0_ms` is None until the first push has decided it. `by_arrival` windows are looked at when an element arrives:
     they contribute the instance that is open then, with all that has this very time.
 
-    `lateness_ms` is the one in force; no element is ahead of its stream's own time by more than `ahead_ms`."""
+    `lateness_ms` is the one in force; no element is ahead of its stream's own time by more than `ahead_ms`. A stream
+    that is reached `by_variable` holds nothing back before its first element."""
 
     name: str
     stream: int
@@ -139,6 +140,7 @@ class ScheduledWindow:
     end_ms: int | None = None
     by_arrival: bool = False
     ahead_ms: int = 0
+    by_variable: bool = False
 
     @property
     def origin(self) -> int:
@@ -300,7 +302,7 @@ class Schedule:
         self.last = state.last
         self.t0 = state.t0
         count = len(timing.windows) * timing.closes + len(timing.every_ms)
-        self._begins: list[int | None] = state.begins or [None] * count
+        self._begins = _widened(state.begins, count, len(timing.every_ms))
         self._stands: dict[int, _Stands] = {}
         for window in timing.windows:
             at = positions.get(window.stream)
@@ -370,16 +372,21 @@ class Schedule:
         """The time that all streams of the query have reached; those that are idle hold nothing back."""
         if (end := self.timing.ends_at) is not None:
             return end
-        awake = [w for w in self.windows if not self._stands[w.stream].idle]
+        awake = [window for window in self.windows if self._holds_back(window)]
         reached = [window.closed_up_to(self._stands[window.stream]) for window in awake or self.windows]
         known = [time for time in reached if time is not None]
         if awake:
             return min(known) if len(known) == len(awake) else None
         return max(known, default=None)
 
+    def _holds_back(self, window: ScheduledWindow) -> bool:
+        stands = self._stands[window.stream]
+        return not stands.idle and not (window.by_variable and stands.first is None)
+
     def waits_for(self) -> list[int]:
         """The streams that hold the next evaluation back: those behind the others, or without any time."""
-        times = {stream: self._time_of(stream) for stream, stands in self._stands.items() if not stands.idle}
+        awake = {window.stream for window in self.windows if self._holds_back(window)}
+        times = {stream: self._time_of(stream) for stream in awake}
         known = [time for time in times.values() if time is not None]
         if not known:
             return sorted(times)
@@ -512,6 +519,12 @@ class Schedule:
             ever |= window.holds_ever(times)
             still |= window.valid_until(times) >= np.maximum(times, self.last)
         return ever & ~still
+
+
+def _widened(begins: Sequence[int | None], count: int, periods: int) -> list[int | None]:
+    """With a place for each window that came since; those of the periods come last."""
+    windows = max(len(begins) - periods, 0)
+    return [*begins[:windows], *[None] * (count - len(begins)), *begins[windows:]]
 
 
 def _period(every_ms: int, first: int | None) -> _Beat | None:

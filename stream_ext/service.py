@@ -53,7 +53,7 @@ from stream_ext.registration import Registered, read_registration
 from stream_ext.rerun import Rerun
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.shard import query_of, windows_of
+from stream_ext.shard import query_over, windows_of
 from stream_ext.status import query_status, service_status, stream_status
 from stream_ext.subscriptions import Subscription
 from stream_ext.updates import Updated, change_of, updated
@@ -436,8 +436,9 @@ class Service:
             raise NotFound(f"query {definition.name!r} has made no emission {number}")
         self.check_kept(name, number - 1)
         for row in self.store.emissions.read(definition.number, number - 1, 1):
-            query, state = query_of(definition.text, definition.base), self._engine.merge.state(definition.number)
-            windows = windows_of(query, self._injector.catalog, None if state is None else state.t0)
+            catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
+            query = query_over(definition, catalog)
+            windows = windows_of(query, catalog, None if state is None else state.t0)
             return Rerun(definition, query, windows, self.store).json(decode_body(row.body))
         raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
 

@@ -20,6 +20,7 @@ from stream_ext.part import Part
 from stream_ext.plan import normalise
 from stream_ext.plan.algebra import Form, Query, Register
 from stream_ext.plan.parameters import Parametrised, Template, parametrised
+from stream_ext.plan.stream_variables import over_streams
 from stream_ext.query_run import QueryRun
 from stream_ext.schedule import QueryState, ScheduledWindow, Timing
 from stream_ext.store_run import StoreRun
@@ -36,6 +37,11 @@ def query_of(text: str, base: str) -> Query:
     if not isinstance(unit, Query):
         raise TypeError(f"an update is no query: {text!r}")  # registration has refused it already
     return unit
+
+
+def query_over(definition: QueryDefinition, catalog: Catalog) -> Query:
+    """Its query, with a window on each stream of the catalog in place of one on a variable."""
+    return over_streams(query_of(definition.text, definition.base), catalog.stream_iris)
 
 
 def constants_of(query: Query) -> list[bytes]:
@@ -146,8 +152,11 @@ class Shard:
 
     def _follow_catalog(self, sn: int) -> list[Part]:
         """Queries that come and go; what the new ones say at once."""
-        catalog = self._catalog = self._catalog.followed(self._store, sn)
+        before, catalog = self._catalog, self._catalog.followed(self._store, sn)
+        self._catalog = catalog
         parts: list[Part] = []
+        if catalog.streams.keys() - before.streams.keys():
+            self._widen(before, sn)
         changes = [change for change in self._store.row(sn).catalog if change.kind == "query"]
         for change in changes:
             self._end(change.number)
@@ -156,6 +165,20 @@ class Shard:
             if definition is not None:
                 parts += self._guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
+
+    def _widen(self, before: Catalog, sn: int) -> None:
+        """What had a window on every stream gets one on the new ones, and goes on as after a restart."""
+        for number, definition in before.queries.items():
+            if definition.any_stream and number in self._catalog.queries and number not in self.faults:
+                self._guarded((number,), partial(self._widen_one, definition, sn))
+
+    def _widen_one(self, definition: QueryDefinition, sn: int) -> None:
+        run = self._runs.get(definition.number)
+        state = run.state_now(sn) if isinstance(run, QueryRun) else None
+        self._end(definition.number)
+        asked = self._read(definition, state, self._catalog)
+        if asked is not None:
+            self._start([asked])
 
     def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> list[Part]:
         asked = self._read(definition, None, catalog)
@@ -179,16 +202,19 @@ class Shard:
     # ---- who runs with whom
 
     def _read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> Asked | None:
-        """None: it is paused."""
+        """None: it is paused, or waits for a stream to be there."""
         if definition.paused:
             return None
-        query, standing = query_of(definition.text, definition.base), definition.standing(state)
+        query, standing = query_over(definition, catalog), definition.standing(state)
+        if definition.any_stream and not query.windows:
+            return None
         timing = timing_of(query, catalog, standing.t0)
         streams = [catalog.streams[window.stream] for window in timing.windows]
         labels = tuple(stream.name or stream.iri for stream in streams)
         shared = None
-        # Arrivals are evaluated one by one, and windows of the past once.
-        if query.windows and not timing.arrivals and timing.ends_at is None and query.form is not Form.CONSTRUCT:
+        # Arrivals are evaluated one by one, windows of the past once; and one on a variable may get more windows.
+        alone = timing.arrivals or timing.ends_at is not None or definition.any_stream
+        if query.windows and not alone and query.form is not Form.CONSTRUCT:
             shared = parametrised(query, logic_of(query), ())
         return Asked(definition.number, query, timing, labels, shared, standing)
 

@@ -44,6 +44,7 @@ def _scheduled(policy: WindowPolicy, catalog: Catalog, by_arrival: bool) -> Sche
         end_ms=clause.end_ms if past else None,
         by_arrival=by_arrival,
         ahead_ms=stream.options.lateness_ms,
+        by_variable=clause.stream.variable is not None,
     )
 
 

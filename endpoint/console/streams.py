@@ -38,7 +38,7 @@ def page(room: Room) -> ResponseReturnValue:
 def _list(room: Room, form: Any, problem: object = None) -> str:
     readers: dict[int, list[str]] = {}
     for query in room.service.queries():
-        for number in set(query.streams):
+        for number in [s.number for s in room.service.streams()] if query.any_stream else set(query.streams):
             readers.setdefault(number, []).append(query.name)
     return render_template(
         "console/streams.html", streams=room.service.streams(), readers=readers, form=form, problem=problem
@@ -107,7 +107,7 @@ def _said(receipt: PushReceipt) -> str:
 
 def _one(room: Room, name: str, form: Any, problem: object = None) -> str:
     definition = room.service.stream(name)
-    readers = [query for query in room.service.queries() if definition.number in query.streams]
+    readers = [query for query in room.service.queries() if query.any_stream or definition.number in query.streams]
     return render_template(
         "console/stream.html",
         stream=definition,

@@ -78,8 +78,10 @@ def _earliest(refused: Iterator[Refusal]) -> Refusal | None:
 
 
 def _hollow(unit: Query | Register) -> Iterator[Refusal]:
-    """What is asked once, and not for ever."""
+    """What is asked once and not for ever, or the other way round."""
     if not isinstance(unit, Register):
+        named = (window.stream for window in unit.windows if window.stream.variable is not None)
+        yield from ((stream.position, "a stream named by a variable in a query that is asked once") for stream in named)
         return
     every = unit.query.shape.place("COMPUTED EVERY")
     if every is not None and not unit.query.windows:
@@ -243,8 +245,12 @@ def _window(window: WindowClause) -> Iterator[Refusal]:
     if window.declared in _DECLARATIONS:
         yield window.position, _DECLARATIONS[window.declared]
         return
-    if window.stream.variable is not None:
-        yield window.stream.position, "a stream named by a variable"
+    if window.stream.variable is not None and window.declared is not Declared.WINDOW:
+        yield window.stream.position, "a stream named by a variable in C-SPARQL"
+    elif window.stream.variable is not None and window.extent is Extent.HISTORY:
+        yield window.stream.position, "a START ... END window on streams named by a variable"
+    elif window.stream.variable is not None and window.time_predicate is not None:
+        yield window.stream.position, "RANGE ... ON a predicate for streams named by a variable"
     if window.extent in _EXTENTS:
         spelled = next(
             (f"a {each.clause} (count) window" for each in window.written if each.clause in _SPELLINGS), None

@@ -46,7 +46,22 @@ REFUSED = [
     ),
     ("REGISTER QUERY q COMPUTED EVERY 5s AS ASK { }", "COMPUTED EVERY for a query without windows", 18),
     (WINDOW + "[RANGE PT0.0005S] { }", "a length that is no whole number of milliseconds", 44),
-    ("SELECT * FROM NAMED WINDOW :w ON ?s [RANGE 5s] { }", "a stream named by a variable", 34),
+    (
+        "SELECT * FROM NAMED WINDOW :w ON ?s [RANGE 5s] { }",
+        "a stream named by a variable in a query that is asked once",
+        34,
+    ),
+    ("SELECT * FROM STREAM ?s [RANGE 5s] { }", "a stream named by a variable in C-SPARQL", 22),
+    (
+        "SELECT * FROM NAMED WINDOW :w ON ?s [START 0 END 5] { }",
+        "a START ... END window on streams named by a variable",
+        34,
+    ),
+    (
+        "REGISTER QUERY q AS SELECT * FROM NAMED WINDOW :w ON ?s [RANGE 5s ON :t] { }",
+        "RANGE ... ON a predicate for streams named by a variable",
+        54,
+    ),
     (WINDOW + "[RANGE 5s] { GRAPH :g { WINDOW :w { } } }", "WINDOW inside GRAPH", 61),
 ]
 

@@ -1,0 +1,72 @@
+"""Stream variables: a window on `?s` becomes one window on each stream that there is, with ?s bound to its IRI.
+
+    FROM NAMED WINDOW :w ON ?s [RANGE 5s]  ...  WINDOW :w { ?x :p ?y }
+    =>  { window on <a> { ?x :p ?y } VALUES ?s { <a> } } UNION { window on <b> { ?x :p ?y } VALUES ?s { <b> } }
+
+Where the query says ?s nowhere else, nothing sees that it is bound. Windows of streams that came later stand behind
+all others, so that what is known of each window by its place stays so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from hbase_store.terms import iri
+from stream_ext.plan.algebra import InAnyWindow, InWindow, Join, Pattern, Query, Union, Values
+from stream_ext.plan.replace_parts import rebuilt
+from stream_ext.plan.terms import Constant, Position
+from stream_ext.plan.windows import StreamRef, WindowClause
+
+
+def has_stream_variables(query: Query) -> bool:
+    return any(window.stream.variable is not None for window in query.windows)
+
+
+def over_streams(query: Query, streams: Iterable[str]) -> Query:
+    """`streams`: the IRIs of all that there are, the oldest first."""
+    if not has_stream_variables(query):
+        return query
+    return _Spread(query, list(streams)).query()
+
+
+class _Spread:
+    def __init__(self, query: Query, streams: Sequence[str]) -> None:
+        self._query, self._streams = query, streams
+        self._clauses = {window.name: window for window in query.windows}
+
+    def query(self) -> Query:
+        return replace(rebuilt(self._query, self._part), windows=tuple(self._windows()))
+
+    def _windows(self) -> Iterator[WindowClause]:
+        yield from (window for window in self._query.windows if window.stream.variable is None)
+        for stream in self._streams:
+            for window in self._query.windows:
+                if (variable := window.stream.variable) is not None:
+                    there = StreamRef(stream, None, window.stream.position, variable)
+                    yield replace(window, name=_name(window, stream), stream=there)
+
+    def _part(self, node: object) -> Pattern | None:
+        match node:
+            case InWindow(name, inner, position):
+                return self._in_window(self._clauses[name], inner, position)
+            case InAnyWindow(variable, inner, position):
+                found = ((name, self._in_window(each, inner, position)) for name, each in self._clauses.items())
+                return Union(tuple(_with(part, variable, name, position) for name, part in found), position)
+            case _:
+                return None
+
+    def _in_window(self, window: WindowClause, inner: Pattern, position: Position) -> Pattern:
+        variable = window.stream.variable
+        if variable is None:
+            return InWindow(window.name, inner, position)
+        found = ((stream, InWindow(_name(window, stream), inner, position)) for stream in self._streams)
+        return Union(tuple(_with(part, variable, stream, position) for stream, part in found), position)
+
+
+def _with(pattern: Pattern, variable: str, name: str, position: Position) -> Pattern:
+    return Join(pattern, Values((variable,), ((Constant(iri(name)),),), position))
+
+
+def _name(window: WindowClause, stream: str) -> str:
+    """That of no window of a text: an IRI has no blank."""
+    return f"{window.name} on {stream}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
+import msgspec
 import numpy as np
 
 from hbase_store import Snapshot, Store
@@ -107,21 +109,27 @@ class QueryRun:
         """Silently: the windows as they were at the last evaluation, that evaluation, then what arrived up to `sn`."""
         self._state, self.evaluated, self._gap = state, state.evaluated, state.gap
         self._schedule = Schedule(self._timing, state, self._store.vts(sn))
-        if self._schedule.timing.is_settled and not self._has_ended(state):
-            self._build(sn, None)
+        if self.timing.is_settled and not self._has_ended(state) and not self._may_begin_anywhere:
+            self._build(sn, self.timing.reference(state), None)
+
+    @property
+    def _may_begin_anywhere(self) -> bool:
+        """Arrivals wait for nothing: how old what they look at may be is known when the first is due."""
+        timing = self.timing
+        return timing.arrivals and timing.ends_at is None and self._schedule.last is None
 
     def _has_ended(self, state: QueryState) -> bool:
         """Windows of the past are replayed once, in the snapshot of the registration."""
         return self._timing.ends_at is not None and state.sn > 0
 
-    def _build(self, sn: int, first: Arrival | None) -> None:
+    def _build(self, sn: int, reference: int | None, first: Arrival | None) -> None:
         """The network, with what is retained for it; but not from `first` on, where this one is about to arrive."""
         state, last = self._state, self._state.evaluated
         # What lies before the oldest snapshot is only asked for by a query that reads nothing of the store.
         then = max(last.sn, self._store.oldest()) if last else sn
         self._make_lenses(then)
         after: list[Arrival] = []
-        for arrival in retained(self._store, self._schedule.windows, state.reference, sn):
+        for arrival in retained(self._store, self._schedule.windows, reference, sn):
             if first is not None and (arrival.sn, arrival.push) >= (first.sn, first.push):
                 break
             if last is None or (arrival.sn, arrival.push) <= (last.sn, last.push):
@@ -212,26 +220,42 @@ class QueryRun:
         self.resume(self.state_now(sn), sn)
 
     def _take(self, sn: int, arrival: Arrival, steps: Steps) -> None:
+        was_settled = self.timing.is_settled
         self._schedule.take(arrival)
-        if not self._schedule.timing.is_settled:
+        if not self.timing.is_settled:
             return
-        if not self._lenses:  # this push has said where the closes begin, which must not be forgotten
-            self._build(sn, arrival)
+        if not was_settled:  # this push has said where the closes begin, which must not be forgotten
             self._went_on_silently = True
+        due = self._schedule.due(arrival)
+        if not self._lenses:
+            due = self._begun(sn, arrival, due)
+        if not self._lenses:
+            return
         if self._at_closes is not None:
             self._at_closes.arrive(arrival)
         # An evaluation at an arrival sees the elements of its time and before, of those that arrive with it.
         waiting = [] if self._at_arrivals is None else np.unique(arrival.element_times).tolist()
-        for due in self._schedule.due(arrival):
-            while waiting and due.arrived is not None and waiting[0] <= due.arrived:
+        for each in due:
+            while waiting and each.arrived is not None and waiting[0] <= each.arrived:
                 self._lens(True).arrive(arrival.at_time(waiting.pop(0)))
-            if due.arrived is None:
-                self._close(sn, arrival.push, due, steps)
+            if each.arrived is None:
+                self._close(sn, arrival.push, each, steps)
             else:
-                self._schedule.seen(due.time)
-                self._tell(sn, arrival.push, due, steps)
+                self._schedule.seen(each.time)
+                self._tell(sn, arrival.push, each, steps)
         for time in waiting:
             self._lens(True).arrive(arrival.at_time(time))
+
+    def _begun(self, sn: int, arrival: Arrival, due: Iterator[Due]) -> Iterator[Due]:
+        """What is due, with the network for it; there is none yet where nothing is."""
+        state = self._state
+        if self._may_begin_anywhere:
+            first = next(due, None)
+            if first is None:
+                return due
+            due, state = chain((first,), due), msgspec.structs.replace(state, last=first.time)
+        self._build(sn, self.timing.reference(state), arrival)
+        return due
 
     def _arrive(self, arrival: Arrival) -> None:
         for lens in self._lenses:

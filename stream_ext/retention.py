@@ -27,7 +27,7 @@ from stream_ext.kept import Kept
 from stream_ext.plan.algebra import Bgp, InAnyWindow, InWindow, Query
 from stream_ext.plan.walk import Part, parts_of, query_parts
 from stream_ext.presence import reach
-from stream_ext.schedule import QueryState, ScheduledWindow
+from stream_ext.schedule import QueryState, Timing
 from stream_ext.shard import query_over
 from stream_ext.timing import timing_of
 
@@ -46,9 +46,9 @@ class Retain:
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What a registered query reads: its windows, and whether it reads the store, too."""
+    """What a registered query reads: its windows and when it is evaluated, and whether it reads the store, too."""
 
-    windows: Sequence[ScheduledWindow]
+    timing: Timing
     reads_store: bool
     pace_ms: int  # between two evaluations, at most
 
@@ -96,7 +96,7 @@ class Retention:
         if not timing.windows:
             return  # built anew at the position of the queries, wherever that is: it needs nothing older
         pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
-        self._queries[query.number] = _Needs(timing.windows, _reads_store(parsed), pace_ms)
+        self._queries[query.number] = _Needs(timing, _reads_store(parsed), pace_ms)
 
     def forget(self, query: int) -> None:
         self._queries.pop(query, None)
@@ -165,10 +165,10 @@ class Retention:
             horizons[stream] = kept.first_published(self._clock.now_ms() - retention_ms)
         for number, needs in self._queries.items():
             state = view.catalog.queries[number].standing(states.get(number))
-            self._lower(windows, reach(needs.windows, state.reference))
-            self._lower(horizons, reach(needs.windows, self._reference_at(floor, state, needs)))
+            self._lower(windows, reach(needs.timing.windows, needs.timing.reference(state)))
+            self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
             # Whoever steps what came after `position` reads all of it, be it too late for every window.
-            for stream in windows.keys() & {window.stream for window in needs.windows}:
+            for stream in windows.keys() & {window.stream for window in needs.timing.windows}:
                 windows[stream] = min(windows[stream], self._kept[stream].first_after(position))
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
         return self._within_budget(horizons, windows)
@@ -181,9 +181,9 @@ class Retention:
 
     def _reference_at(self, floor: int, state: QueryState, needs: _Needs) -> int | None:
         """The last evaluation at the floor, or one before it."""
-        reference = state.reference
+        reference = needs.timing.reference(state)
         vector = self._store.vts(floor)
-        times = [vector[w.stream].time if w.stream in vector else None for w in needs.windows]
+        times = [vector[w.stream].time if w.stream in vector else None for w in needs.timing.windows]
         known = [time for time in times if time is not None]
         if reference is None or len(known) < len(times):
             return reference

@@ -103,17 +103,13 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     ended: bool = False
 
     @property
-    def reference(self) -> int | None:
-        """No evaluation to come, nor the last one, looks at what windows held before they were at this time."""
-        if self.evaluated is None:
-            return self.registered
-        behind = self.evaluated.arrived and self.begins  # the closes come behind the arrivals
-        return self.after if behind else self.evaluated.time
+    def reached(self) -> int | None:
+        """Closes and periods up to this time are over."""
+        return self.registered if self.after is None else self.after
 
     def comes_after(self, time: int | None) -> bool:
         """Whether it was never evaluated, and will not be at this time or before."""
-        reached = self.registered if self.after is None else self.after
-        return self.evaluated is None and (time is None or (reached is not None and reached >= time))
+        return self.evaluated is None and (time is None or (self.reached is not None and self.reached >= time))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +233,15 @@ class Timing:
     def has_beats(self) -> bool:
         """Whether it is evaluated at closes or periods."""
         return self.closes or bool(self.every_ms)
+
+    def reference(self, state: QueryState) -> int | None:
+        """No evaluation to come, nor the last one, looks at what windows held before they were at this time; None:
+        there is none such. Arrivals wait for nothing, so they may be older than what was reached at registration."""
+        times = [state.reached] if self.has_beats else []
+        times += [state.last] if self.arrivals else []
+        times += [state.evaluated.time] if state.evaluated is not None else []
+        known = [time for time in times if time is not None]
+        return min(known) if len(known) == len(times) else None
 
     @property
     def ends_at(self) -> int | None:

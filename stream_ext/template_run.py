@@ -182,7 +182,7 @@ class TemplateRun:
         self._relation = Parameters(self._template.columns)
         make = partial(shared_network, self._template, self._relation, snapshot=self._store.at(then))
         self._lens = Lens(partial(make, encode=self._store.ids), windows)
-        references = [state.reference for state in states]
+        references = [self._timing.reference(state) for state in states]
         known = [reference for reference in references if reference is not None]
         after: list[Arrival] = []
         for arrival in retained(self._store, windows, min(known) if len(known) == len(references) else None, sn):

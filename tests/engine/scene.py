@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -260,7 +261,8 @@ class Player:
         self.latest: dict[int, int | None] = {1: None, 2: None}
         self.batches = {1: 0, 2: 0}
 
-    def register(self) -> int:
+    def register(self, before: Sequence[Change | list[Push]] = ()) -> int:
+        """The streams, what comes `before` the query, and the query."""
         batch = self.store.begin()
         streams = {
             n: StreamDefinition(n, f"s{n}", f"{EX}s{n}", StreamOptions(lateness_ms=self.scene.lateness[n]))
@@ -269,6 +271,8 @@ class Player:
         for n, stream in streams.items():
             batch.catalog("stream", n, CatalogStep("stream", n, stream).body())
         self.store.commit(batch)
+        for step in before:
+            self.play(step)
         query = query_of(self.scene.text, BASE)
         from stream_ext.catalog import Catalog
 
@@ -403,17 +407,30 @@ class Oracle:
             return []
         return [told for push in step for said in self._push(push) for told in self.evaluate(sn, said)]
 
+    def register(self, before: Sequence[Change | list[Push]]) -> None:
+        """After these."""
+        for step in before:
+            if isinstance(step, Change):
+                self.play(0, step)
+                continue
+            for push in step:
+                self.model.comes_before(push.stream, self._elements(push), push.heartbeat)
+        self.model.register()
+
     def _push(self, push: Push) -> list[Said]:
         used = {w.stream for w in self.scene.windows}
         if push.stream not in used:
             return []
         if push.heartbeat is not None:
             return self.model.heartbeat(push.stream, push.heartbeat)
+        return self.model.push(push.stream, self._elements(push))[1]
+
+    def _elements(self, push: Push) -> list[Element]:
         elements = []
         for time, triples in push.elements:
             elements.append(Element(push.stream, time, len(self.triples)))
             self.triples.append(triples)
-        return self.model.push(push.stream, elements)[1]
+        return elements
 
     def answer(self, said: Said) -> Bag | bool:
         """The whole answer over what the windows held."""

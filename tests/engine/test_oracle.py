@@ -10,7 +10,7 @@ import hbase_store
 from stream_ext.schedule import QueryState
 from stream_ext.shard import Shard, query_of
 from tests.engine.low_capacities import low_capacities
-from tests.engine.scene import BASE, Oracle, Player, engine_emissions, random_scene
+from tests.engine.scene import BASE, Oracle, Player, Push, engine_emissions, random_scene
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -34,25 +34,38 @@ def test_it_is_so_where_all_that_is_remembered_is_laid_out_anew_all_the_time(blo
             play(seed, tmp_path / str(seed), restarts=bool(seed % 2))
 
 
+@pytest.mark.parametrize("block", range(10))
+def test_windows_hold_what_came_before_registration(block: int, tmp_path: Path) -> None:
+    evaluations = 0
+    for seed in range(3000 + block * 15, 3000 + block * 15 + 15):
+        evaluations += play(seed, tmp_path / str(seed), restarts=bool(seed % 2), before=1 + seed % 5)
+    assert evaluations > 50
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("block", range(100))
 def test_thousands_of_scenes_give_the_oracles_rows(block: int, restarts: bool, tmp_path: Path) -> None:
     for seed in range(100_000 + block * 100, 100_000 + block * 100 + 100):
-        play(seed, tmp_path / str(seed), restarts)
+        play(seed, tmp_path / str(seed), restarts, before=seed % 5)
 
 
-def play(seed: int, folder: Path, restarts: bool) -> int:
+def play(seed: int, folder: Path, restarts: bool, before: int = 0) -> int:
+    """Registered after so many of the scene's steps, perhaps with its streams ahead of what comes then."""
     scene = random_scene(seed)
+    first, steps = scene.steps[:before], scene.steps[before:]
+    if before and seed % 3:
+        first.append([Push(stream, (), 40 * (seed % 3)) for stream in (1, 2)])
     store = hbase_store.open(f"lmdb:{folder}")
     player, oracle = Player(store, scene), Oracle(scene)
-    sn = player.register()
+    sn = player.register(first)
+    oracle.register(first)
     shard = Shard(store)
     shard.build({}, sn)
     query = query_of(scene.text, BASE)
     state: QueryState | None = None
     evaluations = 0
-    for step in scene.steps:
+    for step in steps:
         sn = player.play(step)
         if restarts:
             shard = Shard(store)

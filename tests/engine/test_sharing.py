@@ -126,6 +126,10 @@ def test_equal_rows_of_made_terms_are_cut_alike_everywhere(block: int, tmp_path:
     assert shared > 10, "these seeds share too little to prove anything"
 
 
+def test_a_first_arrival_from_before_registration_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    play(60_217, tmp_path / "found by a soak")
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(200))
 def test_many_queries_say_what_each_says_alone_thousands_of_times(block: int, tmp_path: Path) -> None:

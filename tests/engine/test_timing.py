@@ -157,15 +157,13 @@ class Play:
         """Elements that are there already; nothing is evaluated for them."""
         for _ in range(self.chance.choice([0, 0, 3])):
             stream, elements = self._elements()
-            self.model.elements += elements
             event = self._event(stream, elements)
+            self.model.comes_before(stream, elements)
             self.engine.elements += elements
             firsts = [e.time for e in elements] + _some(self.engine.positions.get(stream, Position()).first)
             self.engine.positions[stream] = Position(event.latest, None, min(firsts, default=None), False)
-            self.model.latest[stream], self.model.firsts[stream] = event.latest or 0, min(firsts)
         self.engine.start()
-        times = [t for t in range(-50, 2000) if self.model.all_have_come(t)]
-        self.model.registered = max(times, default=None)
+        self.model.register()
 
     def step(self) -> int:
         kind = self.chance.random()

@@ -163,6 +163,25 @@ class Model:
         reach = window.range_ms + window.step_ms + 2
         return any(self.holds(window, time, at, True) for at in range(start, time + reach))
 
+    # "its windows hold what came before registration too"
+    def comes_before(self, stream: int, elements: list[Element], heartbeat: int | None = None) -> None:
+        self._moves(stream, elements)
+        self.elements += elements
+        if heartbeat is not None:
+            self.beats[stream] = max(heartbeat, self.beats.get(stream, heartbeat))
+
+    # "The first evaluation is at the first close that not all of its streams had reached at registration"
+    def register(self) -> None:
+        known = [*self.latest.values(), *self.beats.values()]
+        times = range(min(known, default=0) - 50, max(known, default=0) + 1)
+        self.registered = max((time for time in times if self.all_have_come(time)), default=None)
+
+    def _moves(self, stream: int, elements: list[Element]) -> None:
+        times = [e.time for e in elements]
+        if times:
+            self.latest[stream] = max([*times, *([self.latest[stream]] if stream in self.latest else [])])
+            self.firsts[stream] = min([*times, *([self.firsts[stream]] if stream in self.firsts else [])])
+
     # "an arrival is evaluated at once, waiting for no other stream, at t = max(its timestamp, the query's last t); time
     # windows once per timestamp of a push, in time order"; "An arrival that can be in no window of the query causes no
     # evaluation"
@@ -173,9 +192,7 @@ class Model:
         self.idle.discard(stream)
         times = [e.time for e in elements]
         # "It moves at the end of each push": for closes the whole push counts.
-        if times:
-            self.latest[stream] = max([*times, *([self.latest[stream]] if stream in self.latest else [])])
-            self.firsts[stream] = min([*times, *([self.firsts[stream]] if stream in self.firsts else [])])
+        self._moves(stream, elements)
         out: list[Said] = []
         if self.arrivals:
             for time in sorted(set(times)):

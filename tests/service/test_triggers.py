@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stream_ext.clock import ManualClock
 from stream_ext.errors import Unsupported
 from stream_ext.service import Service
 
@@ -55,6 +56,35 @@ def test_an_arrival_waits_for_no_other_stream(service: Service) -> None:
     push(service, "s", 5000, triple("a", 1))
     push(service, "t", 100, triple("a", 1))
     assert told(service) == [(5000, []), (5000, [("a",)])]
+
+
+@pytest.mark.parametrize("report", ["CONTENT_CHANGE", "WINDOW_CLOSE, CONTENT_CHANGE", "CONTENT_CHANGE, PERIODIC 7s"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_first_arrival_from_before_registration_finds_what_was_retained(
+    report: str, restart: bool, tmp_path: Path
+) -> None:
+    clock = ManualClock(1_000_000)
+    with opened(tmp_path, clock) as service:
+        service.create_stream("s", {"retention": "30s", "timeless": []})
+        push(service, "s", 1000, triple("a", 1))
+        service.heartbeat("s", 9000)
+        window = f"RANGE 2s STEP 1s REPORT {report}"
+        service.register(registration(window=window))
+        service.register(registration("came", window=window, r2s="ISTREAM"))
+        clock.advance(3_600_000)
+        service.collect()
+        if restart:
+            service.close()
+            service = stack_reopen(tmp_path)
+        push(service, "s", 1500, triple("b", 1))
+        if restart:
+            service.close()
+            service = stack_reopen(tmp_path)
+        push(service, "s", 1700, triple("c", 1))
+        a, b, c = ("a", "1"), ("b", "1"), ("c", "1")
+        assert told(service) == [(1500, [a, b]), (1700, [a, b, c])]
+        assert told_of(service, "came") == [(1500, [a, b]), (1700, [c])]
+        service.close()
 
 
 # ---- arrivals beside closes
@@ -164,6 +194,7 @@ def test_a_window_of_the_past_is_replayed_at_registration_and_then_it_ends(resta
         ("START 1300 END 3300 STEP 1s", [2000, 3000]),  # the multiples of STEP
         ("START 1300 END 3300 STEP 1s T0 300", [2300, 3300]),
         ("START 1300 END 3300", [3300]),  # no STEP: once, at END
+        ("START 1300 END 3300 STEP 1s REPORT WINDOW_CLOSE, CONTENT_CHANGE", [2000, 3000]),
     ],
 )
 @pytest.mark.parametrize("dialect", ["RSP-QL", "C-SPARQL"])

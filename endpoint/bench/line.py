@@ -203,27 +203,18 @@ def _check_pairs(made: list[list[tuple[Any, Any]]], batch: int, span: int, count
     """New pairs of the batch: new left with the whole right window, and new right with the older left."""
     import numpy as np
 
+    from endpoint.bench.standing import pairs
+
     low = max(0, batch - span + 1)
     (new_left, new_right) = made[batch]
     right = [np.concatenate([sides[1][i] for sides in made[low : batch + 1]]) for i in (0, 1)]
     left = [np.concatenate([sides[0][i] for sides in made[low:batch]] or [new_left[i][:0]]) for i in (0, 1)]
-    a, b = _pairs(new_left[0], new_left[1], right[0], right[1])
-    c, d = _pairs(left[0], left[1], new_right[0], new_right[1])
+    a, b = pairs(new_left[0], new_left[1], right[0], right[1])
+    c, d = pairs(left[0], left[1], new_right[0], new_right[1])
     left_values = np.concatenate([a, c])
     expected = (left_values, left_values, np.concatenate([b, d]))
     if count != len(left_values) or checksum != _checksum(expected):
         raise AssertionError(f"batch {batch}: {count} pairs, {len(left_values)} expected; checksums differ or not")
-
-
-def _pairs(k1: Any, v1: Any, k2: Any, v2: Any) -> tuple[Any, Any]:
-    import numpy as np
-
-    order = np.argsort(k2, kind="stable")
-    low, high = np.searchsorted(k2[order], k1, "left"), np.searchsorted(k2[order], k1, "right")
-    count = high - low
-    i = np.repeat(np.arange(len(k1)), count)
-    j = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)
-    return v1[i], v2[order[j]]
 
 
 # ---- the service -------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from typing import Any
 
 from endpoint.errors import Told, WorkerEnded
 from endpoint.query_workers.messages import (
-    LENGTH,
     Ask,
     Began,
     Cancel,
@@ -32,6 +31,7 @@ from endpoint.query_workers.messages import (
     from_worker,
 )
 from stream_ext.errors import QueryCancelled
+from stream_ext.runner.spark.wire import LENGTH
 
 log = logging.getLogger("rillet.endpoint")
 

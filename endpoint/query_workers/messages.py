@@ -9,14 +9,11 @@ An answer is over with its last piece, with Failed and with Ended."""
 
 from __future__ import annotations
 
-import struct
-
 import msgspec
 
 from endpoint.errors import Problem
 from stream_ext.outside import Outside
-
-LENGTH = struct.Struct("<I")
+from stream_ext.runner.spark.wire import LENGTH
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):

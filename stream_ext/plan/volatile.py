@@ -8,12 +8,18 @@ from stream_ext.plan.algebra import Query, Service
 from stream_ext.plan.formulas import Call, Expression
 from stream_ext.plan.walk import Part, query_parts, walk
 
-_FUNCTIONS = frozenset({"NOW", "RAND", "UUID", "STRUUID", "BNODE"})
+#: The calls that are another value each time they are made.
+VOLATILE = frozenset({"NOW", "RAND", "UUID", "STRUUID", "BNODE"})
 _CASTS = "<http://www.w3.org/2001/XMLSchema#"
 
 
 def is_volatile(query: Query) -> bool:
     return any(_varies(node) for part in query_parts(query) for node in walk(part))
+
+
+def is_of_the_moment(expression: Expression) -> bool:
+    """Whether the same row may have another value at another moment; functions that others wrote are pure."""
+    return any(isinstance(part, Call) and part.name in VOLATILE for part in walk(expression))
 
 
 def is_chance(expression: Expression) -> bool:
@@ -25,7 +31,7 @@ def _varies(node: Part) -> bool:
     match node:
         case Call(name):
             # Of a function that others wrote nothing is known.
-            return name in _FUNCTIONS or (name.startswith("<") and not name.startswith(_CASTS))
+            return name in VOLATILE or (name.startswith("<") and not name.startswith(_CASTS))
         case Service():
             return True
         case _:

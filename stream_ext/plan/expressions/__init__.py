@@ -15,11 +15,11 @@ from functools import partial
 import numpy as np
 
 from hbase_store.arrays import Ids, Mask
-from stream_ext.plan.expressions.compiling import VOLATILE, compiled
+from stream_ext.plan.expressions.compiling import compiled
 from stream_ext.plan.expressions.nodes import Node
 from stream_ext.plan.expressions.rows import Rows, Scope
-from stream_ext.plan.formulas import Call, Expression
-from stream_ext.plan.walk import parts_of
+from stream_ext.plan.formulas import Expression
+from stream_ext.plan.volatile import is_of_the_moment
 
 __all__ = ["Computed", "Condition", "Scope", "compile_condition", "compile_value"]
 
@@ -62,14 +62,14 @@ def compile_condition(
     `resources` are variables that never are literals (subjects, predicates, graphs): these are compared by id."""
     columns = _columns(variables)
     root = compiled(expression, columns, _places(resources, columns), only_true=True)
-    return Condition(root, _is_volatile(expression))
+    return Condition(root, is_of_the_moment(expression))
 
 
 def compile_value(
     expression: Expression, variables: tuple[str, ...], resources: frozenset[str] = frozenset()
 ) -> Computed:
     columns = _columns(variables)
-    return Computed(compiled(expression, columns, _places(resources, columns)), _is_volatile(expression))
+    return Computed(compiled(expression, columns, _places(resources, columns)), is_of_the_moment(expression))
 
 
 def _columns(variables: tuple[str, ...]) -> dict[str, int]:
@@ -78,16 +78,6 @@ def _columns(variables: tuple[str, ...]) -> dict[str, int]:
 
 def _places(names: frozenset[str], columns: dict[str, int]) -> frozenset[int]:
     return frozenset(columns[name] for name in names if name in columns)
-
-
-def _is_volatile(expression: Expression) -> bool:
-    waiting: list[object] = [expression]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Call) and node.name in VOLATILE:
-            return True
-        waiting += parts_of(node)  # type: ignore[arg-type]  # parts of an expression
-    return False
 
 
 def _chunks(columns: Sequence[Ids], scope: Scope, count: int | None) -> Iterable[Rows]:

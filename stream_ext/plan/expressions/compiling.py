@@ -46,11 +46,10 @@ from stream_ext.plan.formulas import (
 from stream_ext.plan.functions import CASTS, FUNCTIONS, Function, View, custom, moments, terms
 from stream_ext.plan.terms import Constant, Variable
 from stream_ext.plan.values import value_of
+from stream_ext.plan.volatile import VOLATILE
 from stream_ext.plan.walk import walk
 from stream_ext.vocabulary import Vocabulary
 
-#: The calls that are another value each time they are made.
-VOLATILE = frozenset({"RAND", "UUID", "STRUUID", "BNODE", "NOW"})
 _TERM_TESTS = {"ISIRI": (1, -1, -1), "ISBLANK": (-1, 1, -1), "ISLITERAL": (-1, -1, 1)}
 
 

@@ -16,7 +16,8 @@ from typing import Any, Protocol, cast
 import msgspec
 import numpy as np
 
-_LENGTH = struct.Struct("<I")
+#: A frame begins with the size of its body.
+LENGTH = struct.Struct("<I")
 FRAME_BYTES_MAX = (1 << 32) - 1
 #: What may be sent by someone who has not yet shown the token.
 HELLO_BYTES_MAX = 1 << 16
@@ -137,12 +138,12 @@ def frame(message: Message) -> bytes:
     body = _encoder.encode(message)
     if len(body) > FRAME_BYTES_MAX:
         raise ValueError(f"a message of {len(body)} bytes: a single part may have {FRAME_BYTES_MAX}")
-    return _LENGTH.pack(len(body)) + body
+    return LENGTH.pack(len(body)) + body
 
 
 def receive(connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> bytearray:
     """The body of the next frame; raises Closed at the end."""
-    (size,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    (size,) = LENGTH.unpack(_exactly(connection, LENGTH.size))
     if size > size_max:
         raise Closed(f"a frame of {size} bytes where {size_max} are allowed")
     return _exactly(connection, size)

@@ -24,7 +24,8 @@ from stream_ext.part import Ids
 from stream_ext.plan.algebra import Form, Pattern, Query
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
-from stream_ext.plan.normalise import Dataset, dataset, normalise_pattern, template_of, window_of_graph
+from stream_ext.plan.normalise import normalise_pattern, template_of
+from stream_ext.plan.places import Dataset, dataset, window_of_graph
 from stream_ext.plan.terms import Constant
 from stream_ext.plans import Plans
 from stream_ext.presence import reach

@@ -29,7 +29,8 @@ from stream_ext.plan.build import Builder, Stage
 from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
-from stream_ext.plan.normalise import constants_of, normalise, template_of
+from stream_ext.plan.named_terms import constants_of
+from stream_ext.plan.normalise import normalise, template_of
 from stream_ext.plan.parameters import Template as QueryTemplate
 from stream_ext.plan.terms import Constant
 from stream_ext.schedule import ScheduledWindow

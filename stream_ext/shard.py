@@ -17,7 +17,7 @@ from stream_ext.arrivals import arrivals
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.network import logic_of
 from stream_ext.part import Part
-from stream_ext.plan import normalise
+from stream_ext.plan import named_terms
 from stream_ext.plan.algebra import Form, Query, Register
 from stream_ext.plan.parameters import Parametrised, Template, parametrised
 from stream_ext.plan.stream_variables import over_streams
@@ -48,7 +48,7 @@ def constants_of(query: Query) -> list[bytes]:
     """The terms of a query's patterns and its parameters; registration makes them permanent, so that each has an id."""
     select = logic_of(query)
     shared = parametrised(query, select, ())
-    return list(dict.fromkeys([*normalise.constants_of(select), *(() if shared is None else shared.constants)]))
+    return list(dict.fromkeys([*named_terms.constants_of(select), *(() if shared is None else shared.constants)]))
 
 
 def windows_of(

@@ -71,9 +71,10 @@ from stream_ext.plan.logic import (
     mentioned,
     varies,
 )
+from stream_ext.plan.named_terms import predicates_in
 from stream_ext.plan.needs import count_rows, read_of
-from stream_ext.plan.normalise import NOWHERE, predicates_in
 from stream_ext.plan.order import order_items, reads_store, reads_window
+from stream_ext.plan.places import NOWHERE
 from stream_ext.plan.takes import takes
 from stream_ext.plan.terms import Variable
 from stream_ext.schedule import ScheduledWindow

@@ -15,7 +15,6 @@ from itertools import count
 
 from hbase_store.terms import iri
 from stream_ext.plan.algebra import (
-    Aggregate,
     Bgp,
     Exists,
     Expression,
@@ -23,7 +22,6 @@ from stream_ext.plan.algebra import (
     Filter,
     Form,
     Graph,
-    GraphClause,
     InAnyWindow,
     InWindow,
     Join,
@@ -43,7 +41,6 @@ from stream_ext.plan.algebra import (
 )
 from stream_ext.plan.formulas import And, Not, Path, PathNegated, PathRepeat
 from stream_ext.plan.logic import (
-    DEFAULT_GRAPH,
     NO_NAMES,
     Aggregation,
     Assign,
@@ -65,50 +62,15 @@ from stream_ext.plan.logic import (
     Test,
     Without,
     children,
-    sources_of,
 )
+from stream_ext.plan.places import STORE, Dataset, Place, dataset, merged_windows, window_of_graph, with_graphs
 from stream_ext.plan.rename import rename_query
 from stream_ext.plan.replace_parts import replaced
+from stream_ext.plan.stages import Stages
 from stream_ext.plan.terms import BlankLabel, Constant, Node, Variable
 from stream_ext.plan.timestamps import asked_in, shape_expressions, with_expressions, with_names
 from stream_ext.plan.walk import walk
-from stream_ext.plan.windows import Declared, Dialect, WindowClause
-
-
-def dataset(clauses: Sequence[GraphClause], windowed: bool, everything: bool = False) -> Dataset:
-    """What FROM and FROM NAMED say. In a query with windows FROM NAMED alone leaves the default graph as it is."""
-    if not clauses:
-        return Dataset(GraphScope(everything=everything), None)
-    merged = tuple(dict.fromkeys(clause.graph or DEFAULT_GRAPH for clause in clauses if not clause.named))
-    named = tuple(dict.fromkeys(clause.graph for clause in clauses if clause.named and clause.graph is not None))
-    if not merged and windowed:
-        return Dataset(GraphScope(everything=everything), named)
-    return Dataset(GraphScope(graphs=merged), named)
-
-
-class Dataset:
-    """The default graph of a query, and the graphs that GRAPH may mean (None: all named ones)."""
-
-    def __init__(self, default: GraphScope, named: tuple[Constant, ...] | None) -> None:
-        self.default = default
-        self._named = named
-
-    @property
-    def listed(self) -> tuple[Constant, ...] | None:
-        """The graphs of FROM NAMED; None: there is no dataset clause."""
-        return self._named
-
-    def has(self, graph: Constant) -> bool:
-        return self._named is None or graph in self._named
-
-    def named(self, node: Node) -> GraphScope:
-        """`GRAPH node`."""
-        if isinstance(node, Constant) and self._named is not None and node not in self._named:
-            return GraphScope(node, ())  # the dataset has no such graph
-        return GraphScope(node, self._named if isinstance(node, Variable) else None)
-
-
-STORE = Dataset(GraphScope(), None)
+from stream_ext.plan.windows import Dialect, WindowClause
 
 
 def normalise(query: Query, union_default: bool = False, graphs: Sequence[Constant] = ()) -> Select:
@@ -117,41 +79,12 @@ def normalise(query: Query, union_default: bool = False, graphs: Sequence[Consta
     `graphs` are read where they are named, but are no graphs of the store: each is the content of a window."""
     where = dataset(query.shape.graphs, bool(query.windows), union_default)
     if query.dialect is Dialect.CSPARQL:
-        where, default = Dataset(where.default, where.listed or ()), _merged_windows(query)
+        where, default = Dataset(where.default, where.listed or ()), merged_windows(query)
     else:
         default = Place(where.default)
     normaliser = Normaliser(where, query.windows, graphs)
-    normaliser.default = _with_graphs(default, graphs)
+    normaliser.default = with_graphs(default, graphs)
     return normaliser.select(query, normaliser.default)
-
-
-def window_of_graph(graph: Constant) -> str:
-    """The name of the window that stands for a graph; that of no other."""
-    return f"graph {graph.text.decode()}"
-
-
-def _with_graphs(place: Place, graphs: Sequence[Constant]) -> Place:
-    """Those of FROM that are windows are merged as windows."""
-    merged = [graph for graph in place.graph.graphs or () if graph in graphs]
-    if not merged:
-        return place
-    left = tuple(graph for graph in place.graph.graphs or () if graph not in merged)
-    names = (*place.merged, *([place.window] if place.window else []), *map(window_of_graph, merged))
-    graph = replace(place.graph, graphs=left)
-    return Place(GraphScope(), names[0]) if graph == NOWHERE and len(names) == 1 else Place(graph, None, names)
-
-
-def _merged_windows(query: Query) -> Place:
-    """C-SPARQL: the default graph is the merge of the windows and the FROM graphs; nothing else of the store, but for
-    a text with bare names only, which reads the default graph, too."""
-    names = tuple(window.name for window in query.windows)
-    graph = dataset(query.shape.graphs, False).default
-    if not any(not clause.named for clause in query.shape.graphs):
-        bare = any(window.declared is Declared.BARE_NAME for window in query.windows)
-        graph = GraphScope() if bare else NOWHERE
-    if graph == NOWHERE and len(names) == 1:
-        return Place(GraphScope(), names[0])
-    return Place(graph, None, names)
 
 
 def normalise_pattern(pattern: Pattern, names: Iterable[str], where: Dataset = STORE) -> Select:
@@ -159,26 +92,6 @@ def normalise_pattern(pattern: Pattern, names: Iterable[str], where: Dataset = S
     normaliser = Normaliser(where)
     inner = normaliser.pattern(pattern, normaliser.default)
     return Select(inner, (), None, (), (), (), tuple(names), False, 0, None)
-
-
-#: No graph of the store.
-NOWHERE = GraphScope(graphs=())
-
-
-class Place:
-    """Where the leaves of a group look: in the store, in one window, or in several windows and graphs merged."""
-
-    __slots__ = ("graph", "merged", "window")
-
-    def __init__(self, graph: GraphScope, window: str | None = None, merged: tuple[str, ...] = ()) -> None:
-        self.graph, self.window, self.merged = graph, window, merged
-
-    def parts(self) -> list[tuple[GraphScope, str | None]]:
-        """Each place that is merged."""
-        if not self.merged:
-            return [(self.graph, self.window)]
-        windows: list[tuple[GraphScope, str | None]] = [(GraphScope(), name) for name in self.merged]
-        return windows if self.graph == NOWHERE else [*windows, (self.graph, None)]
 
 
 class Normaliser:
@@ -365,7 +278,7 @@ class Normaliser:
         shape = query.shape
         if shape.values is not None and not _is_grouped(query):
             inner = _all((inner, self.pattern(shape.values, place)), ())
-        stages = _Stages(self, place, inner.variables)
+        stages = Stages(lambda expression, sees: self.test(expression, sees, place), self.fresh, inner.variables)
         grouping = stages.group(query) if _is_grouped(query) else None
         having = tuple(stages.test(part) for condition in shape.having for part in split_and(condition))
         for each in shape.expressions:
@@ -405,67 +318,6 @@ class Normaliser:
         if any(isinstance(node, BlankLabel) for node in used):
             return tuple(sorted(sees))  # a blank node is another one for each solution
         return tuple(dict.fromkeys(node.name for node in used if isinstance(node, Variable)))
-
-
-class _Stages:
-    """What a query computes between its pattern and its rows: first of solutions, then (if it groups) of groups."""
-
-    def __init__(self, normaliser: Normaliser, place: Place, sees: Names) -> None:
-        self._normaliser, self._place = normaliser, place
-        self.sees = sees
-        self.before: list[tuple[str, Test]] = []
-        self.after: list[tuple[str, Test]] = []
-        self.aggregates: list[Aggregation] = []
-        self._known: dict[Aggregate, str] = {}
-        self._inside = sees
-
-    def group(self, query: Query) -> Grouping:
-        keys = []
-        for each in query.shape.group_by:
-            if isinstance(each.expression, Variable) and each.variable in (None, each.expression.name):
-                keys.append(each.expression.name)
-                continue
-            name = each.variable or self._normaliser.fresh()
-            self.before.append((name, self._normaliser.test(each.expression, self._inside, self._place)))
-            self._inside |= {name}
-            keys.append(name)
-        self.sees = frozenset(keys)
-        return Grouping(tuple(dict.fromkeys(keys)), (), not query.shape.group_by)
-
-    def compute(self, name: str, expression: Expression) -> None:
-        self.after.append((name, self.test(expression)))
-        self.sees |= {name}
-
-    def test(self, expression: Expression) -> Test:
-        return self._normaliser.test(replaced(expression, self._aggregate), self.sees | self._made(), self._place)
-
-    def name(self, expression: Expression) -> str:
-        """The variable that the expression is, or one that is made for it."""
-        if isinstance(expression, Variable):
-            return expression.name
-        name = self._normaliser.fresh()
-        self.compute(name, expression)
-        return name
-
-    def _made(self) -> Names:
-        return frozenset(self._known.values())
-
-    def _aggregate(self, part: Expression) -> Expression | None:
-        if not isinstance(part, Aggregate):
-            return None
-        if part not in self._known:
-            self._known[part] = name = self._normaliser.fresh()
-            argument = None if part.argument is None else self._argument(part.argument)
-            separator = " " if part.separator is None else part.separator
-            self.aggregates.append(Aggregation(name, part.name, argument, part.distinct, separator))
-        return Variable(self._known[part])
-
-    def _argument(self, expression: Expression) -> str:
-        if isinstance(expression, Variable):
-            return expression.name
-        name = self._normaliser.fresh()
-        self.before.append((name, self._normaliser.test(expression, self._inside, self._place)))
-        return name
 
 
 def _triple(subject: Node, predicate: Node, target: Node, place: Place) -> Logic:
@@ -574,42 +426,3 @@ def split_and(condition: Expression) -> list[Expression]:
 
 def variables_of(expression: Expression) -> Names:
     return frozenset(part.name for part in walk(expression) if isinstance(part, Variable))
-
-
-def constants_of(logic: Logic) -> list[bytes]:
-    """Each term of the patterns once."""
-    found: dict[bytes, None] = {}
-    for leaf in sources_of(logic):
-        found.update(dict.fromkeys(_terms(leaf)))
-    return list(found)
-
-
-def _terms(leaf: Logic) -> Iterable[bytes]:
-    match leaf:
-        case Source(subject, predicate, target, graph):
-            nodes: Sequence[object] = (subject, predicate, target, graph.node, *(graph.graphs or ()))
-        case PathSource(subject, path, target, graph):
-            nodes = (subject, *predicates_in(path), target, graph.node, *(graph.graphs or ()))
-        case GraphNames(graph):
-            nodes = (graph.node, *(graph.graphs or ()))
-        case Table(_, rows):
-            nodes = [cell for row in rows for cell in row]
-        case _:
-            nodes = ()
-    return (node.text for node in nodes if isinstance(node, Constant) and node != DEFAULT_GRAPH)
-
-
-def predicates_in(path: Path) -> list[Constant]:
-    found: list[Constant] = []
-    waiting = [path]
-    while waiting:
-        match waiting.pop():
-            case Constant() as predicate:
-                found.append(predicate)
-            case PathInverse(inner) | PathRepeat(inner):
-                waiting.append(inner)
-            case PathSequence(parts) | PathAlternative(parts):
-                waiting += parts
-            case PathNegated(forward, backward):
-                found += [*forward, *backward]
-    return found

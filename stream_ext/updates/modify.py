@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from stream_ext.plan.algebra import Bgp, DeleteWhere, Graph, Join, Modify, Pattern, QuadPattern, TriplePattern
-from stream_ext.plan.normalise import STORE
+from stream_ext.plan.places import STORE
 from stream_ext.plan.terms import Node, Position
 from stream_ext.updates.solving import Asked, dataset_of
 from stream_ext.updates.templates import Solved, Template, variables_of

@@ -17,7 +17,7 @@ from hbase_store.errors import SnapshotGone
 from stream_ext.evaluate import Asking, pattern_network, solve, where
 from stream_ext.plan.algebra import Modify, Pattern, QuadPattern
 from stream_ext.plan.logic import GraphScope, predicates_read
-from stream_ext.plan.normalise import STORE, Dataset, dataset
+from stream_ext.plan.places import STORE, Dataset, dataset
 from stream_ext.plan.terms import Constant
 from stream_ext.updates.templates import Solved
 from stream_ext.updates.working import Working

@@ -1,0 +1,49 @@
+"""The terms that the patterns of a query name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stream_ext.plan.algebra import PathAlternative, PathInverse, PathSequence
+from stream_ext.plan.formulas import Path, PathNegated, PathRepeat
+from stream_ext.plan.logic import DEFAULT_GRAPH, GraphNames, Logic, PathSource, Source, Table, sources_of
+from stream_ext.plan.terms import Constant
+
+
+def constants_of(logic: Logic) -> list[bytes]:
+    """Each term of the patterns once."""
+    found: dict[bytes, None] = {}
+    for leaf in sources_of(logic):
+        found.update(dict.fromkeys(_terms(leaf)))
+    return list(found)
+
+
+def _terms(leaf: Logic) -> Iterable[bytes]:
+    match leaf:
+        case Source(subject, predicate, target, graph):
+            nodes: Sequence[object] = (subject, predicate, target, graph.node, *(graph.graphs or ()))
+        case PathSource(subject, path, target, graph):
+            nodes = (subject, *predicates_in(path), target, graph.node, *(graph.graphs or ()))
+        case GraphNames(graph):
+            nodes = (graph.node, *(graph.graphs or ()))
+        case Table(_, rows):
+            nodes = [cell for row in rows for cell in row]
+        case _:
+            nodes = ()
+    return (node.text for node in nodes if isinstance(node, Constant) and node != DEFAULT_GRAPH)
+
+
+def predicates_in(path: Path) -> list[Constant]:
+    found: list[Constant] = []
+    waiting = [path]
+    while waiting:
+        match waiting.pop():
+            case Constant() as predicate:
+                found.append(predicate)
+            case PathInverse(inner) | PathRepeat(inner):
+                waiting.append(inner)
+            case PathSequence(parts) | PathAlternative(parts):
+                waiting += parts
+            case PathNegated(forward, backward):
+                found += [*forward, *backward]
+    return found

@@ -20,6 +20,7 @@ from stream_ext.operators.service import check_services, placed
 from stream_ext.outside import NOTHING
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
+from stream_ext.plan.stream_variables import over_streams
 from stream_ext.plan.walk import query_parts
 from stream_ext.query_run import seed_of
 from stream_ext.schedule import QueryState, ScheduledWindow, t0_of
@@ -45,8 +46,10 @@ def answer_once(
             # Without windows every time has the same answer.
             return evaluate(store, unit, sn, asking=asking, graphs=graphs_for(unit))
         # The streams that had these names then: a name may be another stream's by now.
-        windows = _windows_then(store, unit, _catalog_then(store, unit, sn), sn)
-        return evaluate(store, unit, sn, windows, Instant(at), asking=asking, graphs=graphs_for(unit))
+        catalog = _catalog_then(store, unit, sn)
+        wide = over_streams(unit, catalog.stream_iris)
+        windows = _windows_then(store, wide, catalog, sn)
+        return evaluate(store, wide, sn, windows, Instant(at), asking=asking, graphs=graphs_for(wide))
 
 
 def _asked(text: str, base: str, at: int | None, dataset: Beside | None, asking: Asking | None) -> Query:

@@ -27,6 +27,7 @@ from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import normalise_pattern, template_of
 from stream_ext.plan.places import Dataset, dataset, window_of_graph
 from stream_ext.plan.terms import Constant
+from stream_ext.plan.windows import Dialect
 from stream_ext.plans import Plans
 from stream_ext.presence import reach
 from stream_ext.schedule import ScheduledWindow
@@ -183,7 +184,7 @@ def _described(query: Query, rows: ZSet, moment: Moment) -> tuple[Ids, Ids, Ids]
     vocabulary = moment.vocabulary
     named = [node.text for node in query.shape.described if isinstance(node, Constant)]
     resources = np.concatenate([vocabulary.encode(named), *rows.columns])
-    scope = dataset(query.shape.graphs, bool(query.windows)).default
+    scope = dataset(query.shape.graphs, query.dialect is not Dialect.NONE).default
     graph = id_graph(scope, lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0]))
     return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control)
 

@@ -28,6 +28,7 @@ from stream_ext.plan.algebra import (
 from stream_ext.plan.build import Stage
 from stream_ext.plan.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.plan.refuse import first_refusal
+from stream_ext.plan.windows import WindowClause
 from stream_ext.printing.stages import Line, lines_of
 from stream_ext.syntax import parse
 from stream_ext.timing import key_of
@@ -122,14 +123,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 def _window(policy: WindowPolicy, base: str) -> dict[str, Any]:
     window = policy.window
-    key = key_of(window)
-    try:
-        stream = names_of(key, base + "streams/").name
-    except BadArgument:
-        stream = key
     return {
         "name": window.name,
-        "stream": stream,
+        "stream": _stream(window, base),
         "range_ms": window.range_ms,
         "step_ms": window.step_ms,
         "until_ms": window.until_ms,
@@ -147,3 +143,14 @@ def _window(policy: WindowPolicy, base: str) -> dict[str, Any]:
             "report": policy.reports.origin.value,
         },
     }
+
+
+def _stream(window: WindowClause, base: str) -> str:
+    """Its name, or the variable that stands for it."""
+    if window.stream.variable is not None:
+        return f"?{window.stream.variable}"
+    key = key_of(window)
+    try:
+        return names_of(key, base + "streams/").name
+    except BadArgument:
+        return key

@@ -30,7 +30,7 @@ from stream_ext.options import StreamOptions
 from stream_ext.plan.algebra import R2S, Form, Query, Register, WindowClause
 from stream_ext.plan.policy import policy_of
 from stream_ext.plan.refuse import runnable
-from stream_ext.plan.stream_variables import has_stream_variables, over_streams
+from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
 from stream_ext.plan.terms import Position
 from stream_ext.query_run import columns_of
 from stream_ext.schedule import initial_state
@@ -72,9 +72,14 @@ class Registration:
                 if window.stream.variable is None:
                     view.catalog.stream(key_of(window))
         found = _resolve(self.query.windows, view, self.base)
+        any_stream = follows_streams(self.query)
+        if has_stream_variables(self.query) and not any_stream:
+            found.read_all()
         number = view.store.kv.allocate("query", 1)
         output = self._output(names, number, found, view) if self._derives else None
-        wide = over_streams(self.query, found.catalog.stream_iris)
+        read = sorted(found.catalog.streams) if any_stream else found.streams
+        iris = [found.catalog.streams[stream].iri for stream in read]
+        wide = over_streams(self.query, iris)
         definition = QueryDefinition(
             number=number,
             name=names.name,
@@ -90,7 +95,7 @@ class Registration:
             since=view.head + 1,
             state=initial_state(timing_of(wide, found.catalog), view.positions),
             output=output,
-            any_stream=has_stream_variables(self.query),
+            any_stream=any_stream,
         )
         registered = CatalogStep("query", number, definition)
         check_ends(found.catalog.after(registered), definition)
@@ -98,7 +103,7 @@ class Registration:
         return Intent(
             result=lambda _: Registered(definition, True, warnings),
             steps=[*found.steps, registered],
-            write=partial(self._write, found.catalog.stream_iris if definition.any_stream else []),
+            write=partial(self._write, iris if has_stream_variables(self.query) else []),
         )
 
     def _generated(self, catalog: Catalog) -> Names:
@@ -181,6 +186,14 @@ class _Found:
     def take(self, step: CatalogStep) -> None:
         self.steps.append(step)
         self.catalog = self.catalog.after(step)
+
+    def read_all(self) -> None:
+        """What is replayed once reads the streams that there are."""
+        self.streams = sorted(self.catalog.streams)
+        if not self.streams:
+            raise BadArgument(
+                "there is no stream yet whose past START ... END could replay; register this when there is"
+            )
 
 
 def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:

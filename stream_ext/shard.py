@@ -40,8 +40,9 @@ def query_of(text: str, base: str) -> Query:
 
 
 def query_over(definition: QueryDefinition, catalog: Catalog) -> Query:
-    """Its query, with a window on each stream of the catalog in place of one on a variable."""
-    return over_streams(query_of(definition.text, definition.base), catalog.stream_iris)
+    """Its query, with a window on each stream that it reads in place of one on a variable."""
+    streams = (catalog.streams[number].iri for number in catalog.streams_of(definition))
+    return over_streams(query_of(definition.text, definition.base), streams)
 
 
 def constants_of(query: Query) -> list[bytes]:

@@ -280,11 +280,12 @@ class Query:
     windows: tuple[WindowClause, ...]
     r2s: R2S | None  # None: not written
     shape: Shape = PLAIN
+    dialect_without_windows: Dialect = Dialect.NONE  # that of a text whose windows are on no stream, for there is none
 
     @property
     def dialect(self) -> Dialect:
         """The first window construct decides; the parser refuses to mix them."""
-        return DIALECTS[self.windows[0].declared] if self.windows else Dialect.NONE
+        return DIALECTS[self.windows[0].declared] if self.windows else self.dialect_without_windows
 
 
 DIALECTS = {

@@ -77,7 +77,7 @@ def normalise(query: Query, union_default: bool = False, graphs: Sequence[Consta
     """The whole query; what CONSTRUCT and DESCRIBE make of its rows is not part of it.
 
     `graphs` are read where they are named, but are no graphs of the store: each is the content of a window."""
-    where = dataset(query.shape.graphs, bool(query.windows), union_default)
+    where = dataset(query.shape.graphs, query.dialect is not Dialect.NONE, union_default)
     if query.dialect is Dialect.CSPARQL:
         where, default = Dataset(where.default, where.listed or ()), merged_windows(query)
     else:

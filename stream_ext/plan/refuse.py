@@ -27,7 +27,8 @@ from stream_ext.plan.formulas import (
     Call,
 )
 from stream_ext.plan.functions import CASTS, registered_functions
-from stream_ext.plan.terms import Position
+from stream_ext.plan.stream_variables import mentions, merged_variables
+from stream_ext.plan.terms import Position, Variable
 from stream_ext.plan.timestamps import TIMESTAMPS, is_timestamp
 from stream_ext.plan.walk import Part, parts_of, query_parts, walk
 from stream_ext.plan.windows import Declared, Dialect, Extent, Trigger, WindowClause
@@ -80,9 +81,14 @@ def _earliest(refused: Iterator[Refusal]) -> Refusal | None:
 def _hollow(unit: Query | Register) -> Iterator[Refusal]:
     """What is asked once and not for ever, or the other way round."""
     if not isinstance(unit, Register):
-        named = (window.stream for window in unit.windows if window.stream.variable is not None)
-        yield from ((stream.position, "a stream named by a variable in a query that is asked once") for stream in named)
         return
+    for window in unit.query.windows:
+        # Those that are there may all have it for their time, but not those that come.
+        if window.stream.variable is not None and window.time_predicate is not None:
+            yield (
+                window.stream.position,
+                "RANGE ... ON a predicate for streams named by a variable in a registered query",
+            )
     every = unit.query.shape.place("COMPUTED EVERY")
     if every is not None and not unit.query.windows:
         yield every, "COMPUTED EVERY for a query without windows"
@@ -144,15 +150,25 @@ def _query(query: Query) -> Iterator[Refusal]:
         yield from _window(window)
     yield from _mixtures(query)
     outside = _THE_WINDOWS if query.dialect is Dialect.CSPARQL else ""
+    streams = merged_variables(query)
     for part in query_parts(query):
-        yield from _parts(part, outside)
+        yield from _parts(part, outside, frozenset(streams))
+    graphs = {node.graph for part in query_parts(query) for node in walk(part) if isinstance(node, Graph)}
+    for name, windows in streams.items():
+        if Variable(name) not in graphs and name in mentions(query):
+            yield windows[0].stream.position, "a variable of FROM STREAM that no GRAPH names, and others do"
+        elif Variable(name) in graphs and len(windows) > 1:
+            yield windows[1].stream.position, "GRAPH with a stream that has two windows"
 
 
-def _parts(root: Part, outside: str = "") -> Iterator[Refusal]:
-    """Of a pattern or expression, in any order. `outside`: what the whole of it is inside of."""
+def _parts(root: Part, outside: str = "", streams: frozenset[str] = frozenset()) -> Iterator[Refusal]:
+    """Of a pattern or expression, in any order. `outside`: what the whole of it is inside of; `streams`: variables that
+    GRAPH names windows by."""
     waiting: list[tuple[Part, str]] = [(root, outside)]
     while waiting:
         node, inside = waiting.pop()
+        if isinstance(node, Graph) and isinstance(node.graph, Variable) and node.graph.name in streams:
+            node = InWindow(node.graph.name, node.inner, node.position)
         refused = _part(node, inside)
         if refused is not None:
             yield refused
@@ -245,12 +261,6 @@ def _window(window: WindowClause) -> Iterator[Refusal]:
     if window.declared in _DECLARATIONS:
         yield window.position, _DECLARATIONS[window.declared]
         return
-    if window.stream.variable is not None and window.declared is not Declared.WINDOW:
-        yield window.stream.position, "a stream named by a variable in C-SPARQL"
-    elif window.stream.variable is not None and window.extent is Extent.HISTORY:
-        yield window.stream.position, "a START ... END window on streams named by a variable"
-    elif window.stream.variable is not None and window.time_predicate is not None:
-        yield window.stream.position, "RANGE ... ON a predicate for streams named by a variable"
     if window.extent in _EXTENTS:
         spelled = next(
             (f"a {each.clause} (count) window" for each in window.written if each.clause in _SPELLINGS), None

@@ -3,8 +3,9 @@
     FROM NAMED WINDOW :w ON ?s [RANGE 5s]  ...  WINDOW :w { ?x :p ?y }
     =>  { window on <a> { ?x :p ?y } VALUES ?s { <a> } } UNION { window on <b> { ?x :p ?y } VALUES ?s { <b> } }
 
-Where the query says ?s nowhere else, nothing sees that it is bound. Windows of streams that came later stand behind
-all others, so that what is known of each window by its place stays so."""
+Where the query says ?s nowhere else, nothing sees that it is bound. C-SPARQL merges the windows of FROM STREAM ?s, and
+only `GRAPH ?s { }` tells them apart. Windows of streams that came later stand behind all others, so that what is known
+of each window by its place stays so."""
 
 from __future__ import annotations
 
@@ -12,14 +13,41 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hbase_store.terms import iri
-from stream_ext.plan.algebra import InAnyWindow, InWindow, Join, Pattern, Query, Union, Values
+from stream_ext.plan.algebra import Graph, InAnyWindow, InWindow, Join, Pattern, Query, Union, Values
+from stream_ext.plan.rename import rename_query
 from stream_ext.plan.replace_parts import rebuilt
-from stream_ext.plan.terms import Constant, Position
-from stream_ext.plan.windows import StreamRef, WindowClause
+from stream_ext.plan.terms import Constant, Position, Variable
+from stream_ext.plan.windows import Dialect, Extent, StreamRef, WindowClause
 
 
 def has_stream_variables(query: Query) -> bool:
     return any(window.stream.variable is not None for window in query.windows)
+
+
+def follows_streams(query: Query) -> bool:
+    """Whether it reads those that come later, too; not so if all its windows are of the past."""
+    return has_stream_variables(query) and any(window.extent is not Extent.HISTORY for window in query.windows)
+
+
+def merged_variables(query: Query) -> dict[str, list[WindowClause]]:
+    """Of C-SPARQL: the variables of its streams, each with its windows."""
+    found: dict[str, list[WindowClause]] = {}
+    for window in query.windows if query.dialect is Dialect.CSPARQL else ():
+        if window.stream.variable is not None:
+            found.setdefault(window.stream.variable, []).append(window)
+    return found
+
+
+def mentions(query: Query) -> set[str]:
+    """The variables that it says anywhere but in the clauses of its windows."""
+    names: set[str] = set()
+
+    def met(name: str) -> str:
+        names.add(name)
+        return name
+
+    rename_query(query, met)
+    return names
 
 
 def over_streams(query: Query, streams: Iterable[str]) -> Query:
@@ -33,9 +61,12 @@ class _Spread:
     def __init__(self, query: Query, streams: Sequence[str]) -> None:
         self._query, self._streams = query, streams
         self._clauses = {window.name: window for window in query.windows}
+        self._merged = merged_variables(query)
 
     def query(self) -> Query:
-        return replace(rebuilt(self._query, self._part), windows=tuple(self._windows()))
+        """With the dialect of the text, also where there is no stream."""
+        wide = replace(rebuilt(self._query, self._part), windows=tuple(self._windows()))
+        return wide if wide.windows else replace(wide, dialect_without_windows=self._query.dialect)
 
     def _windows(self) -> Iterator[WindowClause]:
         yield from (window for window in self._query.windows if window.stream.variable is None)
@@ -52,6 +83,8 @@ class _Spread:
             case InAnyWindow(variable, inner, position):
                 found = ((name, self._in_window(each, inner, position)) for name, each in self._clauses.items())
                 return Union(tuple(_with(part, variable, name, position) for name, part in found), position)
+            case Graph(Variable(name), inner, position) if name in self._merged:
+                return self._in_window(self._merged[name][0], rebuilt(inner, self._part), position)
             case _:
                 return None
 
@@ -59,6 +92,8 @@ class _Spread:
         variable = window.stream.variable
         if variable is None:
             return InWindow(window.name, inner, position)
+        if not self._streams:
+            return Values((variable,), (), position)
         found = ((stream, InWindow(_name(window, stream), inner, position)) for stream in self._streams)
         return Union(tuple(_with(part, variable, stream, position) for stream, part in found), position)
 

@@ -6,10 +6,12 @@ Streams and queries have numbers that are never used twice; a name may come back
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Literal, TypeVar
 
 import msgspec
@@ -20,6 +22,7 @@ from stream_ext.options import StreamOptions, is_iri
 from stream_ext.schedule import QueryState
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_COMPARED_MAX = 1_000  # names that a mistyped one is held against
 
 
 class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
@@ -131,12 +134,15 @@ class Catalog:
 
     def stream(self, key: str) -> StreamDefinition:
         if (found := self.find_stream(key)) is None:
-            raise NotFound(f"there is no stream {key!r}; create it, or push to one of those that are listed")
+            made_by = f"CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it"
+            raise NotFound(f"there is no stream {key!r}{_meant(key, self._streams_by_name)}; {made_by}")
         return found
 
     def query(self, key: str) -> QueryDefinition:
         if (found := self.find_query(key)) is None:
-            raise NotFound(f"there is no registered query {key!r}")
+            raise NotFound(
+                f"there is no registered query {key!r}{_meant(key, self._queries_by_name)}; SHOW QUERIES lists them"
+            )
         return found
 
     @property
@@ -154,6 +160,11 @@ class Catalog:
     def stream_iris(self) -> list[str]:
         """The oldest stream first."""
         return [self.streams[number].iri for number in sorted(self.streams)]
+
+
+def _meant(key: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(key, islice(known, _COMPARED_MAX), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _stream_of(body: bytes) -> StreamDefinition:

@@ -27,7 +27,7 @@ from stream_ext.chains import check_ends
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.injector import Intent, View
 from stream_ext.options import StreamOptions
-from stream_ext.plan.algebra import R2S, Form, Query, Register, WindowClause
+from stream_ext.plan.algebra import R2S, Form, Query, Register, Update, WindowClause
 from stream_ext.plan.policy import policy_of
 from stream_ext.plan.refuse import runnable
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
@@ -154,6 +154,8 @@ def read_registration(text: str, base: str, name: str | None, queries_max: int) 
         unit = Register(None, None, unit, Position(1, 1))  # the bare query says the same, and is refused the same
     runnable(unit, text)
     if not isinstance(unit, Register):
+        if unit == Update(()):
+            raise BadArgument("the text is empty: what is registered is a query, or REGISTER ... AS and a query")
         raise BadArgument("an update is not registered: send it as an update")
     query, written = unit.query, unit.iri or unit.name
     names = None if written is None else names_of(written, folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -34,7 +33,6 @@ _EXAMPLES = """\
   rillet query 'ASK { ?s ?p ?o }' --snapshot 12
   rillet query 'SELECT * { ?s ?p ?o }' --store lmdb:rillet-data      without a server
   rillet query "INSERT DATA { <http://ex/a> <http://ex/p> 1 }\""""
-_PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]+)>", re.IGNORECASE)
 
 
 def add(commands: Commands) -> None:
@@ -67,9 +65,11 @@ def query(arguments: argparse.Namespace) -> None:
         body = _of_server(arguments, text, known["nt" if is_graph else "json"] if format == "table" else known[format])
     if body == "":
         print("done")  # an update
+    elif isinstance(body, dict) and "head" not in body:
+        print_json(body)  # of EXPLAIN
     elif format == "table":
-        answer = _triples(body) if is_graph else _parsed(body)
-        print("\n".join(_table(answer, prefixes_of(text), time.monotonic() - began)))
+        answer = terminal.triples(body) if is_graph else _parsed(body)
+        print("\n".join(_table(answer, terminal.prefixes_of(text), time.monotonic() - began)))
     elif format == "json":
         print_json(_parsed(body))
     else:
@@ -132,11 +132,6 @@ def _changed(arguments: argparse.Namespace, text: str) -> Any:
 # ---- for people ------------------------------------------------------------------------------------------------
 
 
-def prefixes_of(text: str) -> dict[str, str]:
-    """The names that the text itself gives to the beginnings of IRIs."""
-    return {iri: name for name, iri in _PREFIX.findall(text)}
-
-
 def _table(answer: Mapping[str, Any], prefixes: Mapping[str, str], seconds: float) -> Iterable[str]:
     if "boolean" in answer:
         yield "yes" if answer["boolean"] else "no"
@@ -153,18 +148,3 @@ def _parsed(body: Any) -> Any:
     import json
 
     return json.loads(body) if isinstance(body, str) else body
-
-
-def _triples(body: str) -> dict[str, Any]:
-    """A graph as a table of its triples, in the form of JSON results."""
-    import json
-
-    from stream_ext.emission import term_json
-    from stream_ext.rdf import parse_rdf
-
-    parsed = parse_rdf(body.encode(), "application/n-triples", "")
-    terms = [json.loads(term_json(term)) for term in parsed.terms]
-    columns = {"subject": parsed.s, "predicate": parsed.p, "object": parsed.o}
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    bindings = [dict(zip(columns, map(terms.__getitem__, row), strict=True)) for row in rows]
-    return {"head": {"vars": list(columns)}, "results": {"bindings": bindings}}

@@ -10,9 +10,9 @@ import json
 from typing import TYPE_CHECKING
 
 from endpoint.commands import terminal
-from endpoint.commands.asking import prefixes_of
 from endpoint.commands.flags import DEFAULT_SERVER, Commands, UsageError, add_command, add_setting, whole
 from endpoint.commands.talking import add_text, text_of
+from endpoint.commands.terminal import prefixes_of
 
 if TYPE_CHECKING:
     from endpoint.local import Planned

@@ -206,5 +206,16 @@ def streams(arguments: argparse.Namespace) -> None:
         print_json(found)
         return
     columns = ["stream", "iri", "runs_by", "time", "late", "lateness", "timeless"]
-    rows = [["" if each[name] is None else str(each[name]) for name in columns] for each in found]
-    print("\n".join(terminal.table(columns, rows)) if rows else "there is no stream; PUT /streams/NAME makes one")
+    rows = [[_cell(name, each[name]) for name in columns] for each in found]
+    advice = "there is no stream; rillet query 'CREATE STREAM name' makes one"
+    print("\n".join(terminal.table(columns, rows)) if rows else advice)
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "time":
+        return terminal.moment(value)
+    if name == "lateness":
+        return f"{value} ms"
+    if name == "timeless":
+        return {True: "all", False: "nothing"}[value] if isinstance(value, bool) else " ".join(value)
+    return "" if value is None else str(value)

@@ -48,16 +48,25 @@ def add_text(parser: Parser) -> None:
 def text_of(arguments: argparse.Namespace) -> str:
     if (arguments.text is None) == (arguments.file is None):
         raise UsageError("give the text, or -f FILE, or - to read it from standard input")
-    if arguments.text not in (None, "-") and not _is_file(arguments.text):
-        return str(arguments.text)
-    return read(arguments.file or arguments.text).decode()
+    text = arguments.text
+    if text in (None, "-") or _is_file(text):
+        text = read(arguments.file or text).decode()
+    if not text.strip():
+        raise UsageError("the text is empty")
+    return str(text)
 
 
 def _is_file(text: str) -> bool:
-    """A text of SPARQL has braces or blanks; one word that names a file is that file."""
+    """A text of SPARQL has braces or blanks; one word is the name of a file."""
     from pathlib import Path
 
-    return not set(text) & set("{} \n") and Path(text).is_file()
+    if set(text) & set("{} \n") or not text:
+        return False
+    if Path(text).is_file():
+        return True
+    if set(text) & set("./"):
+        raise UsageError(f"{text}: there is no such file, and it is no text either")
+    return False
 
 
 def read(name: str) -> bytes:
@@ -129,16 +138,16 @@ def watch(arguments: argparse.Namespace) -> None:
 
     live = terminal.is_live(sys.stdout) and not arguments.json
     with client_of(arguments) as client:
-        since = arguments.since
-        if since is None:
-            since = max(0, int(client.query_status(arguments.query)["emissions"]) - 1)
+        known = client.query_status(arguments.query)
+        since = max(0, int(known["emissions"]) - 1) if arguments.since is None else arguments.since
         if live:
-            print(f"{arguments.query}: nothing yet")
+            waits = f"; it waits for {', '.join(known['waits_for'])}" if known["waits_for"] else ""
+            print(f"{arguments.query}: nothing yet{waits}")
         for count, emission in enumerate(client.subscribe(arguments.query, since, on_change=_say), start=1):
             if arguments.json:
                 print(json.dumps(emission, ensure_ascii=False), flush=True)
             elif live:
-                _draw(emission)
+                _draw(emission, terminal.prefixes_of(known["text"]))
             else:
                 _print_lines(emission)
             if count == arguments.limit:
@@ -149,13 +158,14 @@ def _say(line: str) -> None:
     print(f"rillet: {line}", file=sys.stderr, flush=True)
 
 
-def _draw(emission: dict[str, Any]) -> None:
+def _draw(emission: dict[str, Any], prefixes: dict[str, str]) -> None:
     """The whole screen anew: the answer is the table, not what led to it."""
     import shutil
 
-    columns, rows = terminal.answer_rows(emission)
+    columns, rows = terminal.answer_rows(emission, prefixes)
     height = shutil.get_terminal_size((120, 24)).lines
-    head = f"{emission['query']}  {emission['r2s']}  emission {emission['emission']}  time {emission['time']}"
+    time = terminal.moment(emission["time"])
+    head = f"{emission['query']}  {emission['r2s']}  emission {emission['emission']}  time {time}"
     lines = terminal.table(columns, rows)
     cut = [*lines[: height - 4], f"... {len(lines) - height + 4} more"] if len(lines) > height - 3 else lines
     count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"

@@ -7,11 +7,14 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, TextIO
 
 _CELL_MIN = 8
+_MOMENT_MS, _MOMENT_MS_MAX = 1_000_000_000_000, 253_402_300_800_000  # 2001 and the year 10000
 _NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
+_PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]+)>", re.IGNORECASE)
 _LOCAL_NAME = re.compile(r"[A-Za-z_0-9][\w-]*")
 
 
@@ -40,6 +43,20 @@ def shown(term: Mapping[str, str] | None, prefixes: Mapping[str, str] | None = N
     if "xml:lang" in term:
         return f'"{value}"@{term["xml:lang"]}'
     return value if "datatype" in term else f'"{value}"'
+
+
+def moment(time_ms: int | None) -> str:
+    """A time as an xsd:dateTime; a small one is abstract and stays a number."""
+    if time_ms is None or not _MOMENT_MS <= time_ms < _MOMENT_MS_MAX:
+        return "" if time_ms is None else str(time_ms)
+    from stream_ext.times import datetime_text, moment_of
+
+    return datetime_text(moment_of(Fraction(time_ms, 1000), 0))
+
+
+def prefixes_of(text: str) -> dict[str, str]:
+    """The names that the text itself gives to the beginnings of IRIs."""
+    return {iri: name for name, iri in _PREFIX.findall(text)}
 
 
 def _short(iri: str, prefixes: Mapping[str, str]) -> str:
@@ -92,8 +109,25 @@ def _cell(text: str, size: int, at_right: bool) -> str:
 def answer_rows(
     answer: Mapping[str, Any], prefixes: Mapping[str, str] | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of JSON results; an ASK is one cell."""
+    """Columns and rows of JSON results, or of an emission; an ASK is one cell, a graph its triples."""
     if "boolean" in answer:
         return ["answer"], [["yes" if answer["boolean"] else "no"]]
+    if "graph" in answer:
+        answer = triples(answer["graph"])
     columns = list(answer["head"]["vars"])
     return columns, [[shown(row.get(name), prefixes) for name in columns] for row in answer["results"]["bindings"]]
+
+
+def triples(body: str) -> dict[str, Any]:
+    """A graph of N-Triples as a table of its triples, in the form of JSON results."""
+    import json
+
+    from stream_ext.emission import term_json
+    from stream_ext.rdf import parse_rdf
+
+    parsed = parse_rdf(body.encode(), "application/n-triples", "")
+    terms = [json.loads(term_json(term)) for term in parsed.terms]
+    columns = {"subject": parsed.s, "predicate": parsed.p, "object": parsed.o}
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    bindings = [dict(zip(columns, map(terms.__getitem__, row), strict=True)) for row in rows]
+    return {"head": {"vars": list(columns)}, "results": {"bindings": bindings}}

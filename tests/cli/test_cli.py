@@ -246,6 +246,59 @@ def test_a_query_is_registered_pushed_to_and_watched(
     assert re.search(r"^far +running +inline +2 +0 +0$", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_what_a_construct_says_is_watched_as_its_triples(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    server = ("--server", near.url)
+    alarms = NEAR.replace("near", "alarms").replace("SELECT ?taxi ?zone ?city", "CONSTRUCT { ?taxi a ex:Near }")
+    assert rillet("register", alarms, *server) == 0
+    near.push(1_700_000_000_000).raise_for_status()
+    near.push(1_700_000_001_000).raise_for_status()
+    capsys.readouterr()
+    assert rillet("watch", "alarms", "--since", 0, "--limit", 1, *server) == 0
+    type_iri = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+    assert capsys.readouterr().out == f"1\t1700000000100\t<http://ex/t1>\t{type_iri}\t<http://ex/Near>\n"
+    with pytest.MonkeyPatch.context() as here:
+        here.setattr(terminal, "is_live", lambda _: True)
+        here.setenv("NO_COLOR", "")
+        assert rillet("watch", "alarms", "--since", 0, "--limit", 1, *server) == 0
+    drawn = capsys.readouterr().out.splitlines()
+    assert drawn[0] == "alarms: nothing yet"
+    assert drawn[1].endswith("alarms  RSTREAM  emission 1  time 2023-11-14T22:13:20.1Z")
+    assert drawn[-1].split() == ["ex:t1", type_iri, "ex:Near"]
+
+
+def test_explain_before_a_text_is_told_as_json(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rillet("query", f"EXPLAIN {NEAR}", "--server", near.url) == 0
+    assert json.loads(capsys.readouterr().out)["dialect"] == "RSP-QL"
+
+
+def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    server = ("--server", near.url)
+    assert rillet("query", "CREATE STREAM old WITH (lateness = 2000, timeless = true)", *server) == 0
+    for stream, time in (("taxis", "2026-06-01T12:00:00Z"), ("old", "5")):
+        element = io.TextIOWrapper(io.BytesIO(b"<http://ex/t1> <http://ex/in> <http://ex/z1> ."))
+        with pytest.MonkeyPatch.context() as here:
+            here.setattr(sys, "stdin", element)
+            assert rillet("push", stream, "--format", "nt", "--timestamp", time, *server) == 0
+    capsys.readouterr()
+    assert rillet("streams", *server) == 0
+    told = {line.split()[0]: line.split()[2:] for line in capsys.readouterr().out.splitlines()}
+    assert told["taxis"] == ["elements", "2026-06-01T12:00:00Z", "0", "0", "ms", "nothing"]
+    assert told["old"] == ["elements", "-1995", "0", "2000", "ms", "all"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["register", ""], "the text is empty"),
+        (["query", " \n"], "the text is empty"),
+        (["register", "near.rq"], "near.rq: there is no such file, and it is no text either"),
+    ],
+)
+def test_a_text_that_is_none_is_said_so(argv: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rillet(*argv) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_a_watcher_is_told_of_the_connection_and_leaves_the_terminal_in_order(tmp_path: Path) -> None:
     with live(tmp_path / "served") as first:
         first.register().raise_for_status()
@@ -274,7 +327,7 @@ def test_a_table_counts_its_rows(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"s": {"type": "literal", "value": "x"}}
     emission = {"query": "q", "r2s": "RSTREAM", "emission": 1, "time": 5, "head": {"vars": ["s"]}}
     for rows, says in ((0, "0 rows"), (1, "1 row"), (2, "2 rows")):
-        talking._draw({**emission, "results": {"bindings": [row] * rows}})
+        talking._draw({**emission, "results": {"bindings": [row] * rows}}, {})
         assert capsys.readouterr().out.splitlines()[1] == says
 
 

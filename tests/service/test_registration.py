@@ -32,8 +32,10 @@ def test_a_stream_answers_to_its_name_and_its_iri(service: Service) -> None:
     assert (by_iri.name, by_iri.iri) == (EX + "doors", EX + "doors")
     addressed, _ = service.create_stream(BASE + "streams/windows", {})
     assert service.stream("windows") == addressed
-    with pytest.raises(NotFound, match="no stream 'attic'"):
+    with pytest.raises(NotFound, match=r"no stream 'attic'; CREATE STREAM attic makes it"):
         service.stream("attic")
+    with pytest.raises(NotFound, match=r"no stream 'rooom' \(did you mean 'rooms'\?\); CREATE STREAM rooom makes it"):
+        service.stream("rooom")
 
 
 def test_the_same_stream_again_is_no_error_and_other_options_are(service: Service) -> None:
@@ -145,7 +147,7 @@ def test_a_query_answers_to_its_name_and_its_iri(service: Service) -> None:
     service.register(registration(f"<{BASE}queries/local>"))
     assert service.query_status("local")["iri"] == BASE + "queries/local"
     assert service.query_status(BASE + "queries/local")["query"] == "local"
-    with pytest.raises(NotFound, match="no registered query 'absent'"):
+    with pytest.raises(NotFound, match="no registered query 'absent'; SHOW QUERIES lists them"):
         service.query_status("absent")
 
 
@@ -163,6 +165,8 @@ def test_what_cannot_be_registered_is_refused_and_leaves_nothing(service: Servic
         service.register("REGISTER RSTREAM q AS SELECT")
     with pytest.raises(BadArgument, match="an update is not registered"):
         service.register(f"INSERT DATA {{ {triple('a', 1)} }}")
+    with pytest.raises(BadArgument, match="the text is empty"):
+        service.register(" # nothing\n")
     with pytest.raises(Unsupported, match="a NOW window"):
         service.register(registration(window="NOW"))
     assert (service.head(), service.streams(), service.queries()) == (head, [], [])

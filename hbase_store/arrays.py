@@ -62,11 +62,11 @@ def sort_distinct(columns: Columns) -> Columns:
 
 
 def lexicographic(columns: Columns) -> npt.NDArray[np.intp]:
-    """The places of the rows in order; equal rows stay as they are."""
+    """The places of the rows in order; of equal rows, in whatever order."""
     if len(columns[0]) > 1:
         bases, widths = _shape(columns)
         if sum(widths) <= 64:
-            return np.argsort(_pack(columns, bases, widths), kind="stable")
+            return np.argsort(_pack(columns, bases, widths))  # in some machine words at a time; not so a stable sort
     return np.lexsort(columns[::-1])
 
 

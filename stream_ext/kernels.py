@@ -11,7 +11,8 @@ import numba
 import numpy as np
 
 import hbase_store.kernels
-from stream_ext import expiry_kernels, group_kernels, path_kernels, ring_kernels
+from hbase_store.arrays import frozen
+from stream_ext import expiry_kernels, group_kernels, order_kernels, path_kernels, ring_kernels
 
 NEVER = np.iinfo(np.int64).min  # validity of what is not shown at all
 FOREVER = np.iinfo(np.int64).max
@@ -218,10 +219,12 @@ def warm() -> None:
     path_kernels.warm()
     expiry_kernels.warm()
     ring_kernels.warm()
+    order_kernels.warm()
     keys = np.ones(8, np.uint64)
     heads, nexts = np.full(8, END, np.int32), np.full(8, END, np.int32)
     untils, weights, out = np.ones(8, np.int64), np.ones(8, np.int64), np.zeros(8, np.int64)
     mix(keys, keys)
+    mix(keys, frozen(keys))
     table = np.zeros((8, 1), np.uint64)
     heads[:] = END
     distinct_first(table, heads, nexts, out)

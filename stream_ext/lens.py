@@ -37,7 +37,7 @@ class Composed:
         columns, net = net_change(self._before, now)
         self._before = now
         emitted = self.answer.step(moment, ZSet(columns, len(net), net))
-        return in_order(*emitted) if self.answer.is_plain else emitted
+        return emitted if self.answer.is_in_order else in_order(*emitted)
 
 
 class Lens:

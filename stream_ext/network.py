@@ -157,7 +157,7 @@ class Network:
     def said(self, moment: Moment) -> tuple[Columns, Weights]:
         """As `step`, in an order that does not depend on how what came in was cut into steps."""
         emitted = self.step(moment)
-        return in_order(*emitted) if self.answer.is_plain else emitted
+        return emitted if self.answer.is_in_order else in_order(*emitted)
 
     def once(self, moment: Moment, enough: int | None = None) -> ZSet:
         """The answer of a question that is asked once, in order; `enough` rows of it, if fewer than all will do."""

@@ -9,7 +9,7 @@ import gc
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,13 @@ _INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """What a snapshot took, and what was said at it."""
+    """What a snapshot took, how often something was said at it, and of how many rows each time."""
 
     sn: int
     seconds: float
-    said: list[Part]
+    evaluations: int
+    rows: list[int]
+    said: list[Part]  # where it is kept
 
 
 class Replay:
@@ -116,8 +118,8 @@ class Replay:
             writing.stream(moved, columns)
         self._store.commit(writing)
 
-    def run(self, texts: Sequence[str]) -> list[Stepped]:
-        """One query a text."""
+    def run(self, texts: Sequence[str], kept: Collection[int]) -> list[Stepped]:
+        """One query a text. What is said is `kept` of these steps; else it goes, as what a runner has told goes."""
         for number, text in enumerate(texts, 1):
             self._register(number, text)
         shard = Shard(self._store)
@@ -131,7 +133,7 @@ class Replay:
             began = time.perf_counter()
             parts = shard.step(sn)
             seconds = time.perf_counter() - began
-            stepped.append(Stepped(sn, seconds, [part for part in parts if part.evaluated]))
+            stepped.append(_stepped(sn, seconds, [part for part in parts if part.evaluated], sn - begin in kept))
             if shard.faults:
                 raise AssertionError(f"a query failed: {shard.faults}")
         gc.unfreeze()
@@ -166,17 +168,21 @@ class Replay:
         return Counter(tuple(str(value) for value in row) for row in answer)
 
 
+def _stepped(sn: int, seconds: float, said: list[Part], kept: bool) -> Stepped:
+    rows = [len(part.columns[0]) for part in said if part.columns]
+    return Stepped(sn, seconds, sum(max(1, part.repeated) for part in said), rows, said if kept else [])
+
+
 def told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
     """Of the batches after the first half: the windows are full by then."""
     half = len(stepped) // 2
     steady, seconds = stepped[half:], sorted(each.seconds for each in stepped[half:])
     triples = sum(len(batch.time) for batch in batches[half:])
-    parts = [part for each in steady for part in each.said]
     return {
         "batches": len(steady),
         "triples_a_batch": round(triples / len(steady)),
-        "evaluations": sum(max(1, part.repeated) for part in parts),
-        "rows_p50": statistics.median(len(part.columns[0]) for part in parts if part.columns),
+        "evaluations": sum(each.evaluations for each in steady),
+        "rows_p50": statistics.median(rows for each in steady for rows in each.rows),
         "batch_ms_p50": round(statistics.median(seconds) * 1e3, 3),
         "batch_ms_p99": round(seconds[int(len(seconds) * 0.99)] * 1e3, 3),
         "mtriples_per_s": round(triples / sum(seconds) / 1e6, 3),

@@ -27,6 +27,8 @@ Figures = dict[str, Any]
 _A_BATCH = 13_000
 _A_SECOND = 133_000
 _TUMBLING = "RANGE 1s STEP 1s"
+#: The batches at which what is said is compared.
+_CHECKED = (2, 11)
 #: Two posts of one author with one tag: the answer grows with the square of what a window holds.
 _SPARSE = {"Q4": 1_000}
 
@@ -117,8 +119,8 @@ def questions(data: Source, asked: dict[str, Asked], window: str, quick: bool, f
         tape = Tape(data, each.streams)
         batches = tape.dense(triples, 40 if quick else 140, step_ms)
         replay = Replay(folder / name, data, tape, batches)
-        stepped = replay.run([each.text(name, window)])
-        rows = [replay.check(each, stepped[at].said[-1], range_ms) for at in (2, 11)]
+        stepped = replay.run([each.text(name, window)], kept=_CHECKED)
+        rows = [replay.check(each, stepped[at].said[-1], range_ms) for at in _CHECKED]
         figures[name] = {**told(stepped, batches), "checked_rows": rows}
         replay.close()
     return figures
@@ -132,7 +134,8 @@ def many(data: Source, quick: bool, folder: Path) -> Figures:
         batches = tape.dense(_A_BATCH // (10 if quick else 1), 24, 1_000)
         replay = Replay(folder / str(count), data, tape, batches)
         asked = [QUESTIONS["Q1"].about(f"sibu:u{number}") for number in range(count)]
-        stepped = replay.run([each.text(f"q{number}", _TUMBLING) for number, each in enumerate(asked)])
+        texts = [each.text(f"q{number}", _TUMBLING) for number, each in enumerate(asked)]
+        stepped = replay.run(texts, kept=(len(batches) - 1,))
         last = stepped[-1].said
         rows = sum(replay.check(asked[part.query - 1], part, 1_000) for part in last[:: max(1, count // 5)])
         figures[str(count)] = {**told(stepped, batches), "checked_rows": rows}

@@ -1,27 +1,24 @@
 """R2S: from the changing answer to what is said of it at each evaluation.
 
 RSTREAM says the whole answer, ISTREAM what it has more than at the evaluation before (as bags), DSTREAM what that had
-more. Where the answer has to be seen as a whole, because it is said so, or ordered and cut, it is kept as entries (row,
-weight, until); what runs out is dropped in one sweep, not row by row. Elsewhere `Gains` keeps what it needs."""
+more. Where the answer has to be seen as a whole, because it is said so, or ordered and cut, it is kept in order
+(`OrderedRows`). Elsewhere `Gains` keeps what it needs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from stream_ext.operators.construct import Construct
 from stream_ext.operators.cut import Cut
-from stream_ext.operators.gains import Gains, summed
+from stream_ext.operators.gains import Gains
 from stream_ext.operators.moment import Moment
+from stream_ext.operators.ordered_rows import OrderedRows
 from stream_ext.operators.ranking import Ranking
 from stream_ext.operators.slice import net_change
 from stream_ext.plan.algebra import R2S
-from stream_ext.zset import Columns, Weights, ZSet, concat, consolidate, empty, repeated, sum_equal_rows
-
-#: Above so many entries, and where rows are taken back, the answer is laid out anew.
-_SETTLE_LEAST = 1024
+from stream_ext.zset import Columns, Weights, ZSet, consolidate, empty, repeated
 
 
 class Answer:
@@ -35,11 +32,11 @@ class Answer:
         # Without ORDER BY it is first come, first ranked; a row that comes again ranks where it came first.
         self.ranking = Ranking(len(cut.variables)) if cut.is_limited and not cut.order else None
         self.is_plain = cut == Cut(cut.variables, cut.variables)
-        self._entries = empty(len(cut.variables))
+        self._rows = OrderedRows(len(cut.variables))
         self._whole = empty(len(self.variables))
-        self._retracted = False
-        self._settle_at = _SETTLE_LEAST
         self._gains = Gains(len(cut.variables), r2s) if self.is_plain and r2s is not R2S.RSTREAM else None
+        #: What `step` says is in the order in which it is to be told.
+        self.is_in_order = self._gains is None
 
     def once(self, moment: Moment, change: ZSet) -> ZSet:
         """The rows of a question that is asked once, in order, each as often as it counts."""
@@ -48,23 +45,19 @@ class Answer:
         return self._cut.of(moment, change)
 
     def step(self, moment: Moment, change: ZSet) -> tuple[Columns, Weights]:
-        """What is emitted: rows, with how often each; where `is_plain`, in no order, and a row may be told again."""
+        """What is emitted: rows, with how often each; where `is_plain`, a row may be told again."""
         if self._gains is not None:
             return self._gains.step(moment.time, change)
-        gone = self._entries.until_array() < moment.time
-        if self.is_plain:
-            self._replace(gone, change)
-            return self._bag()
         if self.ranking is not None:
-            self.ranking.step(*net_change(self._entries.take(gone), change))
-        self._replace(gone, change)
-        return self._said(moment)
+            self.ranking.step(*net_change(self._rows.ended(moment.time), change))
+        self._rows.step(change, moment.time)
+        return self._rows.bag() if self.is_plain else self._said(moment)
 
     def whole(self) -> tuple[Columns, Weights]:
         """The whole answer of the last evaluation, in order; not where only what changed in it was asked for."""
         assert self._gains is None, "what has to be told is the change, so the whole was not kept"
         if self.is_plain:
-            return sum_equal_rows(self._entries.columns, self._entries.weight_array())
+            return self._rows.summed()
         return self._whole.columns, self._whole.weight_array()
 
     def stands(self) -> tuple[Columns, Weights] | None:
@@ -89,18 +82,8 @@ class Answer:
         if self._gains is not None:
             return self._gains.is_empty()
         if self.is_plain:
-            return not int(self._entries.weight_array().sum())
-        return not len(self._entries) or not len(self.whole()[1])
-
-    # ---- the answer as it is ------------------------------------------------------------------------------------
-
-    def _bag(self) -> tuple[Columns, Weights]:
-        entries = self._entries
-        if not self._retracted:
-            return entries.columns, entries.weight_array()
-        if not entries.width:
-            return sum_equal_rows((), entries.weight_array())
-        return summed(np.stack(entries.columns), entries.weight_array())
+            return self._rows.is_empty()
+        return not len(self._rows) or not len(self.whole()[1])
 
     # ---- the answer ordered and cut -----------------------------------------------------------------------------
 
@@ -120,19 +103,6 @@ class Answer:
         if self.ranking is not None:
             columns, weights = self.ranking.shown()
         else:
-            columns, weights = sum_equal_rows(self._entries.columns, self._entries.weight_array())
+            columns, weights = self._rows.summed()
         rows = self._cut.of(moment, ZSet(columns, len(weights), weights))
         return rows if self._construct is None else self._construct.graph_of(moment, rows)
-
-    def _replace(self, gone: npt.NDArray[np.bool_], change: ZSet) -> None:
-        held = self._entries.take(~gone) if gone.any() else self._entries
-        self._entries = concat([held, change], change.width)
-        self._retracted = self._retracted or _retracts(change)
-        if self._retracted and len(self._entries) > self._settle_at:
-            self._entries = consolidate(self._entries)  # a retraction meets what it retracts
-            self._retracted = _retracts(self._entries)  # until its own validity ends, it may be the shorter one
-            self._settle_at = max(_SETTLE_LEAST, 2 * len(self._entries))
-
-
-def _retracts(rows: ZSet) -> bool:
-    return rows.weights is not None and bool((rows.weights < 0).any())

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from stream_ext import expiry_kernels, kernels, ring_kernels
+from stream_ext import expiry_kernels, kernels, order_kernels, ring_kernels
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.expiry_wheel import ExpiryWheel
@@ -22,7 +22,7 @@ from stream_ext.operators.window_content import WindowContent
 from stream_ext.operators.window_scan import WindowScan
 from stream_ext.plan.algebra import R2S
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import FOREVER, Columns, Weights, ZSet
+from stream_ext.zset import FOREVER, Columns, Weights, ZSet, repeated
 from tests.engine import model
 from tests.engine.model import Entry, Row
 
@@ -233,6 +233,36 @@ def test_r2s_says_the_answer_or_what_it_gained_or_lost(seed: int, r2s: R2S) -> N
         before = now
 
 
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("width", [0, 1, 3])
+def test_a_whole_answer_is_told_in_order_however_it_came(seed: int, width: int) -> None:
+    """Nothing is taken back for a while, then rows are, and after that no more: each row is told as often as it is
+    there, and what was told before does not change."""
+    source, chance = Source(seed, width), random.Random(seed)
+    names = ("a", "b", "c")[:width]
+    answer = Answer(Cut(names, names), R2S.RSTREAM)
+    told: list[tuple[Columns, Columns]] = []
+    for step in range(90):
+        time = step * 10
+        change = source.change(time, 100 if chance.random() < 0.8 else 1)
+        if not 30 <= step < 60:
+            source.all = source.all[: len(source.all) - len(change)]
+            change = [(row, 1, until) for row, weight, until in change if weight > 0]
+            source.all += change
+        columns, weights = answer.step(moment(time), zset(change, width))
+        rows = repeated(columns, weights)
+        expected = sorted(model.alive(source.all, time).elements())
+        if width:
+            assert list(zip(*(column.tolist() for column in rows), strict=True)) == expected, (
+                f"seed {seed}, step {step}"
+            )
+        else:
+            assert int(weights.sum()) == len(expected), f"seed {seed}, step {step}"
+        told.append((rows, tuple(column.copy() for column in rows)))
+        source.all = [entry for entry in source.all if entry[2] >= time]
+    assert all(np.array_equal(a, b) for rows, copies in told for a, b in zip(rows, copies, strict=True))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("r2s", [R2S.ISTREAM, R2S.DSTREAM])
 def test_a_join_of_windows_says_what_it_gained_of_rows_that_are_new_or_come_again(seed: int, r2s: R2S) -> None:
@@ -334,7 +364,7 @@ def test_warming_compiles_what_the_operators_call() -> None:
 def signatures() -> dict[str, int]:
     return {
         f"{module.__name__}.{name}": len(kernel.signatures)
-        for module in (kernels, expiry_kernels, ring_kernels)
+        for module in (kernels, expiry_kernels, order_kernels, ring_kernels)
         for name, kernel in vars(module).items()
         if hasattr(kernel, "signatures")
     }

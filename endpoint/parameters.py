@@ -84,7 +84,7 @@ class Parameters:
         if text is None:
             return None
         if not re.fullmatch(r"[0-9]{1,18}", text):
-            raise BadArgument(f"{name}={text}: a whole number, 0 or more, is expected")
+            raise BadArgument(f"{name}={text}: a whole number is expected, 0 or more, of at most 18 digits")
         return int(text)
 
     def time(self, name: str) -> int | None:

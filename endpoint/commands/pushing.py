@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from endpoint.commands import terminal
 from endpoint.commands.flags import Commands, UsageError, add_command, add_server
 from endpoint.commands.talking import client_of, print_json
+from stream_ext.errors import RilletError
 
 if TYPE_CHECKING:
     from endpoint.client import Client
@@ -32,13 +33,17 @@ _NDJSON = _MEDIA_TYPES["ndjson"]
 _PACKED = (".gz", ".zst")
 #: How often a push that the server asks to send later is sent again.
 _TRIES_MAX = 300
+_BUSY, _STOPPING = 429, 503
+#: For how long a pipe waits for a server that was there, and how often it looks.
+_PATIENCE_S = 60.0
+_RETRY_S = 0.5
 
 _PUSH = """\
   rillet push taxis position.ttl --timestamp 2024-01-31T12:00:00Z
   rillet push taxis day.ndjson.gz --wait evaluated
   rillet push gps gps.tnt.gz --rate 60x                as it was, a minute a second
   rillet push obs obs.nt --time-from http://www.w3.org/ns/sosa/resultTime --rate 500
-  tail -f live.ndjson | rillet push taxis --format ndjson
+  tail -f live.ndjson | rillet push taxis --format ndjson --source roof
   echo '<http://ex/t1> <http://ex/in> <http://ex/z1> .' | rillet push taxis --format nt"""
 
 
@@ -58,6 +63,9 @@ def add(commands: Commands) -> None:
         type=_time_from,
         metavar="WHAT",
         help="where their times come from: data (default), arrival, or the IRI of the predicate that has them",
+    )
+    parser.add_argument(
+        "--source", metavar="NAME", help="who sends: a push whose answer was lost is sent again, and counts once"
     )
     parser.add_argument("--wait", choices=["published", "evaluated"], help="answer when it is readable, or evaluated")
     add_server(parser)
@@ -112,8 +120,19 @@ def push(arguments: argparse.Namespace) -> None:
     cut = format in ("ndjson", "tnt") or arguments.rate is not None or arguments.time_from not in (None, "data")
     if cut:
         _check_cut(arguments, format)
-    with _opened(arguments.file) as source, client_of(arguments) as client:
-        told = _replay(arguments, format, source, client) if cut else _send_whole(arguments, format, source, client)
+    elif arguments.source is not None:
+        raise UsageError("--source is for what is cut into pushes here: ndjson, tnt, or anything with --rate")
+    told = _Sum()
+    try:
+        with _opened(arguments.file) as source, client_of(arguments) as client:
+            if cut:
+                _replay(arguments, format, source, client, told)
+            else:
+                _send_whole(arguments, format, source, client, told)
+    except BaseException:
+        if told.accepted:
+            _say(f"{told}, and then:")
+        raise
     print(told)
 
 
@@ -145,26 +164,22 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         yield unpacked(file)
 
 
-def _send_whole(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client) -> _Sum:
+def _send_whole(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, told: _Sum) -> None:
     """The body as it is: what its elements are is said by its media type."""
-    told = _Sum()
-    send = _sender(arguments, client, _MEDIA_TYPES[format])
-    told.add(send(source.read()))
-    return told
+    told.add(_Sender(arguments, client, _MEDIA_TYPES[format], 0.0)(source.read()))
 
 
-def _replay(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client) -> _Sum:
+def _replay(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, told: _Sum) -> None:
     from endpoint.replay import Cutter, Pacer, blocks_of_lines
 
     cutter = Cutter(format, arguments.time_from or "data")
     pacer = Pacer(_pace(arguments.rate), time.monotonic, time.sleep)
-    told, send = _Sum(), _sender(arguments, client, _NDJSON)
+    send = _Sender(arguments, client, _NDJSON, _PATIENCE_S)
     for lines in blocks_of_lines(source):
         for body in pacer.bodies(cutter.feed(lines)):
             told.add(send(body))
     for body in pacer.bodies(cutter.end()):
         told.add(send(body))
-    return told
 
 
 def _pace(rate: tuple[float, bool] | None) -> Pace:
@@ -176,27 +191,93 @@ def _pace(rate: tuple[float, bool] | None) -> Pace:
     return AsItWas(number) if factor else PerSecond(number)
 
 
-def _sender(arguments: argparse.Namespace, client: Client, media_type: str) -> Callable[[bytes], dict[str, Any]]:
-    """Sends bodies in order. One that the server wants later (it has taken nothing of it) is sent again then."""
+class _Sender:
+    """Sends bodies in order. One that the server wants later (it has taken nothing of it) is sent again then, and one
+    that found no server any more when there is one. Whether a body whose answer was lost has been taken nobody knows,
+    but for a source: the server knows its pushes again by their numbers."""
+
+    def __init__(self, arguments: argparse.Namespace, client: Client, media_type: str, patience_s: float) -> None:
+        self._arguments, self._client, self._media_type = arguments, client, media_type
+        self._patience_s = patience_s
+        self._seq = 0
+        self._sent = False
+
+    def __call__(self, body: bytes) -> dict[str, Any]:
+        self._seq = max(self._seq + 1, time.time_ns() // 1000)  # above those of earlier runs, too
+        receipt = self._until_taken(body)
+        self._sent = True
+        return receipt
+
+    def _until_taken(self, body: bytes) -> dict[str, Any]:
+        tries, lost_at = 0, None
+        while True:
+            tries += 1
+            try:
+                receipt = self._push(body)
+            except Exception as error:
+                wait_s = self._wait_s(error, body)
+                if lost_at is None and not _is_busy(error):
+                    lost_at = time.monotonic()
+                    _say(f"{_reason(error)}; trying again for {self._patience_s:g} s")
+                if tries == _TRIES_MAX or (lost_at is not None and time.monotonic() - lost_at >= self._patience_s):
+                    raise
+                time.sleep(wait_s)
+                continue
+            if lost_at is not None:
+                _say("the server has answered again")
+            if not receipt.get("repeated"):
+                return receipt
+            if tries > 1:
+                return receipt | {"accepted": body.count(b"\n") + 1}
+            raise RilletError(
+                f"{self._arguments.source} has sent a later push to {self._arguments.stream}: is another process "
+                "sending under this name, or the clock of this machine behind? Give it another --source"
+            )
+
+    def _push(self, body: bytes) -> dict[str, Any]:
+        source = self._arguments.source
+        return self._client.push(
+            self._arguments.stream,
+            body,
+            media_type=self._media_type,
+            timestamp=self._arguments.timestamp,
+            wait=self._arguments.wait,
+            source=source,
+            seq=None if source is None else self._seq,
+        )
+
+    def _wait_s(self, error: Exception, body: bytes) -> float:
+        """How long to wait before the next try; raises the error, told as it is for a person, if there is none."""
+        import httpx
+
+        from endpoint.client import Refused
+
+        known = self._arguments.source is not None
+        if isinstance(error, Refused):
+            if error.status == _BUSY or (known and self._sent and error.status == _STOPPING):
+                return error.retry_after_s or 1.0
+            raise error
+        if not isinstance(error, httpx.TransportError) or not self._sent:
+            raise error
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) or known:
+            return _RETRY_S
+        elements = body.count(b"\n") + 1
+        advice = "with --source NAME such a push is sent again, and counts once"
+        raise RilletError(f"{error}; whether the last {elements:,} elements were taken is not known ({advice})")
+
+
+def _is_busy(error: Exception) -> bool:
+    return getattr(error, "status", None) == _BUSY
+
+
+def _reason(error: Exception) -> str:
     from endpoint.client import Refused
 
-    def send(body: bytes) -> dict[str, Any]:
-        for tries in range(1, _TRIES_MAX + 1):
-            try:
-                return client.push(
-                    arguments.stream,
-                    body,
-                    media_type=media_type,
-                    timestamp=arguments.timestamp,
-                    wait=arguments.wait,
-                )
-            except Refused as refused:
-                if refused.status != 429 or tries == _TRIES_MAX:
-                    raise
-                time.sleep(refused.retry_after_s or 1.0)
-        raise AssertionError("the last try returns or raises")
+    return str(error) if isinstance(error, Refused) else f"the connection is lost ({error})"
 
-    return send
+
+def _say(line: str) -> None:
+    print(f"rillet: {line}", file=sys.stderr, flush=True)
 
 
 def streams(arguments: argparse.Namespace) -> None:

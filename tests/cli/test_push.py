@@ -233,9 +233,90 @@ def test_a_push_that_is_to_come_later_is_sent_again_then(
     assert (waited, capsys.readouterr().out.startswith("1 element accepted")) == ([7.0], True)
 
 
+def element(time: int) -> str:
+    return f'{{"timestamp": {time}, "data": "<a:s{time}> <a:p> <a:o> ."}}\n'
+
+
+def test_a_pipe_outlives_its_server(tmp_path: Path) -> None:
+    window = "FROM NAMED WINDOW <urn:w> ON s [RANGE 5s] { WINDOW <urn:w> { ?s ?p ?o } }"
+    with live(tmp_path / "served") as first:
+        port = int(first.url.rpartition(":")[2])
+        first.register(f"REGISTER QUERY q AS SELECT ?s {window}").raise_for_status()
+        argv = ["push", "s", "--format", "ndjson", "--source", "roof", "--server", first.url]
+        pushing = subprocess.Popen(
+            [sys.executable, "-m", "endpoint", *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert pushing.stdin is not None and pushing.stderr is not None
+        pushing.stdin.write(element(5) + element(5500))
+        pushing.stdin.flush()
+        assert first.http.get("/queries/q/results", params={"wait": "15s"}).json()["results"]["bindings"]
+    try:
+        pushing.stdin.write(element(6000))
+        pushing.stdin.flush()
+        assert "trying again for 60 s" in pushing.stderr.readline()
+        with live(tmp_path / "served", port=port) as second:
+            assert pushing.stderr.readline() == "rillet: the server has answered again\n"
+            told, _ = pushing.communicate(element(11000), timeout=20)
+            beat = {"timestamp": "11000", "wait": "evaluated"}
+            second.http.post("/streams/s/heartbeat", params=beat).raise_for_status()
+            said = second.http.get("/queries/q/results").json()["results"]["bindings"]
+    finally:
+        pushing.kill()
+        pushing.communicate()
+    assert told.startswith("4 elements accepted")
+    assert sorted(row["s"]["value"] for row in said) == ["a:s5500", "a:s6000"]
+
+
+@pytest.mark.parametrize("source", [["--source", "roof"], []])
+def test_a_push_whose_answer_is_lost_is_sent_again_if_it_can_be_known_again(
+    source: list[str], running: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import httpx
+
+    from endpoint.client import Client
+
+    send, answers = Client.push, iter([None, httpx.ReadError("cut off")])
+
+    def loses_the_second_answer(self: Client, *args: Any, **named: Any) -> dict[str, Any]:
+        receipt = send(self, *args, **named)
+        if (lost := next(answers, None)) is not None:
+            raise lost
+        return receipt
+
+    monkeypatch.setattr(Client, "push", loses_the_second_answer)
+    monkeypatch.setattr("endpoint.commands.pushing.time.sleep", lambda _: None)
+    text = (element(5) + element(6)).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    code = rillet("push", "s", "--format", "ndjson", "--rate", 1, *source, "--server", running.url)
+    said = capsys.readouterr()
+    if source:
+        assert (code, said.out.startswith("2 elements accepted")) == (0, True)
+        assert "the connection is lost (cut off); trying again" in said.err
+    else:
+        assert code == 1
+        assert "1 element accepted" in said.err
+        assert "whether the last 1 elements were taken is not known (with --source NAME" in said.err
+    assert running.http.get("/streams/s").json()["batches"] == 2, "what was sent twice counts once"
+
+
+def test_a_source_that_has_sent_later_ones_is_told(running: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    far = {"source": "roof", "seq": str(2**53 - 1), "timestamp": "5"}
+    triple = "<a:s> <a:p> <a:o> ."
+    running.http.post("/streams/s", params=far, content=triple, headers={"content-type": "text/turtle"})
+    with pytest.MonkeyPatch.context() as here:
+        here.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(element(5).encode())))
+        assert rillet("push", "s", "--format", "ndjson", "--source", "roof", "--server", running.url) == 1
+    assert "roof has sent a later push to s" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("says", "argv"),
     [
+        ("--source is for what is cut", ["a.ttl", "--source", "roof"]),
         ("are for nt, nq, tnt, ndjson", ["a.ttl", "--rate", "5"]),
         ("is no rate", ["a.nt", "--rate", "fast"]),
         ("is no rate", ["a.nt", "--rate", "0x"]),

@@ -9,6 +9,7 @@ from hbase_store import Store
 from stream_ext.catalog import names_of
 from stream_ext.errors import BadArgument
 from stream_ext.network import Network, logic_of
+from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.algebra import (
     Admin,
     DeleteData,
@@ -85,7 +86,7 @@ def _query(query: Query, base: str) -> dict[str, Any]:
         "windows": [_window(window, base) for window in policy.windows],
         "origins": {"r2s": policy.r2s.origin.value} if query.windows else {},
         "policy": _policy(policy),
-        **({"warnings": list(policy.warnings)} if policy.warnings else {}),
+        **({"warnings": list(warnings)} if (warnings := warnings_of(query)) else {}),
     }
 
 

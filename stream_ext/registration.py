@@ -27,8 +27,8 @@ from stream_ext.chains import check_ends
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.injector import Intent, View
 from stream_ext.options import StreamOptions
+from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.algebra import R2S, Form, Query, Register, Update, WindowClause
-from stream_ext.plan.policy import policy_of
 from stream_ext.plan.refuse import runnable
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
 from stream_ext.plan.terms import Position
@@ -99,7 +99,7 @@ class Registration:
         )
         registered = CatalogStep("query", number, definition)
         check_ends(found.catalog.after(registered), definition)
-        warnings = [*policy_of(self.query).warnings, *found.warnings]
+        warnings = [*warnings_of(self.query), *found.warnings]
         return Intent(
             result=lambda _: Registered(definition, True, warnings),
             steps=[*found.steps, registered],

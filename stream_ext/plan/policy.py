@@ -85,7 +85,6 @@ class Policy:
     scope: Said[Scope]
     empty: Said[Empty]
     windows: tuple[WindowPolicy, ...]
-    warnings: tuple[str, ...]
 
 
 _BOUNDS = {Dialect.CQELS: Bounds.OPEN_CLOSED, Dialect.CSPARQL: Bounds.CLOSED_OPEN, Dialect.RSPQL: Bounds.CLOSED_OPEN}
@@ -102,7 +101,6 @@ def policy_of(query: Query) -> Policy:
         scope=_scope(query),
         empty=_empty(query),
         windows=tuple(_window(query, window) for window in query.windows),
-        warnings=_warnings(query),
     )
 
 
@@ -175,9 +173,3 @@ def _origin_of_closes(window: WindowClause, dialect: Dialect) -> int | FirstClos
     if window.extent is Extent.HISTORY:  # replayed at registration, before any push could decide
         return 0 if window.step_written else window.start_ms  # without STEP it closes once, at END
     return FirstClose.FIRST_PUSH if dialect is Dialect.CSPARQL else 0
-
-
-def _warnings(query: Query) -> tuple[str, ...]:
-    if query.dialect is Dialect.CSPARQL and _scope(query).value is Scope.WINDOWS:
-        return ("this C-SPARQL text names no graph by FROM, so it reads nothing of the store: only its windows",)
-    return ()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.algebra import (
     Admin,
     Bgp,
@@ -85,7 +86,7 @@ class _Plan(Units):
         self.windows = {window.name: window for window in query.windows}
         yield "plan"
         yield from _indented(self._query(query))
-        yield from (f"warning  {warning}" for warning in policy.warnings)
+        yield from (f"warning  {warning}" for warning in warnings_of(query))
 
     # ---- what a query does, from the last step to the first
 

@@ -159,6 +159,41 @@ def test_the_path_and_the_text_must_name_the_same_query(service: Service) -> Non
     assert service.register(bare, name="mine")[0].name == "mine"
 
 
+@pytest.mark.parametrize(
+    ("select", "pattern", "names"),
+    [
+        ("?x", "?x <urn:p> ?y", []),
+        ("?z", "?x <urn:p> ?y", ["?z"]),
+        ("*", "?x <urn:p> ?y FILTER (?Y > 3)", ["?Y"]),
+        ("(COUNT(?x) AS ?n) (MAX(?v) AS ?m)", "?x <urn:p> ?y", ["?v"]),
+        ("?n", "SELECT (COUNT(?x) AS ?n) { ?x <urn:p> ?y } GROUP BY ?q", ["?q"]),
+        ("?x ?b ?u ?g", "?x <urn:p>+ ?y BIND (1 AS ?b) VALUES ?u { 1 } GRAPH ?g { [] ?q [] }", []),
+        ("?x", "?x <urn:p> ?y FILTER NOT EXISTS { ?x <urn:q> ?z FILTER (?z > ?y && ?zz) }", ["?zz"]),
+    ],
+)
+def test_a_variable_without_a_value_is_warned_of(select: str, pattern: str, names: list[str], service: Service) -> None:
+    text = f"SELECT {select} FROM NAMED WINDOW <urn:w> ON s [RANGE 1s] {{ WINDOW <urn:w> {{ {pattern} }} }}"
+    service.create_stream("s", {})
+    warnings = service.register(text, name="q")[2]
+    assert warnings == [f"{name} is bound nowhere in this text: it never has a value" for name in names]
+    assert service.explain(text).get("warnings", []) == warnings
+
+
+def test_variables_of_templates_and_streams_count_too(service: Service) -> None:
+    window = "FROM NAMED WINDOW <urn:w> ON ?s [RANGE 1s] { WINDOW <urn:w> { ?x <urn:p> ?y } }"
+    assert service.register(f"SELECT ?s ?x {window}", name="q")[2] == []
+    warnings = service.explain(f"CONSTRUCT {{ ?x <urn:at> ?s ; <urn:of> ?yy }} {window}")["warnings"]
+    assert warnings == ["?yy is bound nowhere in this text: it never has a value"]
+
+
+def test_a_window_that_nothing_reads_is_warned_of(service: Service) -> None:
+    service.create_stream("s", {})
+    windows = "FROM NAMED WINDOW <urn:w> ON s [RANGE 1s] FROM NAMED WINDOW <urn:v> ON s [RANGE 2s]"
+    warnings = service.register(f"SELECT ?x {windows} {{ WINDOW <urn:v> {{ ?x ?p ?o }} }}", name="q")[2]
+    assert warnings == ["no pattern reads the window <urn:w>: WINDOW <urn:w> { ... } would"]
+    assert "warnings" not in service.explain(f"SELECT ?x {windows} {{ WINDOW ?any {{ ?x ?p ?o }} }}")
+
+
 def test_what_cannot_be_registered_is_refused_and_leaves_nothing(service: Service) -> None:
     head = service.head()
     with pytest.raises(QuerySyntaxError):

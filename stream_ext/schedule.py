@@ -88,8 +88,9 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     None if one of them had no time yet. `ranked` keeps the order of first appearance where LIMIT needs it. `t0` is the
     origin of the closes where the first push decides it, once it has. Closes up to `after` are done, be it that nothing
     was evaluated for them; `last` is the greatest time of an evaluation. `begins` are the first closes of each window
-    that were reported, and then the first times of each period. `sn` is the snapshot that it was made in (0: at
-    registration), `gap` says that nothing was said yet since a pause, `ended` that nothing will be said any more."""
+    that were reported (be it as empty), and then the first times of each period. `sn` is the snapshot that it was made
+    in (0: at registration), `gap` says that nothing was said yet since a pause, `ended` that nothing will be said any
+    more."""
 
     registered: int | None = None
     evaluated: Evaluated | None = None
@@ -315,6 +316,7 @@ class Schedule:
                 _Stands(None, None, None, False) if at is None else _Stands(at.latest, at.heartbeat, at.first, at.idle)
             )
         self._find_beats()
+        self._find_begins()
 
     @property
     def windows(self) -> tuple[ScheduledWindow, ...]:
@@ -418,7 +420,19 @@ class Schedule:
                 begin = beat.after(self.after)
                 self._begins[place] = begin if begin is not None and begin <= time else None
         self.after = time
+        self._find_begins()
         self.seen(time)
+
+    def _find_begins(self) -> None:
+        """Of windows without an element, of streams that have come since: an evaluation reported them all, as empty."""
+        known = [begin for begin in self._begins if begin is not None]
+        if not known or self.after is None or not self.timing.closes:
+            return
+        for place, window in enumerate(self.windows):
+            close = window.close_after(min(known) - 1)
+            begin = self._begins[place]
+            if close <= self.after and (begin is None or begin > close):
+                self._begins[place] = close
 
     @property
     def begins(self) -> list[int | None]:
@@ -497,22 +511,23 @@ class Schedule:
             return late
         if self.timing.arrivals and not self._begins:
             return self._gone(stream, times)
+        count = len(self.windows) * self.timing.closes
+        periods = list(zip(self._begins[count:], self.timing.every_ms, strict=True))
         for place, window in enumerate(self.windows):
             if window.stream == stream:
-                closes = [place] if self.timing.closes else []
-                periods = range(len(self._begins) - len(self.timing.every_ms), len(self._begins))
+                closes = [(self._begins[place], window.step_ms)] if self.timing.closes else []
                 late |= self._reported(window, times, [*closes, *periods])
         return late
 
-    def _reported(self, window: ScheduledWindow, times: Times, beats: Sequence[int]) -> Mask:
-        """Which elements were in the window's instance at a time of one of these beats that is done."""
+    def _reported(self, window: ScheduledWindow, times: Times, beats: Sequence[tuple[int | None, int]]) -> Mask:
+        """Which elements were in the window's instance at a time of one of these beats (the first, and the step) that
+        is done."""
         found = np.zeros(len(times), dtype=np.bool_)
         starts, untils = window.valid_from(times), window.valid_until(times)
-        for place in beats:
-            begin, beat = self._begins[place], self._beats[place]
-            if begin is not None and beat is not None and self.after is not None:
-                turns = np.maximum(0, -((begin - starts) // beat.step))
-                found |= (starts <= untils) & (begin + turns * beat.step <= np.minimum(untils, self.after))
+        for begin, step in beats:
+            if begin is not None and self.after is not None:
+                turns = np.maximum(0, -((begin - starts) // step))
+                found |= (starts <= untils) & (begin + turns * step <= np.minimum(untils, self.after))
         return found
 
     def _gone(self, stream: int, times: Times) -> Mask:

@@ -50,6 +50,7 @@ class Model:
     t0: int | None = None
     after: int | None = None
     last: int | None = None
+    begun: int | None = None  # the first evaluation
     reported: set[tuple[int, int]] = field(default_factory=set)  # (window, time)
 
     # "T0 + k*STEP, k >= 1"; "T0 is the origin of the closes, and is not itself a close"
@@ -129,12 +130,16 @@ class Model:
             if limit is not None and time > limit:
                 break
             if (self.after is None or time > self.after) and self.is_due(time) and self.all_have_come(time):
+                self.begun = time if self.begun is None else self.begun
                 self.after = time
                 self.last = time if self.last is None else max(self.last, time)
                 for place, window in enumerate(self.windows):
-                    of_close = self.closes and self.is_close(window, time) and self.counts(window, time)
-                    if of_close or self.is_period(time):
+                    if self.is_period(time):
                         self.reported.add((place, time))
+                    # With an evaluation all windows are reported, those of streams without an element as empty.
+                    for close in range(self.begun, time + 1):
+                        if self.closes and self.is_close(window, close):
+                            self.reported.add((place, close))
                 out.append(self.said(time, False))
         return out
 

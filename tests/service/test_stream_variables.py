@@ -222,3 +222,56 @@ def test_a_query_goes_on_as_it_was_when_a_stream_comes_that_stays_silent(tmp_pat
         assert len(expected) > 4
         assert mine == expected
         assert service.query_status("q")["state"] == "running"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_in_a_window_that_was_told_is_late_whenever_its_stream_came(tmp_path: Path, seed: int) -> None:
+    """An evaluation tells a window on each stream; that one has no element yet, or is not there yet, makes it empty."""
+    chance = random.Random(seed)
+    expected, late = Expected("?s ?x ?y", "WINDOW :w { ?x :p ?y }", "RSTREAM"), dict.fromkeys("abc", 0)
+    service = open_service(tmp_path)
+    service.create_stream("a", {})
+    service.register(text_of("?s ?x ?y", "WINDOW :w { ?x :p ?y }", "RSTREAM"))
+    there = ["a"]
+    for number in range(40):
+        if len(there) < 3 and chance.random() < 0.1:
+            there.append("abc"[len(there)])
+            service.create_stream(there[-1], {})
+        if chance.random() < 0.08:
+            service.close()
+            service = open_service(tmp_path)
+        stream, time = chance.choice(there), max(0, number * 150 + chance.choice([300, 0, -700, -2500, -6000]))
+        told = [at for at, _ in expected.said]
+        is_late = any(at - ms <= time < at for at in told for ms in RANGES.values())
+        x, y = f"n{chance.randint(0, 3)}", f"n{chance.randint(0, 3)}"
+        assert push(service, stream, time, triple(x, y)).late == is_late, f"{stream} at {time}, told {told}"
+        late[stream] += is_late
+        expected.take(stream, time, x, y)
+    check(service, expected)
+    assert sum(late.values())
+    assert {stream: service.late_elements(stream)["late"] for stream in there} == {s: late[s] for s in there}
+    assert service.query_status("q")["late"] == sum(late.values())
+    service.close()
+
+
+def test_what_a_stream_that_is_new_begins_with_is_late_if_it_is_in_no_window_to_come(tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.create_stream("a", {})
+        service.register(text_of("?s ?x", "WINDOW :w { ?x :p ?y }", "RSTREAM"))
+        push(service, "a", 500, triple("x", "y"))
+        push(service, "a", 5000, triple("x", "y"))
+        service.create_stream("b", {})
+        assert push(service, "b", 100, triple("x", "y")).late == 1
+        assert [each["timestamp"] for each in service.late_elements("b")["elements"]] == [100]
+        assert push(service, "b", 5000, triple("x", "y")).late == 0
+
+
+def test_an_element_from_before_the_first_evaluation_is_late_for_nobody(tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.create_stream("a", {})
+        service.register(text_of("?s ?x", "WINDOW :w { ?x :p ?y }", "RSTREAM"))
+        push(service, "a", 9500, triple("x", "y"))
+        push(service, "a", 10500, triple("x", "y"))
+        assert times(said(service)) == [10000]
+        service.create_stream("b", {})
+        assert push(service, "b", 500, triple("x", "y")).late == 0

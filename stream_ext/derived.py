@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -142,18 +142,18 @@ class Derived:
         """When all that is stored by now has come to its streams; in which snapshot (0: there was nothing)."""
         found = 0
         for query in self._pushes.catalog.deriving:
-            last = self._last(query.number)
             with self._changed:
-                self._changed.wait_for(lambda: self._has_pushed(query.number, last), deadline_s)  # noqa: B023  waited for here
+                if query.number in self._pushes.catalog.queries:
+                    self._line(query)  # its first emission may be stored, and not told yet
+                last = self._last(query.number)
+                pushed = self._changed.wait_for(lambda: self._has_pushed(query.number, last), deadline_s)  # noqa: B023  waited for here
                 latest = self._lines[query.number].latest if query.number in self._lines else None
-            if latest is not None:
-                try:
-                    failed = latest.exception(deadline_s) is not None
-                except TimeoutError as error:
-                    raise DeadlineExceeded(
-                        f"what query {query.name!r} said did not come to its stream within {deadline_s:g} s"
-                    ) from error
-                found = found if failed else max(found, latest.result().snapshot)
+            if not pushed or (latest is not None and wait([latest], deadline_s).not_done):
+                raise DeadlineExceeded(
+                    f"what query {query.name!r} said did not come to its stream within {deadline_s:g} s"
+                )
+            if latest is not None and latest.exception() is None:
+                found = max(found, latest.result().snapshot)
         return found
 
     def _has_pushed(self, query: int, last: int) -> bool:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stream_ext.clock import ManualClock
-from stream_ext.errors import BadArgument, NameInUse
+from stream_ext.errors import BadArgument, DeadlineExceeded, NameInUse
 from stream_ext.retention import Retain
-from stream_ext.service import Service
+from stream_ext.service import Limits, Service
 
 from .opened import EX, open_service, opened, push, registration, said, triple, values
 
@@ -279,3 +279,12 @@ def test_emissions_that_somebody_still_needs_are_kept_however_old(tmp_path: Path
         service.collect()
         assert service.query_status("busy")["oldest_emission"] == 2
         assert len(rows(service, f"GRAPH {graph(service)} {{ ?x :of ?y }}")) == 2
+
+
+def test_who_waits_is_told_when_what_was_said_does_not_come_to_its_stream(tmp_path: Path) -> None:
+    with opened(tmp_path, limits=Limits(evaluated_s=0.1)) as service:
+        service.register(registration("one", window="RANGE 1s STEP 1s", select="CONSTRUCT { ?y :p ?x }"))
+        push(service, "s", 100, triple("a", "b"))
+        service._engine.merge._on_emissions = lambda rows: None
+        with pytest.raises(DeadlineExceeded, match=r"what query 'one' said did not come to its stream within 0\.1 s"):
+            push(service, "s", 1_000, triple("a", "b"))

@@ -157,11 +157,11 @@ class Store:
     def stream(self, sn: int, stream: int) -> StreamColumns | None:
         """What came in a stream in this snapshot, in document order; None: nothing."""
         row = self.row(sn)
-        if sn < self.horizon(stream):
-            raise SnapshotGone(f"what came in stream {stream} in snapshot {sn} is not retained any more")
         place = next((place for place in row.places if place.stream == stream), None)
         if place is None:
-            return None
+            return None  # a heartbeat, perhaps: that is known however old it is
+        if sn < self.horizon(stream):
+            raise SnapshotGone(f"what came in stream {stream} in snapshot {sn} is not retained any more")
         columns = self._recent.get(sn, stream)
         if columns is None:
             (columns,) = self._reader.streams([(row, place)])

@@ -133,13 +133,13 @@ class Engine:
     def _follow(self, step: CatalogStep, news: Published) -> None:
         if isinstance(step.definition, QueryDefinition) and step.definition.paused:
             self.lateness.forget(step.number)
-            self.retention.forget(step.number)
+            self.retention.forget(step.number, news.sn)
         elif isinstance(step.definition, QueryDefinition):
             self.lateness.follow(step.definition, step.definition.state, news.catalog)
             self.retention.follow(step.definition, news.catalog)
         elif step.kind == "query":
             self.lateness.forget(step.number)
-            self.retention.forget(step.number)
+            self.retention.forget(step.number, news.sn)
             self.merge.dropped(step.number)
             self.derived.dropped(step.number)
             self.subscriptions.end(step.number)

@@ -52,6 +52,10 @@ class _Needs:
     reads_store: bool
     pace_ms: int  # between two evaluations, at most
 
+    @property
+    def streams(self) -> frozenset[int]:
+        return frozenset(window.stream for window in self.timing.windows)
+
 
 #: The stored position of the queries, and the state of each as it is stored there.
 Stored = Callable[[], tuple[int, Mapping[int, QueryState]]]
@@ -75,6 +79,8 @@ class Retention:
         self._stored, self._submit = stored, submit
         self._kept: dict[int, Kept] = {}
         self._queries: dict[int, _Needs] = {}
+        #: Streams of queries that are read no more, and from which snapshot on.
+        self._left: list[tuple[int, frozenset[int]]] = []
         self._collected_batches = self._collected_bytes = 0
         self._held_by: str | None = None
         self._fault: str | None = None
@@ -86,6 +92,8 @@ class Retention:
                 self.follow(query, catalog)
         for stream in catalog.streams:
             self._kept[stream] = Kept.read(self._store, stream)
+        # Who read what between the queries' position and the head is not known here.
+        self._left = [(int(self._store.head()), frozenset(catalog.streams))]
         self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
 
     # ---- in the writer's thread --------------------------------------------------------------------------------
@@ -98,8 +106,10 @@ class Retention:
         pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
         self._queries[query.number] = _Needs(timing, _reads_store(parsed), pace_ms)
 
-    def forget(self, query: int) -> None:
-        self._queries.pop(query, None)
+    def forget(self, query: int, sn: int) -> None:
+        """It is stepped no more from this snapshot on."""
+        if (needs := self._queries.pop(query, None)) is not None:
+            self._left.append((sn, needs.streams))
 
     def published(self, sn: int, view: View) -> None:
         row = self._store.newest_row()
@@ -167,9 +177,11 @@ class Retention:
             state = view.catalog.queries[number].standing(states.get(number))
             self._lower(windows, reach(needs.timing.windows, needs.timing.reference(state)))
             self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
-            # Whoever steps what came after `position` reads all of it, be it too late for every window.
-            for stream in windows.keys() & {window.stream for window in needs.timing.windows}:
-                windows[stream] = min(windows[stream], self._kept[stream].first_after(position))
+        # Whoever steps what came after `position` reads all of it, be it too late for every window.
+        self._left = [(sn, streams) for sn, streams in self._left if sn > position]
+        stepped = [needs.streams for needs in self._queries.values()] + [streams for _, streams in self._left]
+        for stream in windows.keys() & frozenset[int]().union(*stepped):
+            windows[stream] = min(windows[stream], self._kept[stream].first_after(position))
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
         return self._within_budget(horizons, windows)
 

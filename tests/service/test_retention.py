@@ -16,7 +16,7 @@ from stream_ext.errors import Gone, Overload
 from stream_ext.retention import Retain
 from stream_ext.service import Service
 
-from .opened import Reader, opened, push, registration, said, triple
+from .opened import Reader, open_service, opened, push, registration, said, triple
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 FOREVER = Retain(snapshots_ms=1 << 40, emissions_ms=1 << 40)
@@ -143,6 +143,49 @@ def test_what_nobody_reads_may_go_before_the_queries_have_come_that_far(tmp_path
         assert service.status()["retention"]["collected"]["batches"] > 10
         let_go(service)
         assert [emission["time"] for emission in said(service)] == [1_000]
+
+
+def test_a_heartbeat_is_known_however_old_it_is(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock) as service:
+        service.create_stream("s", {"retention": "1ms"})
+        service.register(registration(window="RANGE PT1S STEP PT1S"))
+        hold(service)
+        service.heartbeat("s", 500)
+        push(service, "s", 600, triple("a", 1), wait="published")
+        clock.advance(MINUTE)
+        service.collect()
+        let_go(service)
+        push(service, "s", 1_000, triple("b", 1))
+        assert [emission["time"] for emission in said(service)] == [1_000]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_a_query_read_stays_until_the_others_have_come_to_where_it_was_dropped(
+    restart: bool, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, clock) as service:
+        for stream in ("s", "t"):
+            service.create_stream(stream, {"retention": "1ms"})
+        service.register(registration(window="RANGE PT1S STEP PT1S"))
+        service.register(registration("other", stream="t", window="RANGE PT1S STEP PT1S"))
+        push(service, "t", 100, triple("a", 1))
+        hold(service)
+        read = push(service, "s", 100, triple("a", 1), wait="published").snapshot
+        push(service, "t", 1_000, triple("a", 1), wait="published")
+        service.drop_query("q")
+        clock.advance(MINUTE)
+        if restart:
+            service.close()
+            with monkeypatch.context() as patched:
+                patched.setattr("stream_ext.runner.inline.InlineRunner.head_moved", lambda self, sn: None)
+                service = open_service(tmp_path, clock)
+            hold(service)
+        service.collect()
+        let_go(service)
+        service.collect()
+        assert service.store.horizon(1) > read, "now it may go"
+        assert [emission["time"] for emission in said(service, "other")] == [1_000]
+        service.close()
 
 
 def test_what_came_too_late_stays_until_the_queries_have_come_that_far(tmp_path: Path, clock: ManualClock) -> None:

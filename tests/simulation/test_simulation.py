@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.mortal import WAYS, Way
-from tests.simulation.world import CALM, UNREACHABLE, WILD, Trouble, World, story
+from tests.simulation.world import CALM, UNREACHABLE, WILD, Story, Trouble, World, chained_story, story
 
 LENGTH = 25
 
 
-def told(folder: Path, seed: int, trouble: Trouble, length: int = LENGTH) -> tuple[dict[str, list[object]], World]:
-    folder.mkdir()
-    world = World(folder, story(seed, length), trouble, random.Random(f"trouble {seed}"))
+def told(
+    folder: Path, seed: int, trouble: Trouble, length: int = LENGTH, of: Callable[[int, int], Story] = story
+) -> tuple[dict[str, list[object]], World]:
+    folder.mkdir(parents=True)
+    world = World(folder, of(seed, length), trouble, random.Random(f"trouble {seed}"))
     return world.run(), world  # type: ignore[return-value]
 
 
-def compare(folder: Path, seed: int, length: int = LENGTH) -> int:
-    calm, _ = told(folder / f"calm {seed}", seed, CALM, length)
-    wild, world = told(folder / f"wild {seed}", seed, WILD, length)
+def compare(folder: Path, seed: int, length: int = LENGTH, of: Callable[[int, int], Story] = story) -> int:
+    calm, _ = told(folder / f"calm {seed}", seed, CALM, length, of)
+    wild, world = told(folder / f"wild {seed}", seed, WILD, length, of)
     for name, expected in calm.items():
         assert wild[name] == expected, f"seed {seed}, {name}: {world.trace[-20:]}"
     assert sum(map(len, calm.values())) > length, "little was said"
@@ -31,6 +34,14 @@ def compare(folder: Path, seed: int, length: int = LENGTH) -> int:
 @pytest.mark.parametrize("block", range(4))
 def test_a_world_in_which_everything_goes_wrong_says_what_a_calm_one_says(block: int, tmp_path: Path) -> None:
     assert sum(compare(tmp_path, seed) for seed in range(block * 4, block * 4 + 4)) > 10, "hardly anybody died"
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_a_chain_in_a_world_in_which_everything_goes_wrong_says_what_it_says_in_a_calm_one(
+    block: int, tmp_path: Path
+) -> None:
+    seeds = range(900 + block * 4, 904 + block * 4)
+    assert sum(compare(tmp_path, seed, of=chained_story) for seed in seeds) > 10, "hardly anybody died"
 
 
 @pytest.mark.parametrize("block", range(3))
@@ -73,6 +84,7 @@ def test_a_death_at_any_durable_step_changes_nothing(way: Way, tmp_path: Path) -
 def test_many_worlds_in_which_everything_goes_wrong(seed: int, tmp_path: Path) -> None:
     for more in range(5):
         compare(tmp_path, seed * 10 + more, length=60)
+        compare(tmp_path / "chained", seed * 10 + more, length=60, of=chained_story)
 
 
 @pytest.mark.soak

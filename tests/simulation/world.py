@@ -47,6 +47,7 @@ class Story:
 
     queries: dict[str, Scene]
     steps: list[Push | Change]
+    chain: dict[str, str] = field(default_factory=dict)  # queries, each over what those before it say
 
 
 def story(seed: int, length: int) -> Story:
@@ -57,6 +58,39 @@ def story(seed: int, length: int) -> Story:
         content.change() if chance.random() < 0.25 else content.push(chance.choice([1, 1, 2])) for _ in range(length)
     ]
     return Story(queries, steps)
+
+
+def chained_story(seed: int, length: int) -> Story:
+    """With a chain of three queries: what these say is pushed while clients push, so which steps are taken is not the
+    same each time."""
+    told = story(seed, length)
+    return Story(dict(list(told.queries.items())[:1]), told.steps, chain(random.Random(f"chain {seed}")))
+
+
+def chain(chance: random.Random) -> dict[str, str]:
+    """The first reads what clients push; only the last reads two streams, both of which come in the order of time."""
+
+    def text(name: str, form: str, pattern: str, streams: list[str], report: str = "") -> str:
+        r2s = chance.choice(["RSTREAM", "RSTREAM", "ISTREAM", "DSTREAM"])
+        windows = []
+        for i, stream in enumerate(streams, 1):
+            extent = f"RANGE {chance.choice([10, 20, 30])}ms STEP {chance.choice([7, 10])}ms"
+            bounds = chance.choice(["", "", " BOUNDS (]", " BOUNDS []"])
+            windows.append(f"FROM NAMED WINDOW :w{i} ON {stream} [{extent}{bounds}{report if i == 1 else ''}]")
+        return f"PREFIX : <{EX}> REGISTER {r2s} {name} AS {form} {' '.join(windows)} WHERE {{ {pattern} }}"
+
+    back, joined = "CONSTRUCT { ?b :p ?a }", "CONSTRUCT { ?a :p ?c . ?c :v 3 }"
+    of_two = "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?b :p ?c }"
+    counted = "{ SELECT ?b (COUNT(*) AS ?n) { WINDOW :w1 { ?a ?p ?b } } GROUP BY ?b }"
+    report = chance.choice(["", "", " REPORT NON_EMPTY_CONTENT", " REPORT CONTENT_CHANGE", " REPORT PERIODIC 6ms"])
+    first = chance.choice([(back, "WINDOW :w1 { ?a :p ?b }", [":s1"]), (joined, of_two, [":s1", ":s2"])])
+    second = chance.choice([(back, "WINDOW :w1 { ?a :p ?b }"), ("CONSTRUCT { ?b :p ?n }", counted)])
+    last = "WINDOW :w1 { ?a :p ?b } OPTIONAL { WINDOW :w2 { ?b :p ?c } }"
+    return {
+        "one": text("one", *first, report),
+        "two": text("two", *second, ["one"]),
+        "three": text("three", "SELECT ?a ?b ?c", last, ["two", chance.choice(["one", "two"])]),
+    }
 
 
 @dataclass
@@ -104,7 +138,7 @@ class World:
         self.steps = len(self.trace) - self.opening
         self._ring()
         self._settle()
-        told = {name: self._said(name) for name in (*self.story.queries, *WITHOUT_WINDOWS)}
+        told = {name: self._said(name) for name in (*self.story.queries, *self.story.chain, *WITHOUT_WINDOWS)}
         told["the store"] = sorted(self.service.decode(self.service.query("SELECT * { ?s ?p ?o }")))
         self.service.close()
         return told
@@ -159,8 +193,8 @@ class World:
         raise AssertionError("it died although nothing was planned")
 
     def _settle(self) -> None:
-        """All that is published is evaluated."""
-        self.service._engine.merge.wait(self.service.head(), 30)
+        """All that is published is evaluated, and what was said of it by those who read that."""
+        self.service._engine.await_evaluated(self.service.head(), 30)
 
     # ---- what goes wrong
 
@@ -213,6 +247,8 @@ class World:
             self.service.create_stream(f"{EX}s{stream}", options)
         for name, scene in self.story.queries.items():
             self.service.register(scene.text.replace(" :q AS", f" {name} AS", 1))
+        for text in self.story.chain.values():
+            self.service.register(text)
         for text in WITHOUT_WINDOWS.values():
             self.service.register(text)
             self._settle()  # it answers at once: before anything else is written
@@ -252,4 +288,6 @@ def _text(value: object) -> str:
 def _bag(emission: dict[str, Any]) -> Counter[str] | bool:
     if "boolean" in emission:
         return bool(emission["boolean"])
+    if "graph" in emission:
+        return Counter(emission["graph"].splitlines())
     return Counter(_text(row) for row in emission["results"]["bindings"])

@@ -62,6 +62,7 @@ class Client:
     # ---- streams and queries
 
     def create_stream(self, stream: str, **options: Any) -> dict[str, Any]:
+        """The options are those of `PUT /streams/{stream}`: lateness="5s", timeless=["http://ex/livesIn"]."""
         return _object(self._send("PUT", _path("streams", stream), json=options))
 
     def streams(self) -> list[dict[str, Any]]:
@@ -78,15 +79,18 @@ class Client:
         source: str | None = None,
         seq: int | None = None,
     ) -> dict[str, Any]:
+        """`data` is one element of Turtle, or what `media_type` says; without `timestamp` its time is its arrival."""
         parameters = _given({"timestamp": timestamp, "wait": wait, "source": source, "seq": seq})
         headers = {"content-type": media_type}
         return _object(self._send("POST", _path("streams", stream), params=parameters, content=data, headers=headers))
 
     def heartbeat(self, stream: str, timestamp: int | str, *, wait: str | None = None) -> dict[str, Any]:
+        """Time has come to `timestamp`, though no element did."""
         parameters = _given({"timestamp": timestamp, "wait": wait})
         return _object(self._send("POST", _path("streams", stream, "heartbeat"), params=parameters))
 
     def register(self, text: str, name: str | None = None) -> dict[str, Any]:
+        """Name, plan and warnings of the query; `name` is for a text that gives none."""
         headers = {"content-type": "application/sparql-query"}
         method, path = ("POST", "/queries") if name is None else ("PUT", _path("queries", name))
         return _object(self._send(method, path, content=text, headers=headers))
@@ -97,8 +101,18 @@ class Client:
     def query_status(self, query: str) -> dict[str, Any]:
         return _object(self._send("GET", _path("queries", query)))
 
+    def pause(self, query: str) -> dict[str, Any]:
+        """It is evaluated no more until it is resumed; its status."""
+        return _object(self._send("POST", _path("queries", query), params={"action": "pause"}))
+
+    def resume(self, query: str) -> dict[str, Any]:
+        return _object(self._send("POST", _path("queries", query), params={"action": "resume"}))
+
     def drop_query(self, query: str) -> None:
         self._send("DELETE", _path("queries", query))
+
+    def drop_stream(self, stream: str) -> None:
+        self._send("DELETE", _path("streams", stream))
 
     def status(self) -> dict[str, Any]:
         return _object(self._send("GET", "/$/stats"))

@@ -286,7 +286,7 @@ def streams(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(found)
         return
-    columns = ["stream", "iri", "runs_by", "time", "late", "lateness", "timeless"]
+    columns = ["stream", "runs_by", "time", "late", "lateness", "timeless", "iri"]
     rows = [[_cell(name, each[name]) for name in columns] for each in found]
     advice = "there is no stream; rillet query 'CREATE STREAM name' makes one"
     print("\n".join(terminal.table(columns, rows)) if rows else advice)

@@ -1,4 +1,4 @@
-"""`rillet register`, `watch`, `status`: what one says to a running server."""
+"""`rillet register`, `watch`, `status`, `pause`, `resume`, `drop`: what one says to a running server."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ def add(commands: Commands) -> None:
     status_ = add_command(commands, "status", status, "how the server and its queries are doing", "  rillet status")
     status_.add_argument("--json", action="store_true", help="as the server sends it")
     add_server(status_)
+    for run, what in (
+        (pause, "evaluate a registered query no more, until it is resumed"),
+        (resume, "let a paused query go on"),
+        (drop, "end a registered query, and forget what it said"),
+    ):
+        parser = add_command(commands, run.__name__, run, what, f"  rillet {run.__name__} near")
+        parser.add_argument("query", help="its name or IRI")
+        add_server(parser)
 
 
 def add_text(parser: Parser) -> None:
@@ -128,6 +136,26 @@ def status(arguments: argparse.Namespace) -> None:
     columns = ["query", "state", "runner", "emissions", "lag", "late", "waits for"]
     rows = [[*(str(each[key]) for key in columns[:-1]), ", ".join(each["waits_for"])] for each in queries]
     print("\n".join(terminal.table(columns, rows)) if rows else "no query is registered")
+
+
+def pause(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        _print_state(client.pause(arguments.query))
+
+
+def resume(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        _print_state(client.resume(arguments.query))
+
+
+def _print_state(status: dict[str, Any]) -> None:
+    print(f"{status['query']} is {status['state']}")
+
+
+def drop(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        client.drop_query(arguments.query)
+    print(f"{arguments.query} is dropped")
 
 
 # ---- watch

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, TextIO
 
 _CELL_MIN = 8
+_WIDTH_MAX = 1 << 20
 _MOMENT_MS, _MOMENT_MS_MAX = 1_000_000_000_000, 253_402_300_800_000  # 2001 and the year 10000
 _NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
@@ -72,8 +73,8 @@ def shortened(text: str, prefixes: Mapping[str, str]) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lines: a head, a rule, the rows. Columns of numbers end at the right; cells too wide for the terminal are cut."""
-    width = width or shutil.get_terminal_size((120, 24)).columns
+    """Lines: a head, a rule, the rows. Columns of numbers end at the right; cells too wide for a terminal are cut."""
+    width = width or (shutil.get_terminal_size((120, 24)).columns if is_live(sys.stdout) else _WIDTH_MAX)
     body = [[_BREAKS.sub(" ", cell) for cell in row] for row in rows]
     sizes = _sizes([max([len(name), *(len(row[i]) for row in body)]) for i, name in enumerate(columns)], width)
     right = [_are_numbers(row[i] for row in body) for i in range(len(columns))]

@@ -266,6 +266,16 @@ def test_what_a_construct_says_is_watched_as_its_triples(near: Live, capsys: pyt
     assert drawn[-1].split() == ["ex:t1", type_iri, "ex:Near"]
 
 
+def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    server = ("--server", near.url)
+    for command, says in (("pause", "near is paused"), ("resume", "near is running"), ("drop", "near is dropped")):
+        assert rillet(command, "near", *server) == 0
+        assert capsys.readouterr().out == f"{says}\n"
+    assert rillet("resume", "near", *server) == 1
+    assert "there is no registered query 'near'" in capsys.readouterr().err
+    assert rillet("query", "DROP STREAM taxis", *server) == 0
+
+
 def test_explain_before_a_text_is_told_as_json(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
     assert rillet("query", f"EXPLAIN {NEAR}", "--server", near.url) == 0
     assert json.loads(capsys.readouterr().out)["dialect"] == "RSP-QL"
@@ -281,7 +291,7 @@ def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pyte
             assert rillet("push", stream, "--format", "nt", "--timestamp", time, *server) == 0
     capsys.readouterr()
     assert rillet("streams", *server) == 0
-    told = {line.split()[0]: line.split()[2:] for line in capsys.readouterr().out.splitlines()}
+    told = {line.split()[0]: line.split()[1:-1] for line in capsys.readouterr().out.splitlines()}
     assert told["taxis"] == ["elements", "2026-06-01T12:00:00Z", "0", "0", "ms", "nothing"]
     assert told["old"] == ["elements", "-1995", "0", "2000", "ms", "all"]
 

@@ -16,6 +16,7 @@ from numba import njit
 from hbase_store.arrays import frozen
 
 END = -1  # of a chain
+TOUCHED, SHOWN = 1, 2  # states of a group
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
@@ -24,6 +25,8 @@ _INTEGER = np.uint64(1)
 _ZERO_ID = np.uint64((1 << 60) + (1 << 59))
 _DATA_MASK = np.uint64((1 << 60) - 1)
 _ZERO = 1 << 59
+_ZERO_SIGNED = np.int64((1 << 60) + (1 << 59))
+_SHOWN_BIT = 1
 #: Rows that are looked up together.
 _BLOCK = 256
 #: Sums of integers are kept in two parts, so that 2**33 rows of 60-bit integers sum exactly.
@@ -126,17 +129,18 @@ def _chase(rows, places, cells, used, heads, nexts, slots):
 
 
 @njit(cache=True, nogil=True)
-def tally_rows(slots, weights, sign, cells, rows, mark, touched, count):
+def tally_rows(slots, weights, sign, cells, rows, touched, count):
     """Adds the weights (none: 1 each) to the rows of their groups; lists each group touched once.
 
-    `rows` and `mark` are places in a group's cells. `touched` has room for one more than there can be: what is written
-    behind its end counts only if it is new."""
+    `rows` is their place in a group's cells, and its state stands behind. `touched` has room for one more than there
+    can be: what is written behind its end counts only if it is new."""
     for i in range(len(slots)):
         slot = np.uint64(slots[i])
+        state = cells[slot, rows + 1]
         cells[slot, rows] += sign * weights[i] if len(weights) else sign
         touched[np.uint64(count)] = slot
-        count += 1 - cells[slot, mark]
-        cells[slot, mark] = 1
+        count += 1 - (state & TOUCHED)
+        cells[slot, rows + 1] = state | TOUCHED
     return count
 
 
@@ -194,18 +198,19 @@ def count_ids(slots, counts, ids):
 
 
 @njit(cache=True, nogil=True)
-def show_groups(touched, cells, width, always, results, out, signs):
+def show_groups(touched, cells, width, always, lines, results, tells_gone, out, signs):
     """What changes in the answer: for each group touched, its row as shown (-1) and as it is now (+1), if they differ.
 
-    A group's cells are its key (`width` ids), its rows, its mark, whether it is shown, and what it is shown with.
-    `results` has a line for each aggregate and a column for each group touched; `out` has lines for keys and results.
-    Returns how many rows there are. Blocks are small enough for their cells to stay in the machine's cache while
+    A group's cells are its key (`width` ids), its rows, its state, and what it is shown with. `lines` says for each
+    aggregate which line of `results` is its own, with a column for each group touched; END: it counts the group's rows.
+    `out` has lines for keys and aggregates. What goes is only counted unless it is to be told. Returns how many rows
+    there are, and how many go untold. Blocks are small enough for their cells to stay in the machine's cache while
     simple loops without branches go over them one after the other."""
-    n = 0
-    rows, mark, is_shown = cells[:, width], cells[:, width + 1], cells[:, width + 2]
+    n, untold = 0, 0
+    rows, state = cells[:, width], cells[:, width + 1]
     slots, places = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)
     old, new = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)  # slots of the rows that go and that come
-    differs = np.empty(_BLOCK, np.int64)
+    differs, said = np.empty(_BLOCK, np.int64), np.empty((len(lines), _BLOCK), np.int64)
     there, was = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
     for low in range(0, len(touched), _BLOCK):
         block = touched[low : low + _BLOCK]
@@ -213,14 +218,20 @@ def show_groups(touched, cells, width, always, results, out, signs):
             slot = np.uint64(block[j])
             slots[j] = slot
             there[j] = (rows[slot] > 0) | always
-            was[j] = is_shown[slot]
+            was[j] = state[slot] >> _SHOWN_BIT
             differs[j] = there[j] ^ was[j]
-            mark[slot] = 0
-            is_shown[slot] = there[j]
-        for a in range(len(results)):
-            shown, said = cells[:, width + 3 + a], results[a, low : low + len(block)]
+            state[slot] = there[j] << _SHOWN_BIT
+        for a in range(len(lines)):
+            shown, now = cells[:, width + 2 + a], said[a]
+            if lines[a] < 0:
+                for j in range(len(block)):
+                    now[j] = rows[slots[j]] + _ZERO_SIGNED
+            else:
+                result = results[lines[a], low : low + len(block)]
+                for j in range(len(block)):
+                    now[j] = result[j]
             for j in range(len(block)):
-                differs[j] |= shown[slots[j]] != said[j]
+                differs[j] |= shown[slots[j]] != now[j]
         gone, come = 0, 0
         for j in range(len(block)):
             old[gone] = slots[j]
@@ -228,8 +239,12 @@ def show_groups(touched, cells, width, always, results, out, signs):
             new[come] = slots[j]
             places[come] = j
             come += there[j] & differs[j]
-        signs[n : n + gone] = -1
-        signs[n + gone : n + gone + come] = 1
+        if tells_gone:
+            signs[n : n + gone] = -1
+            signs[n + gone : n + gone + come] = 1
+        else:
+            untold += gone
+            gone = 0
         left, came = out[:, n : n + gone], out[:, n + gone : n + gone + come]
         for c in range(width):
             key = cells[:, c]
@@ -237,15 +252,15 @@ def show_groups(touched, cells, width, always, results, out, signs):
                 left[c, j] = key[old[j]]
             for j in range(come):
                 came[c, j] = key[new[j]]
-        for a in range(len(results)):
-            shown, said = cells[:, width + 3 + a], results[a, low : low + len(block)]
+        for a in range(len(lines)):
+            shown, now = cells[:, width + 2 + a], said[a]
             for j in range(gone):
                 left[width + a, j] = shown[old[j]]
             for j in range(come):
-                came[width + a, j] = said[places[j]]
-                shown[new[j]] = said[places[j]]
+                came[width + a, j] = now[places[j]]
+                shown[new[j]] = now[places[j]]
         n += gone + come
-    return n
+    return n, untold
 
 
 @njit(cache=True, nogil=True)
@@ -326,14 +341,14 @@ def warm() -> None:
     heads[:] = END
     number_keys(rows, 0, cells, 0, heads, nexts, slots)
     read = frozen(slots)
-    tally_rows(read, one, 1, cells, 1, 2, np.zeros(2, np.int32), 0)
+    tally_rows(read, one, 1, cells, 1, np.zeros(2, np.int32), 0)
     tally_bound(read, one, 1, ids, longs)
     tally_integers(read, one, 1, ids, np.zeros((2, 3), np.int64))
     add_effects(read, one, 1, read, rows, cells[:, :1].copy())
     add_counts(read, one, 1, longs)
     take_cells(read, cells, 1, longs)
     count_ids(read, longs, np.zeros(1, np.uint64))
-    show_groups(read, cells, 1, False, rows, np.zeros((2, 2), np.int64), longs)
+    show_groups(read, cells, 1, False, frozen(longs[:1]), rows, True, np.zeros((2, 2), np.int64), longs.copy())
     count_members(read, one, 1, cells, 1)
     settle_members(read, cells, 1, 2, slots.copy(), slots.copy())
     link_members(cells, 0, 0, heads, nexts)

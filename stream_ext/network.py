@@ -6,6 +6,7 @@ network that is stepped once, with the whole store as the change."""
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,8 +20,11 @@ from stream_ext.operators.anew import Anew
 from stream_ext.operators.construct import Construct
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import first_of_each
+from stream_ext.operators.extend import Extend
+from stream_ext.operators.grouped import Grouped
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.parameters import Parameters
+from stream_ext.operators.project import Project
 from stream_ext.operators.r2s import Answer
 from stream_ext.operators.shared_answer import SharedAnswer
 from stream_ext.operators.store_join import StoreJoin
@@ -135,6 +139,8 @@ class Network:
             self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
             self.answer = Answer(cut, r2s, self.made_at_end)
+        if not self.answer.reads_what_goes:
+            _leave_untold_what_goes(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
         self._enough = cut.enough
 
@@ -222,3 +228,22 @@ class Network:
             changes.append(stage.operator.step(moment, *(changes[i] for i in stage.inputs)))
             traces.append(Traced(stage, changes[-1].count, (time.perf_counter() - begun) * 1000))
         return self.answer.once(moment, changes[self._last]), traces
+
+
+def _leave_untold_what_goes(stages: Sequence[Stage], last: int) -> None:
+    """Groups need not tell the rows that go where all of each row is handed on, to the answer alone.
+
+    GROUP BY ?k with (COUNT(*) AS ?n), said by ISTREAM: nobody asks of a count that changed what it was."""
+    readers = Counter(i for stage in stages for i in stage.inputs)
+    handed_on: list[Extend | Project] = []
+    at = last
+    while readers[at] <= (at != last) and isinstance(operator := stages[at].operator, Extend | Project):
+        handed_on.append(operator)
+        (at,) = stages[at].inputs
+    operator = stages[at].operator
+    if readers[at] > (at != last) or not isinstance(operator, Grouped):
+        return
+    columns: list[int | None] = list(range(len(operator.variables)))
+    for each in reversed(handed_on):
+        columns = [None if source is None else columns[source] for source in each.sources()]
+    operator.tells_gone = not set(columns).issuperset(range(len(operator.variables)))

@@ -179,9 +179,14 @@ class ScheduledWindow:
 
     # ---- elements
 
+    @property
+    def lead_ms(self) -> int:
+        """So long after its time an element is before the end of the window's instance, at the earliest."""
+        return self.until_ms + (not self.holds_end and not self.by_arrival)
+
     def valid_from(self, times: Times) -> Times:
         """The first evaluation time at which elements of these times are before the end of the window's instance."""
-        return times + (self.until_ms + (not self.holds_end and not self.by_arrival))
+        return times + self.lead_ms
 
     def valid_until(self, times: Times) -> Times:
         """The last evaluation time at which an element of each time is still in the window's instance; one before
@@ -196,6 +201,13 @@ class ScheduledWindow:
         if self.by_arrival and not self.holds_end:
             until[until != NEVER] -= 1  # at the close itself the next instance is open
         return until
+
+    def last_of(self, time: int) -> int:
+        """As `valid_until`, of one time."""
+        closes = (time + (self.range_ms - (not self.holds_start) - self.origin)) // self.step_ms
+        if closes < 1 or (self.start_ms is not None and time < self.start_ms + (not self.holds_start)):
+            return NEVER
+        return self.origin + closes * self.step_ms - (self.by_arrival and not self.holds_end)
 
     def holds_ever(self, times: Times) -> Mask:
         """Which of these times are in some instance at all."""

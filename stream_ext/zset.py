@@ -52,10 +52,11 @@ class ZSet:
     held: tuple[Ids | Deferred, ...]
     count: int
     weights: Weights | None = None  # None: each row once
-    untils: Untils | None = None  # None: all of them for ever
+    untils: Untils | None = None  # None: all of them for ever; see `shared`
     #: Columns by which alone it can be told that no row that is added was in the collection at the step before, and
     #: that no two rows cancel each other out: whoever asks what is new need not look for it among what goes.
     fresh: frozenset[int] | None = None
+    untold: int = 0  # so many rows that went are not among these, for nobody reads them
 
     def __len__(self) -> int:
         return self.count
@@ -79,7 +80,7 @@ class ZSet:
             tuple(_made(column)[which] for column in self.held) if count <= _FEW else _picked(self.held, which),
             count,
             None if self.weights is None else self.weights[which],
-            None if self.untils is None else self.untils[which],
+            None if self.untils is None else validities(self.untils, which, count),
             self.fresh,
         )
 
@@ -89,7 +90,7 @@ class ZSet:
 
     def with_columns(self, columns: tuple[Ids | Deferred, ...]) -> ZSet:
         """The same rows under other columns."""
-        return ZSet(columns, self.count, self.weights, self.untils)
+        return ZSet(columns, self.count, self.weights, self.untils, None, self.untold)
 
     def negated(self) -> ZSet:
         return ZSet(self.held, self.count, -self.weight_array(), self.untils)
@@ -98,7 +99,7 @@ class ZSet:
         return np.ones(self.count, np.int64) if self.weights is None else self.weights
 
     def until_array(self) -> Untils:
-        return np.full(self.count, FOREVER, np.int64) if self.untils is None else self.untils
+        return np.full(self.count, FOREVER, np.int64) if self.untils is None else spread(self.untils)
 
 
 def _made(column: Ids | Deferred) -> Ids:
@@ -118,6 +119,35 @@ def _picked(columns: tuple[Ids | Deferred, ...], which: Picks) -> tuple[Deferred
             composed[key] = column.pick[which]
         found.append(Deferred(column.base, composed[key]))
     return tuple(found)
+
+
+def shared(until: int, count: int) -> Untils:
+    """The validity of rows that all have the same one: it is written down once."""
+    return np.ndarray((count,), np.int64, np.array([until]), 0, (0,))
+
+
+def are_shared(untils: Untils) -> bool:
+    return untils.strides == (0,)
+
+
+def spread(untils: Untils) -> Untils:
+    """One number a row, as kernels take it."""
+    return np.ascontiguousarray(untils)
+
+
+def latest(untils: Untils) -> int:
+    """The greatest validity of some rows."""
+    return int(untils[0] if are_shared(untils) else untils.max())
+
+
+def soonest(untils: Untils) -> int:
+    """The least validity of some rows."""
+    return int(untils[0] if are_shared(untils) else untils.min())
+
+
+def validities(untils: Untils, which: Picks, count: int) -> Untils:
+    """Of the rows picked out, which are so many."""
+    return shared(int(untils[0]), count) if count and are_shared(untils) else untils[which]
 
 
 def empty(width: int) -> ZSet:

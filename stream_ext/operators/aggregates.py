@@ -5,7 +5,7 @@ number) makes an aggregate an error, but for COUNT and SAMPLE, which look at wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
@@ -48,7 +48,10 @@ class Aggregated:
 class Tallies:
     """All that is counted of the groups of one operator."""
 
-    def __init__(self, inside: tuple[str, ...], aggregates: tuple[Aggregated, ...], vocabulary: Vocabulary) -> None:
+    def __init__(
+        self, inside: tuple[str, ...], aggregates: tuple[Aggregated, ...], vocabulary: Vocabulary, rows: int
+    ) -> None:
+        """`rows`: the place in the groups' cells of how many rows each has."""
         self._terms = TermsOfGroups(vocabulary)
         self._inside = inside
         self.arguments: tuple[str, ...] = ()  # the columns that the tallies want of each row
@@ -57,6 +60,10 @@ class Tallies:
         self._members: dict[tuple[str, ...], Members] = {}
         self._followers: dict[tuple[str, str], Tally] = {}
         self._results = [self._result(aggregate) for aggregate in aggregates]
+        self._rows = rows
+        self._others = [result for result in self._results if result is not _count_rows]
+        lines = [self._others.index(result) if result in self._others else kernels.END for result in self._results]
+        self._lines = frozen(np.array(lines, np.int64))
 
     # ---- what the aggregates need
 
@@ -159,10 +166,13 @@ class Tallies:
 
     def results(self, slots: Slots, rows: Counts) -> Ids:
         """A line for each aggregate: what it says of these groups, which have so many rows each."""
-        results = np.empty((len(self._results), len(slots)), np.uint64)
-        for line, result in zip(results, self._results, strict=True):
-            result(slots, rows, line)
-        return results
+        return _written(self._results, slots, rows)
+
+    def told(self, slots: Slots, table: KeyTable) -> tuple[Counts, Counts]:
+        """As kernels take it: a line for each aggregate that is more than how many rows there are; and which line each
+        one has (END: it is just that)."""
+        rows = table.taken(slots, self._rows) if self._others else np.empty(0, np.int64)
+        return self._lines, frozen(_written(self._others, slots, rows).view(np.int64))
 
     def _sum(self, sums: Sums, average: bool, slots: Slots, rows: Counts, ids: Ids) -> None:
         counts, low, high = sums.integers[slots].T
@@ -204,6 +214,13 @@ class Tallies:
         whole = (bound.counts[slots] == rows).tolist()  # no argument is an error
         joined = [_together(parts[slot], separator) if ok else None for slot, ok in zip(parts, whole, strict=True)]
         ids[:] = self._terms.ids_of_strings(joined)
+
+
+def _written(results: Sequence[Result], slots: Slots, rows: Counts) -> Ids:
+    written = np.empty((len(results), len(slots)), np.uint64)
+    for line, result in zip(written, results, strict=True):
+        result(slots, rows, line)
+    return written
 
 
 def _count_rows(slots: Slots, rows: Counts, ids: Ids) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hbase_store.arrays import Ids, Mask
 from stream_ext.operators.key_table import Slots
-from stream_ext.zset import FOREVER, Untils, Weights
+from stream_ext.zset import FOREVER, Untils, Weights, are_shared, latest
 
 
 @dataclass(slots=True)
@@ -43,12 +43,12 @@ class ExpiryLog:
         self._serial = 0
 
     def add(self, untils: Untils, rows: Logged) -> None:
-        if int(untils.max()) == FOREVER:
+        if latest(untils) == FOREVER:
             ends = untils != FOREVER
             untils, rows = untils[ends], rows.take(ends)
         if not len(untils):
             return
-        if (untils[1:] < untils[:-1]).any():
+        if not are_shared(untils) and (untils[1:] < untils[:-1]).any():
             order = np.argsort(untils, kind="stable")
             untils, rows = untils[order], rows.take(order)
         self._serial += 1

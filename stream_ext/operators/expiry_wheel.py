@@ -8,7 +8,7 @@ import numpy as np
 
 from hbase_store.arrays import Ids, frozen
 from stream_ext import expiry_kernels as kernels
-from stream_ext.zset import Untils, Weights
+from stream_ext.zset import Untils, Weights, latest, spread
 
 _LEAST_CAPACITY = 1024
 _SECTORS = 4096
@@ -36,14 +36,14 @@ class ExpiryWheel:
         if not len(untils):
             return
         if not self._count:
-            self._clear(_shift_for(int(untils.max()) - time))
+            self._clear(_shift_for(latest(untils) - time))
         if self._count + len(untils) > len(self._cells):
             self._grow(untils, time)
         self._hang(matrix, weights, untils)
         self._before = time
 
     def _hang(self, matrix: Ids, weights: Weights, untils: Untils) -> None:
-        rows = frozen(matrix), frozen(weights), frozen(untils)
+        rows = frozen(matrix), frozen(weights), frozen(spread(untils))
         self._free, self._used = kernels.wheel_add(*rows, self._cells, self._heads, self._shift, self._free, self._used)
         self._count += len(untils)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 import numpy as np
 
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.testing import Calculator
-from stream_ext.zset import ZSet
+from stream_ext.zset import Deferred, Ids, ZSet
 
 
 class Extend:
@@ -17,5 +17,15 @@ class Extend:
         self._calculator = calculator
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
-        column = self._calculator.ids(moment, change) if change.count else np.empty(0, np.uint64)
-        return replace(change.with_columns((*change.held, column)), fresh=change.fresh)
+        held = (*change.held, self._column(moment, change))
+        return ZSet(held, change.count, change.weights, change.untils, change.fresh, change.untold)
+
+    def sources(self) -> Iterator[int | None]:
+        """For each column the one that it is of those that come."""
+        yield from range(len(self.variables) - 1)
+        yield self._calculator.copies
+
+    def _column(self, moment: Moment, change: ZSet) -> Ids | Deferred:
+        if self._calculator.copies is not None:
+            return change.held[self._calculator.copies]
+        return self._calculator.ids(moment, change) if change.count else np.empty(0, np.uint64)

@@ -14,7 +14,7 @@ from stream_ext import expiry_kernels as kernels
 from stream_ext.operators.expiry_wheel import ExpiryWheel, Taken
 from stream_ext.operators.row_index import buckets
 from stream_ext.plan.algebra import R2S
-from stream_ext.zset import FOREVER, Columns, Weights, ZSet
+from stream_ext.zset import FOREVER, Columns, Weights, ZSet, latest
 
 _ONCE: Weights = np.empty(0, np.int64)
 
@@ -30,11 +30,12 @@ class Gains:
         self.moved = False  # by the last step
 
     def is_empty(self) -> bool:
-        return not self._total and all(latest < self._time for _, latest in self._aside)
+        return not self._total and all(last < self._time for _, last in self._aside)
 
     def step(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
         """Rows, with how often each; a row may be told several times."""
         self._lapses = self._lapses or (change.weights is not None and change.untils is not None)
+        self._total -= change.untold
         # What was taken back for a time comes again when that is over, so then what runs out has to be looked at.
         if self._r2s is R2S.ISTREAM and change.fresh is not None and not self._lapses:
             return self._new(time, change)
@@ -46,7 +47,7 @@ class Gains:
         self._total += _weight(matrix, weights)
         self._hang(matrix, weights, change, time)
         columns, net = self._net((matrix, weights), expired)
-        self.moved = len(net) > 0
+        self.moved = len(net) + change.untold > 0
         said = net > 0 if self._r2s is R2S.ISTREAM else net < 0
         if said.all():
             return columns, np.abs(net)
@@ -56,14 +57,16 @@ class Gains:
         self._due(time)
         while self._aside and self._aside[0][1] < time:
             self._aside.popleft()
-        self._time, self.moved = time, change.count > 0
+        self._time, self.moved = time, change.count + change.untold > 0
         if change.untils is not None and change.count:
-            self._aside.append((change, int(change.untils.max())))
+            self._aside.append((change, latest(change.untils)))
             return change.columns, np.ones(change.count, np.int64)
-        weights = change.weight_array()
-        self._total += int(weights.sum())
-        came = np.flatnonzero(weights > 0)
-        return tuple(column[came] for column in change.columns), weights[came]
+        if change.weights is None:
+            self._total += change.count
+            return change.columns, np.ones(change.count, np.int64)
+        self._total += int(change.weights.sum())
+        came = np.flatnonzero(change.weights > 0)
+        return tuple(column[came] for column in change.columns), change.weights[came]
 
     def _due(self, time: int) -> Taken:
         expired = self._wheel.due(time)
@@ -71,8 +74,8 @@ class Gains:
         return expired
 
     def _hang_what_is_aside(self) -> None:
-        for change, latest in self._aside:
-            if latest >= self._time:
+        for change, last in self._aside:
+            if last >= self._time:
                 untils = change.until_array()
                 matrix = _matrix_of(change if int(untils.min()) >= self._time else change.take(untils >= self._time))
                 self._total += matrix.shape[1]

@@ -16,7 +16,7 @@ from stream_ext.operators.key_table import KeyTable, Slots, fitted
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.tallies import ONCE
 from stream_ext.vocabulary import Vocabulary
-from stream_ext.zset import ZSet, empty
+from stream_ext.zset import ZSet, empty, soonest
 
 __all__ = ["Aggregated", "Group"]
 
@@ -38,9 +38,11 @@ class Group:
         self._keys = tuple(map(self._place, keys))
         self._always = always
         width = max(1, len(keys))
-        self._table = KeyTable(width, more=3 + len(aggregates))
-        self._rows, self._mark, self._is_shown = width, width + 1, width + 2  # places of the cells behind the key
-        self._tallies = Tallies(inside, aggregates, vocabulary)
+        self._table = KeyTable(width, more=2 + len(aggregates))
+        self._rows, self._state = width, width + 1  # places of the cells behind the key
+        self.tells_gone = True  # whether anybody reads the rows that go
+        self._every_column = frozenset(range(len(self.variables)))
+        self._tallies = Tallies(inside, aggregates, vocabulary, self._rows)
         self._arguments = tuple(map(self._place, self._tallies.arguments))
         self._log = ExpiryLog()
         self._touched = np.zeros(0, np.int32)
@@ -57,9 +59,8 @@ class Group:
         self._fresh = False
         for expired in self._log.due(moment.time):
             self._tally(expired, -1, once)
-        if change.untils is not None:
-            counts = change.untils >= moment.time
-            change = change if counts.all() else change.take(counts)
+        if change.untils is not None and change.count and soonest(change.untils) < moment.time:
+            change = change.take(change.untils >= moment.time)
         if change.count:
             self._take_in(change, moment.last, once)
         moment.control.check()
@@ -95,7 +96,7 @@ class Group:
         self._table.number(np.zeros((1, 1), np.uint64))
         self._fit()
         self._touched[0], self._count = 0, 1
-        self._table.cells[0, self._mark] = 1
+        self._table.cells[0, self._state] = kernels.TOUCHED
 
     def _fit(self) -> None:
         capacity = self._table.capacity
@@ -107,7 +108,7 @@ class Group:
         weights = ONCE if rows.weights is None else frozen(np.ascontiguousarray(rows.weights))
         slots = frozen(rows.slots)
         self._count = kernels.tally_rows(
-            slots, weights, sign, self._table.cells, self._rows, self._mark, self._touched, self._count
+            slots, weights, sign, self._table.cells, self._rows, self._touched, self._count
         )
         self._tallies.add(slots, weights, sign, rows.arguments, once)
 
@@ -119,15 +120,15 @@ class Group:
         if not count:
             return empty(len(self.variables))
         touched, width = frozen(self._touched[:count]), self._table.width
-        results = self._tallies.results(touched, self._table.taken(touched, self._rows))
-        out = np.empty((width + len(results), 2 * count), np.int64)
-        signs = np.empty(2 * count, np.int64)
-        n = kernels.show_groups(
-            touched, self._table.cells, width, self._always, frozen(results.view(np.int64)), out, signs
+        lines, results = self._tallies.told(touched, self._table)
+        room = 2 * count if self.tells_gone else count
+        out, signs = np.empty((width + len(lines), room), np.int64), np.empty(room, np.int64)
+        n, untold = kernels.show_groups(
+            touched, self._table.cells, width, self._always, lines, results, self.tells_gone, out, signs
         )
         first = width - len(self._keys)  # a table's keys have at least one id, groups may have none
         columns = tuple(frozen(line[:n]) for line in out[first:].view(np.uint64))
-        return ZSet(columns, n, frozen(signs[:n]), fresh=frozenset(range(len(columns))))
+        return ZSet(columns, n, frozen(signs[:n]) if self.tells_gone else None, None, self._every_column, untold)
 
     def _whole(self) -> ZSet:
         """All groups, where no step follows that would have to know what was shown."""
@@ -151,7 +152,7 @@ class Group:
         if self._table.used <= self._clean_at:
             return
         cells = self._table.cells[: self._table.used]
-        needed = (cells[:, self._rows] != 0) | (cells[:, self._is_shown] != 0)
+        needed = (cells[:, self._rows] != 0) | (cells[:, self._state] != 0)
         self._log.mark(needed)
         kept = np.flatnonzero(needed)
         if len(kept) * 2 <= len(cells):

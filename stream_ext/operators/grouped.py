@@ -15,10 +15,12 @@ class Grouped:
         self.variables = variables
         self._make = make
         self._group: Group | None = None
+        self.tells_gone = True
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last and self._group is None:
             return self._make(moment.vocabulary).step(moment, change)
         if self._group is None:
             self._group = self._make(moment.vocabulary)
+            self._group.tells_gone = self.tells_gone
         return self._group.step(moment, change)

@@ -33,9 +33,9 @@ class Pairs:
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
         """Rows side by side; until when both are valid, and how often they count, is said on the left."""
-        time, rows, others = moment.time, Rows.of(left, self._left.key), Rows.of(right, self._right.key)
         if self._stays:
-            return self._beside_what_stays(moment, rows, others)
+            return self._beside_what_stays(moment, left, right)
+        time, rows, others = moment.time, Rows.of(left, self._left.key), Rows.of(right, self._right.key)
         old = self._right.partners(rows, time)
         moment.control.room(len(old[0]), left.width + right.width)
         self._left.insert_rows(rows, time)
@@ -53,15 +53,11 @@ class Pairs:
             ZSet(columns[left.width :], count),
         )
 
-    def _beside_what_stays(self, moment: Moment, rows: Rows, others: Rows) -> tuple[ZSet, ZSet]:
-        self._right.insert_rows(others, moment.time)
-        found = self._right.partners(rows, moment.time)
-        left, right, count = len(rows.matrix), len(others.matrix), len(found[0])
-        moment.control.room(count, left + right)
-        out = Beside(left + right, count, self._right.weighted or len(rows.weights) > 0)
-        self._right.pair(rows, found, (0, left), 0, out)
-        columns = tuple(out.matrix)
-        return ZSet(columns[:left], count, out.weights, out.untils), ZSet(columns[left:], count)
+    def _beside_what_stays(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
+        self._right.insert(right, moment.time)
+        i, places = self._right.probe(self.pairing.left_keys(left), left.count, moment.time)
+        moment.control.room(len(i), left.width + right.width)
+        return left.take(i), self._right.lazily_at(places)
 
     def once(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[Slots, Slots]:
         """The places (in left, in right) of all pairs, where nothing was before and nothing comes after."""

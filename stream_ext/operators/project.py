@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 import numpy as np
 
 from stream_ext.operators.moment import Moment
-from stream_ext.zset import ZSet
+from stream_ext.zset import Deferred, Ids, ZSet
 
 
 class Project:
@@ -24,12 +24,17 @@ class Project:
         if self._same:
             return change
         unbound = np.zeros(change.count if None in self._from else 0, np.uint64)
-        taken = change.with_columns(tuple(unbound if i is None else change.held[i] for i in self._from))
-        return taken if change.fresh is None else replace(taken, fresh=_places(change, change.fresh, taken))
+        held = tuple(unbound if i is None else change.held[i] for i in self._from)
+        fresh = None if change.fresh is None else _places(change, change.fresh, held)
+        return ZSet(held, change.count, change.weights, change.untils, fresh, change.untold)
+
+    def sources(self) -> Iterator[int | None]:
+        """For each column the one that it is of those that come."""
+        return iter(self._from)
 
 
-def _places(change: ZSet, told_by: frozenset[int], taken: ZSet) -> frozenset[int] | None:
+def _places(change: ZSet, told_by: frozenset[int], taken: tuple[Ids | Deferred, ...]) -> frozenset[int] | None:
     """Where these columns, or copies of them, have gone to; None if one of them is nowhere."""
-    found = [next((to for to, held in enumerate(taken.held) if held is change.held[i]), None) for i in told_by]
+    found = [next((to for to, held in enumerate(taken) if held is change.held[i]), None) for i in told_by]
     places = frozenset(place for place in found if place is not None)
     return places if None not in found else None

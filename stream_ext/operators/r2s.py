@@ -38,6 +38,11 @@ class Answer:
         #: What `step` says is in the order in which it is to be told.
         self.is_in_order = self._gains is None
 
+    @property
+    def reads_what_goes(self) -> bool:
+        """Whether rows that go do more than make the answer smaller."""
+        return self._gains is None or self._r2s is not R2S.ISTREAM
+
     def once(self, moment: Moment, change: ZSet) -> ZSet:
         """The rows of a question that is asked once, in order, each as often as it counts."""
         if change.weights is not None and bool((change.weights < 0).any()):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from hbase_store.arrays import frozen
 from stream_ext import kernels
 from stream_ext import ring_kernels as ring
-from stream_ext.zset import Columns, Ids, Untils, Weights, ZSet, consolidate
+from stream_ext.zset import Columns, Deferred, Ids, Untils, Weights, ZSet, consolidate, spread
 
 Slots = npt.NDArray[np.int64]
 
@@ -44,7 +44,7 @@ class Rows:
 
     def __init__(self, matrix: Ids, untils: Untils, weights: Weights | None, key: Sequence[int]) -> None:
         self.matrix: Ids = frozen(matrix)
-        self.untils: Untils = frozen(untils)
+        self.untils: Untils = frozen(spread(untils))
         self.weights: Weights = _ONCE if weights is None else frozen(np.ascontiguousarray(weights))
         self._look_up_by(key)
 
@@ -157,6 +157,12 @@ class RowIndex:
             self._cells[places, ring.WEIGHT] if self.weighted else None,
             self._cells[places, ring.UNTIL],
         )
+
+    def lazily_at(self, places: Slots) -> ZSet:
+        """Of rows that stay for ever: a column that nobody looks at is never made."""
+        values = self._cells[:, ring.VALUES :].view(np.uint64).T
+        weights = self._cells[places, ring.WEIGHT] if self.weighted else None
+        return ZSet(tuple(Deferred(column, places) for column in values), len(places), weights)
 
     def probe(self, columns: Columns, count: int, time: int) -> tuple[Slots, Slots]:
         """(i, place) for each probe row i and each remembered row that agrees with it and is valid at `time`.

@@ -16,6 +16,10 @@ class SharedAnswer(Answer):
         super().__init__(cut, r2s)
         self._lasting: Weights = np.zeros(64, np.int64)  # how many rows of each are there whatever expires
 
+    @property
+    def reads_what_goes(self) -> bool:
+        return True
+
     def step(self, moment: Moment, change: ZSet) -> tuple[Columns, Weights]:
         if self._gains is not None and change.count:
             self._count(change)

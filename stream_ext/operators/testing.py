@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from stream_ext.plan.expressions import Computed, Condition, Scope, compile_cond
 from stream_ext.plan.formulas import Expression
 from stream_ext.plan.functions import registered_functions
 from stream_ext.plan.logic import NO_NAMES, Names
+from stream_ext.plan.terms import Variable
 from stream_ext.zset import Ids, ZSet
 
 
@@ -22,6 +23,10 @@ def scope_of(moment: Moment) -> Scope:
 
 def _shown(variables: tuple[str, ...], sees: Names) -> tuple[str, ...]:
     return tuple(v if v in sees else "" for v in variables)
+
+
+def _is_one_of(expression: Expression, shown: tuple[str, ...]) -> TypeGuard[Variable]:
+    return isinstance(expression, Variable) and bool(expression.name) and expression.name in shown
 
 
 class _Lazily(Sequence[Ids]):
@@ -59,7 +64,10 @@ class Calculator:
     def __init__(
         self, variables: tuple[str, ...], expression: Expression, sees: Names, resources: Names = NO_NAMES
     ) -> None:
-        self._computed: Computed = compile_value(expression, _shown(variables, sees), resources & sees)
+        shown = _shown(variables, sees)
+        self._computed: Computed = compile_value(expression, shown, resources & sees)
+        #: The column of which the value is a copy, whatever is in it.
+        self.copies = shown.index(expression.name) if _is_one_of(expression, shown) else None
         self.is_volatile = self._computed.is_volatile
 
     def ids(self, moment: Moment, rows: ZSet) -> Ids:

@@ -17,7 +17,7 @@ from hbase_store.arrays import Ids, frozen
 from stream_ext import expiry_kernels as kernels
 from stream_ext.operators.expiry_wheel import ExpiryWheel
 from stream_ext.operators.key_table import KeyTable
-from stream_ext.zset import FOREVER, Columns, Untils, Weights, ZSet, concat, empty
+from stream_ext.zset import FOREVER, Columns, Untils, Weights, ZSet, concat, empty, latest, spread
 
 _ONCE: Weights = np.empty(0, np.int64)
 _CLEAN_LEAST = 4096
@@ -59,10 +59,11 @@ class WindowContent:
 
     def _entering(self, columns: Columns, untils: Untils, time: int) -> ZSet:
         # What stays for ever is not put aside: it would never be given up, nor what is behind it.
-        if self._are_new(columns) and int(untils.max()) != FOREVER:
+        last = latest(untils)
+        if self._are_new(columns) and last != FOREVER:
             while self._aside and self._aside[0][2] < self._before:
                 self._aside.popleft()
-            self._aside.append((columns, untils, int(untils.max())))
+            self._aside.append((columns, untils, last))
             return ZSet(columns, len(untils), None, untils, frozenset((self._likely,)))
         for place, column in enumerate(columns):
             self._highest[place] = max(self._highest[place], column.max())
@@ -84,8 +85,8 @@ class WindowContent:
     def _take_in_what_is_aside(self) -> None:
         """Their rows are shown already, until they run out."""
         aside, self._aside = self._aside, deque()
-        for columns, untils, latest in aside:
-            if latest >= self._before:
+        for columns, untils, last in aside:
+            if last >= self._before:
                 slots = self._table.number(self._matrix(columns, len(untils)))
                 self._table.cells[slots, -2:] = untils[:, None]
 
@@ -95,9 +96,8 @@ class WindowContent:
         slots = self._table.number(self._matrix(columns, count))
         places, ends, at = (np.empty(count, np.int64) for _ in range(3))
         again = np.empty(count, np.int32)
-        shown, returned, later = kernels.content_add(
-            frozen(slots), first, frozen(untils), time, self._table.cells, self._table.width, places, ends, again, at
-        )
+        known = frozen(slots), first, frozen(spread(untils)), time, self._table.cells, self._table.width
+        shown, returned, later = kernels.content_add(*known, places, ends, again, at)
         if later:
             rows = again[:later].astype(np.uint64).reshape(1, -1)
             self._again.add(rows, _ONCE, at[:later], time)

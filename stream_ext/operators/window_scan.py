@@ -6,6 +6,8 @@ says on entry until when it is valid."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +16,7 @@ from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdPattern
 from stream_ext.operators.window_content import WindowContent
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import Columns, Ids, ZSet
+from stream_ext.zset import Columns, Ids, ZSet, shared
 
 Times = npt.NDArray[np.int64]
 #: Bindings, the times of their elements, and until when they are in an instance.
@@ -29,7 +31,7 @@ class WindowScan:
         self.variables = pattern.variables
         self._width = len(self.variables)
         self._content = None if as_bag else WindowContent(self._width)
-        self._waiting: list[tuple[Columns, Times]] = []
+        self._waiting: list[_Waiting] = []
 
     def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times) -> None:
         """Triples of the window's stream, with the graph and the time of their elements, in order of arrival."""
@@ -39,10 +41,15 @@ class WindowScan:
             fits &= g != 0  # GRAPH ?g ranges over the named ones
         elif graph.one:
             fits &= g == np.uint64(graph.one)
-        if fits.all():
-            self._waiting.append((tuple(column.copy() for column in columns(slice(None))), times))
-        elif fits.any():
-            self._waiting.append((columns(fits), times[fits]))
+        count = np.count_nonzero(fits)
+        if count == len(fits):
+            if count:
+                self._wait(tuple(map(_own, columns(slice(None)))), times)
+        elif count:
+            self._wait(columns(fits), times[fits])
+
+    def _wait(self, columns: Columns, times: Times) -> None:
+        self._waiting.append(_Waiting(columns, times, int(times.min()), int(times.max())))
 
     def step(self, moment: Moment) -> ZSet:
         columns, untils = self._entering(moment)
@@ -66,25 +73,48 @@ class WindowScan:
 
     def _due_at(self, time: int) -> list[Entering]:
         """What is in the instance at `time` and has not been before; what can be in no instance any more is dropped."""
-        entering, waiting = [], []
-        for columns, times in self._waiting:
-            due = self.window.valid_from(times) <= time
-            if due.all():
-                entering.append(self._held(columns, times, time))
+        entering, came = [], time - self.window.lead_ms  # elements of this time and before
+        waiting, self._waiting = self._waiting, []
+        for rows in waiting:
+            if rows.last <= came:
+                entering.append(self._held(rows, time))
+            elif rows.first > came:
+                self._waiting.append(rows)
             else:
-                waiting.append((_taken(columns, ~due), times[~due]))
-                entering.append(self._held(_taken(columns, due), times[due], time))
-        self._waiting = waiting
+                due = rows.times <= came
+                self._wait(_taken(rows.columns, ~due), rows.times[~due])
+                times = rows.times[due]
+                rows = _Waiting(_taken(rows.columns, due), times, rows.first, int(times.max()))
+                entering.append(self._held(rows, time))
         return entering
 
-    def _held(self, columns: Columns, times: Times, time: int) -> Entering:
+    def _held(self, rows: _Waiting, time: int) -> Entering:
         """The rows that the instance at `time` holds, and until when they are in one."""
-        if len(times) > 1 and (times == times[0]).all():  # as a push often is
-            untils = np.full(len(times), self.window.valid_until(times[:1])[0])
-        else:
-            untils = self.window.valid_until(times)
+        if rows.first == rows.last:  # as a push often is
+            until = self.window.last_of(rows.first)
+            count = len(rows.times) if until >= time else 0
+            return tuple(column[:count] for column in rows.columns), rows.times[:count], shared(until, count)
+        untils = self.window.valid_until(rows.times)
         held = untils >= time
-        return (columns, times, untils) if held.all() else (_taken(columns, held), times[held], untils[held])
+        if held.all():
+            return rows.columns, rows.times, untils
+        return _taken(rows.columns, held), rows.times[held], untils[held]
+
+
+class _Waiting(NamedTuple):
+    """Rows that are in no instance yet, with the times of their elements and the least and greatest of these."""
+
+    columns: Columns
+    times: Times
+    first: int
+    last: int
+
+
+def _own(column: Ids) -> Ids:
+    """What is part of something greater is copied: who waits keeps no more in memory than waits."""
+    whole = column.base
+    is_own = whole is None or (isinstance(whole, np.ndarray) and whole.nbytes <= 2 * column.nbytes)
+    return column if is_own else column.copy()
 
 
 def _taken(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stream_ext.grids import Grid, Run, intersect
+from stream_ext.plan.windows import Bounds
 from stream_ext.schedule import Evaluated, QueryState, Schedule, ScheduledWindow, Timing, initial_state
 
 
@@ -172,3 +173,15 @@ def test_an_element_is_in_the_instance_exactly_until_it_says(seed: int) -> None:
         for t in range(max(element + 1, one.t0_ms + 1), element + 80):
             close = one.t0_ms + -(-(t - one.t0_ms) // one.step_ms) * one.step_ms
             assert (t <= until) == (close - one.range_ms <= element < t), (one, element, t)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_one_time_is_valid_as_long_as_among_others(seed: int) -> None:
+    chance = random.Random(seed)
+    one = ScheduledWindow(
+        "w", 1, chance.randrange(1, 30), chance.randrange(1, 30), chance.randrange(-20, 20),
+        until_ms=chance.choice([0, 3]), bounds=chance.choice(list(Bounds)), by_arrival=chance.random() < 0.5,
+        start_ms=chance.choice([None, 7]),
+    )  # fmt: skip
+    elements = list(range(-40, 80))
+    assert [one.last_of(time) for time in elements] == one.valid_until(times(*elements)).tolist()

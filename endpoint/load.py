@@ -57,10 +57,15 @@ class Target(Protocol):
 
 
 def load_all(
-    url: str, sources: Sequence[Source], wanted: Wanted, progress: TextIO, token: str | None = None
+    url: str,
+    sources: Sequence[Source],
+    wanted: Wanted,
+    progress: TextIO,
+    token: str | None = None,
+    server: str | None = None,
 ) -> Iterator[Done]:
-    """What became of each source, when it is written."""
-    with _target(url, token, progress) as target:
+    """What became of each source, when it is written; a `server` stands for the store that it holds."""
+    with _target(url, token, progress, server) as target:
         before = target.loaded()
         for source in sources:
             started = time.monotonic()
@@ -91,7 +96,7 @@ def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | N
 
 
 @contextmanager
-def _target(url: str, token: str | None, progress: TextIO) -> Iterator[Target]:
+def _target(url: str, token: str | None, progress: TextIO, server: str | None) -> Iterator[Target]:
     """The store, or the server that holds it."""
 
     def here() -> Target:
@@ -103,13 +108,16 @@ def _target(url: str, token: str | None, progress: TextIO) -> Iterator[Target]:
             raise
         return Local(store)
 
-    def there(address: str) -> Target:
+    def of(address: str) -> Target:
         from endpoint.client import Client  # whose httpx who loads here himself need not wait for
 
-        progress.write(f"a server holds {url}: loading by way of {address}\n")
         return Remote(Client(address, token=token, timeout_s=None), address)
 
-    with closing(by_whoever_writes(here, there)) as target:
+    def there(address: str) -> Target:
+        progress.write(f"a server holds {url}: loading by way of {address}\n")
+        return of(address)
+
+    with closing(of(server) if server else by_whoever_writes(here, there)) as target:
         yield target
 
 
@@ -148,7 +156,12 @@ class Remote:
         self._client.close()
 
     def loaded(self) -> list[Loaded]:
-        found = self._client.loads()
+        import httpx
+
+        try:
+            found = self._client.loads()
+        except httpx.HTTPError as error:
+            raise RilletError(f"{self._address} does not answer ({error}); start it with `rillet serve`") from None
         names = ("path", "size", "modified", "graph", "statements", "digest", "bad", "snapshot")
         return [Loaded(*(each[name] for name in names)) for each in found]
 

@@ -15,6 +15,7 @@ from endpoint.commands.flags import (
     add_store,
     base_iri,
     iri,
+    server,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
   rillet load people.ttl cities.nt.gz
   rillet load --graph http://example.org/2024 facts.nt
+  rillet load --server http://127.0.0.1:8000 rooms.ttl
   zcat dump.nq.gz | rillet load --format nq -"""
 
 MEDIA_TYPES = {
@@ -45,6 +47,7 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "load", load, "fill a store from files; each file becomes one snapshot", _EXAMPLES)
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"{_FILES}; - is standard input")
     add_store(parser)
+    parser.add_argument("--server", type=server, metavar="URL", help="load into the store of this server instead")
     parser.add_argument("--format", choices=MEDIA_TYPES, help="what the files are, whatever their names say")
     parser.add_argument("--graph", type=iri, metavar="IRI", help="the named graph for what is in no graph of its own")
     parser.add_argument(
@@ -62,10 +65,11 @@ def load(arguments: argparse.Namespace) -> None:
     from endpoint.load import Wanted, load_all
 
     wanted = Wanted(arguments.graph, arguments.base, arguments.go_on)
-    for done in load_all(arguments.store, sources, wanted, sys.stderr, arguments.token or None):
+    where = arguments.server or arguments.store
+    for done in load_all(arguments.store, sources, wanted, sys.stderr, arguments.token or None, arguments.server):
         what, took_s = done.loaded, done.seconds
         took = f"in {took_s:.2f} s ({what.statements / took_s:,.0f} a second)" if took_s else "were loaded before"
-        print(f"{done.source.name}: {what.statements:,} triples {took}, snapshot {what.sn}", flush=True)
+        print(f"{done.source.name}: {what.statements:,} triples {took}, snapshot {what.sn} of {where}", flush=True)
         if took_s and what.bad:
             print(f"{done.source.name}: {what.bad:,} bad lines were left out; the first:", file=sys.stderr)
             for bad in done.told:

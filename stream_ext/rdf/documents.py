@@ -25,6 +25,10 @@ DOCUMENT_TYPES = (N_TRIPLES, N_QUADS, TURTLE, TRIG, RDF_XML, JSON_LD)
 N3 = "text/n3"
 _OTHERS = {TURTLE: "TURTLE", TRIG: "TRIG", RDF_XML: "RDF_XML", JSON_LD: "JSON_LD"}
 _READ_AS_LINES = {**_OTHERS, N3: "N3"}
+_HINTS = {
+    "application/x-www-form-urlencoded": " (what curl says if it is told nothing else: -H 'Content-Type: text/turtle')",
+    "application/json": " (JSON-LD is application/ld+json, a push of one JSON object a line application/x-ndjson)",
+}
 _STATEMENTS_AT_ONCE = 1 << 15
 _PREAMBLE = re.compile(r"^Parser error(?: at line \d+(?: between columns? \d+ and(?: columns?)? \d+| column \d+)?)?: ")
 _POSTAMBLE = re.compile(r" \(line \d+\)$")
@@ -40,7 +44,8 @@ def essence(media_type: str, known: tuple[str, ...]) -> str:
     """The media type without its parameters, if it is one of `known`."""
     name, *parameters = (part.strip().lower() for part in media_type.split(";"))
     if name not in known:
-        raise UnsupportedMedia(f"{name or 'no media type'} is not read here; these are: {', '.join(known)}")
+        hint = _HINTS.get(name, "")
+        raise UnsupportedMedia(f"{name or 'no media type'}{hint} is not read here; these are: {', '.join(known)}")
     for parameter in parameters:
         if parameter.startswith("charset=") and parameter[8:].strip("\"'") not in ("utf-8", "utf8", "us-ascii"):
             raise UnsupportedMedia(f"{parameter} is not read; send UTF-8")

@@ -73,6 +73,7 @@ class _Element(msgspec.Struct, forbid_unknown_fields=True):
     graph: str | None = None
 
 
+_AN_ELEMENT = 'an element is a line {"timestamp": T, "graph": "IRI", "data": "<s> <p> <o> ."}, of which data is needed'
 _ELEMENT = msgspec.json.Decoder(_Element)
 _IRI_FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 _STRING = msgspec.json.Decoder(str)
@@ -91,7 +92,7 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str) -> Pushed:
             time = _time(element.timestamp, timestamp)
             found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            raise BadData(f"this is no element: {error}", line_number, 1) from None
+            raise BadData(f"this is no element: {error}; {_AN_ELEMENT}", line_number, 1) from None
         except (BadData, BadArgument) as error:
             raise BadData(f"in this element: {error}", line_number, 1) from None
         rows.extend(_scoped(found, line_number))

@@ -115,7 +115,7 @@ def test_a_second_writer_is_told_who_the_first_one_is(near: Live, tmp_path: Path
     assert f"writes to it (the server at {near.url})\n" in beside("doctor").stdout
     other = beside("load", tmp_path / "a.ttl")
     assert (other.returncode, f"loading by way of {near.url}" in other.stderr) == (0, True)
-    assert "3 triples in" in other.stdout
+    assert re.search(rf"3 triples in .* of {near.service.store.url}$", other.stdout, re.MULTILINE)
     assert "<http://ex/c1>" in beside("query", ALL).stdout  # reading beside it is fine
     other = beside("query", INSERT)
     assert (other.returncode, other.stdout) == (0, "done\n")
@@ -264,6 +264,19 @@ def test_what_a_construct_says_is_watched_as_its_triples(near: Live, capsys: pyt
     assert drawn[0] == "alarms: nothing yet"
     assert drawn[1].endswith("alarms  RSTREAM  emission 1  time 2023-11-14T22:13:20.1Z")
     assert drawn[-1].split() == ["ex:t1", type_iri, "ex:Near"]
+
+
+def test_a_file_is_loaded_into_the_store_of_a_server(
+    near: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.ttl").write_text(TURTLE)
+    assert rillet("load", "a.ttl", "--server", near.url) == 0
+    assert re.fullmatch(rf"a\.ttl: 3 triples in .* of {near.url}\n", capsys.readouterr().out)
+    assert near.service.query("ASK { <http://ex/a> <http://ex/knows> ?someone }").boolean
+    assert not (tmp_path / "rillet-data").exists()
+    assert rillet("load", "a.ttl", "--server", "127.0.0.1:1") == 1
+    assert "http://127.0.0.1:1 does not answer" in capsys.readouterr().err
 
 
 def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.CaptureFixture[str]) -> None:

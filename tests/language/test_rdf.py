@@ -247,6 +247,9 @@ def test_media_types_that_are_not_read_are_told_from_those_that_are() -> None:
         parse_push(b"", "", None, BASE)
     with pytest.raises(UnsupportedMedia):
         parse_rdf(b"", NDJSON, BASE)
+    for name, hint in (("application/x-www-form-urlencoded", "what curl says"), ("application/json", "JSON-LD is")):
+        with pytest.raises(UnsupportedMedia, match=f"{name} .{hint}"):
+            parse_rdf(b"", name, "")
 
 
 # ---- pushes ------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from hbase_store import NAMED, EmissionRow, PushMark, Sn, Store, StreamColumns, 
 from hbase_store.arrays import as_ids
 from hbase_store.collection import GRACE_MS
 from hbase_store.errors import WriterElsewhere
+from hbase_store.lease import LEASE_MS
 from hbase_store.opening import WallClock
 from hbase_store.terms import iri, literal
 from hbase_store.transient import GENERATION_MS
@@ -122,6 +123,12 @@ class Ahead(WallClock):
     def now_ms(self) -> int:
         return super().now_ms() + self.ahead_ms
 
+    def pass_by(self, time_ms: int, writer: Store) -> None:
+        """In steps in which the writer keeps its lease: the next one would begin collecting anew."""
+        for _ in range(0, time_ms, LEASE_MS // 3):
+            self.ahead_ms += LEASE_MS // 3
+            writer.take_lease("")
+
 
 def test_terms_of_timing_data_go_on_hbase(hbase_server: HBase) -> None:
     url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/terms_{uuid.uuid4().hex[:8]}"
@@ -133,16 +140,16 @@ def test_terms_of_timing_data_go_on_hbase(hbase_server: HBase) -> None:
         batch = writer.begin()
         batch.insert(*batch.encode([A, P, SEVEN]), 0)
         writer.commit(batch)
-        clock.ahead_ms += GENERATION_MS
+        clock.pass_by(GENERATION_MS, writer)
         last = push(writer, 1, [(B, P, A), (iri("http://ex/later"), P, A)])
         writer.fold()
         for horizon, left in ((0, ids.tolist()), (last, ids.tolist()), (last + 1, [*ids[:2].tolist(), 0])):
             if horizon == last + 1:
-                clock.ahead_ms += GENERATION_MS
+                clock.pass_by(GENERATION_MS, writer)
                 push(writer, 1, [(A, P, SEVEN)])
             writer.floor(writer.head(), {1: horizon})
             writer.collect()
-            clock.ahead_ms += GRACE_MS
+            clock.pass_by(GRACE_MS, writer)
             writer.collect()
             with closing(hbase_store.open(url)) as fresh:
                 follower.refresh()

@@ -44,7 +44,7 @@ async def read(exchange: Exchange, path: str | None = None) -> None:
 
     def ask() -> tuple[GraphAnswer, Iterator[bytes]]:
         answer = service.read_dataset(snapshot) if target.whole else service.read_graph(target.iri, snapshot)
-        return answer, graph_results.write(offer.format, service.decoded(answer.columns))
+        return answer, graph_results.write(offer.format, service.decoded(answer.columns, answer))
 
     answer, pieces = await exchange.desk.workers.readers.run(ask)
     await send_pieces(exchange, results.content_type(offer), answer.sn, pieces)

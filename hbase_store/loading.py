@@ -178,6 +178,12 @@ class Loading:
 
     # ---- what came
 
+    def graphs(self) -> list[bytes]:
+        """Those that statements name."""
+        parts = [*(part[3] for part in self._full), self._out[3, : int(self.terms.counts[1])]]
+        found = np.unique(np.concatenate([np.unique(part[part >= 0]) for part in parts]))
+        return [self.terms.text(number) for number in found.tolist()]
+
     def columns(self, graph: bytes | None) -> list[Numbers32]:
         """s, p, o, graph; what names no graph is in `graph`."""
         self._check_terms()

@@ -3,11 +3,12 @@
     SELECT ?s { GRAPH <http://ex/busy> { ?s ?p ?o } }      the query <http://ex/busy>, as its stream has it by then
 
 Which emission that is, the snapshot says: the last that the query's stream has taken. It is no graph of the store: a
-question that names it, or asks for all of them, is given it as the content of a window."""
+question that names it, or asks for all of them, is given it as the content of a window; and nobody writes to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,12 +17,13 @@ from hbase_store.terms import iri
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.derived import taken_of
 from stream_ext.emission import EmissionBody, columns_of, decode_body
-from stream_ext.errors import Gone
+from stream_ext.errors import Gone, NameInUse
 from stream_ext.evaluate import Graph, evaluate
-from stream_ext.plan.algebra import R2S, Query
+from stream_ext.plan.algebra import R2S, Pattern, Query
 from stream_ext.plan.algebra import Graph as GraphPattern
-from stream_ext.plan.terms import Constant, Variable
-from stream_ext.plan.walk import query_parts, walk
+from stream_ext.plan.places import Dataset
+from stream_ext.plan.terms import Constant, Node, Variable
+from stream_ext.plan.walk import Part, query_parts, walk
 from stream_ext.rerun import Rerun
 from stream_ext.shard import query_of, windows_of
 
@@ -29,19 +31,75 @@ from stream_ext.shard import query_of, windows_of
 Origin = Callable[[int], int | None]
 
 
-def graphs_for(store: Store, catalog: Catalog, origin: Origin, query: Query, sn: int) -> tuple[Graph, ...]:
-    """Those that a question may mean, at this snapshot."""
-    found = [_graph_of(store, catalog, origin, each, sn) for each in asked_of(catalog, query)]
-    return tuple(graph for graph in found if graph is not None)
+@dataclass(frozen=True, slots=True)
+class DerivedGraphs:
+    """What the CONSTRUCTs of a catalog have said by snapshot `sn`."""
+
+    store: Store
+    catalog: Catalog
+    origin: Origin
+    sn: int
+
+    def of_query(self, query: Query) -> tuple[Graph, ...]:
+        """Those that a question may mean."""
+        return self._there(asked_of(self.catalog, query))
+
+    def of_pattern(self, pattern: Pattern, of: Dataset) -> tuple[Graph, ...]:
+        """Those that a bare pattern over such a dataset may mean."""
+        return self._there(self.meant(pattern, of))
+
+    def meant(self, pattern: Pattern, of: Dataset) -> Iterator[QueryDefinition]:
+        named = {*(of.default.graphs or ()), *(of.listed or ())}
+        return _meant(self.catalog, named, (pattern,), of.listed is None)
+
+    def named(self, graph: bytes | None) -> Graph | None:
+        """None: there is none of this name, or no triple in it."""
+        owner = self._owner(graph)
+        return None if owner is None else _graph_of(self.store, self.catalog, self.origin, owner, self.sn)
+
+    def all(self) -> tuple[Graph, ...]:
+        return self._there(self.catalog.deriving)
+
+    @property
+    def names(self) -> list[bytes]:
+        return [iri(query.iri) for query in self.catalog.deriving]
+
+    def why_not(self, graph: bytes | None) -> str | None:
+        """Why nobody writes to the graph; None: one may."""
+        owner = self._owner(graph)
+        if owner is None:
+            return None
+        return (
+            f"the graph <{owner.iri}> is the latest answer of the registered query {owner.name!r}, so nobody else "
+            "writes to it; name another graph, or drop the query first"
+        )
+
+    def check_writable(self, graph: bytes | None) -> None:
+        if (why := self.why_not(graph)) is not None:
+            raise NameInUse(why)
+
+    def _owner(self, graph: bytes | None) -> QueryDefinition | None:
+        return next((query for query in self.catalog.deriving if graph == iri(query.iri)), None)
+
+    def _there(self, queries: Iterable[QueryDefinition]) -> tuple[Graph, ...]:
+        found = [_graph_of(self.store, self.catalog, self.origin, query, self.sn) for query in queries]
+        return tuple(graph for graph in found if graph is not None)
 
 
 def asked_of(catalog: Catalog, query: Query) -> Iterator[QueryDefinition]:
     """The queries whose answers it names as graphs, or ranges over."""
+    clauses = query.shape.graphs
+    return _meant(catalog, {clause.graph for clause in clauses}, query_parts(query), not clauses)
+
+
+def _meant(
+    catalog: Catalog, names: Set[Node | None], parts: Sequence[Part], has_all: bool
+) -> Iterator[QueryDefinition]:
+    """`names`: the graphs of its dataset; `has_all`: it does not say which ones GRAPH may mean."""
     if not catalog.deriving:
         return
-    names = {clause.graph for clause in query.shape.graphs}
-    nodes = {node.graph for part in query_parts(query) for node in walk(part) if isinstance(node, GraphPattern)}
-    all_of_them = not query.shape.graphs and any(isinstance(node, Variable) for node in nodes)
+    nodes = {node.graph for part in parts for node in walk(part) if isinstance(node, GraphPattern)}
+    all_of_them = has_all and any(isinstance(node, Variable) for node in nodes)
     for definition in catalog.deriving:
         if all_of_them or Constant(iri(definition.iri)) in names | nodes:
             yield definition

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hbase_store import Snapshot, terms
@@ -15,13 +17,22 @@ from stream_ext.zset import Ids
 Triples = tuple[Ids, Ids, Ids]
 
 
-def describe(resources: Ids, snapshot: Snapshot, graph: IdGraph, control: Control = Control.FREE) -> Triples:
+def describe(
+    resources: Ids,
+    snapshot: Snapshot,
+    graph: IdGraph,
+    control: Control = Control.FREE,
+    beside: Sequence[Triples] = (),
+) -> Triples:
+    """`beside`: what else is in the default graph."""
     edges = StoreEdges(snapshot, graph)
     parts: list[Triples] = []
     waiting, seen = np.unique(resources), np.empty(0, np.uint64)
     while len(waiting):
         control.check()
         found = _triples_of(waiting, edges)
+        if beside:
+            found = _distinct([found, *(_of_subjects(waiting, each) for each in beside)])
         parts.append(found)
         seen = np.union1d(seen, waiting)
         blanks = found[2][terms.tag_of(found[2]) == terms.BLANK]
@@ -40,8 +51,19 @@ def _triples_of(subjects: Ids, edges: StoreEdges) -> Triples:
     return _together(parts)
 
 
+def _of_subjects(subjects: Ids, triples: Triples) -> Triples:
+    s, p, o = triples
+    of_them = np.isin(s, subjects)
+    return s[of_them], p[of_them], o[of_them]
+
+
 def _together(parts: list[Triples]) -> Triples:
     if not parts:
         return np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint64)
     s, p, o = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    return s, p, o
+
+
+def _distinct(parts: list[Triples]) -> Triples:
+    s, p, o = np.unique(np.stack(_together(parts)), axis=1)
     return s, p, o

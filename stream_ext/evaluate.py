@@ -5,7 +5,7 @@ The same network that runs for ever is stepped once, with the whole store (and w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -60,9 +60,14 @@ class Graph:
         """One that holds at `time` what came just before; `number` is that of no stream."""
         return ScheduledWindow(window_of_graph(self.name), number, 2, 2, t0_ms=time - 2)
 
-    def arrival(self, window: ScheduledWindow, moment: Moment) -> Arrival:
-        ids = moment.vocabulary.encode([stored_blank(text) for text in self.terms])
+    def columns(self, vocabulary: Vocabulary) -> tuple[Ids, Ids, Ids]:
+        """Its triples."""
+        ids = vocabulary.encode([stored_blank(text) for text in self.terms])
         s, p, o = (ids[places] for places in self.triples)
+        return s, p, o
+
+    def arrival(self, window: ScheduledWindow, moment: Moment) -> Arrival:
+        s, p, o = self.columns(moment.vocabulary)
         times = np.full(len(s), moment.time - 1)
         return Arrival(0, 0, window.stream, times[:1], s, p, o, np.zeros(len(s), np.uint64), times, None, None, False)
 
@@ -111,11 +116,10 @@ def evaluate(
     if at is None and asking.plans is not None and not graphs:
         network = asking.plans.network(query, snapshot, store.permanent_ids)
     else:
-        held = [graph.window(-place, moment.time) for place, graph in enumerate(graphs, 1)]
+        held = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs])
         network = Network(logic, {window.name: window for window in (*windows, *held)}, snapshot, store.ids)
-        for graph, window in zip(graphs, held, strict=True):
-            network.arrive(graph.arrival(window, moment))
+        _arrive(graphs, held, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
     if ranked is not None and network.answer.ranking is not None:
@@ -125,7 +129,16 @@ def evaluate(
         rows = ZSet(columns, len(weights), weights)
     else:
         rows = network.once(moment, 1 if query.form is Form.ASK else None)
-    return _answer(query, rows, moment, asking.salt)
+    return _answer(query, rows, moment, asking.salt, graphs)
+
+
+def _windows_of(graphs: Sequence[Graph], moment: Moment) -> list[ScheduledWindow]:
+    return [graph.window(-place, moment.time) for place, graph in enumerate(graphs, 1)]
+
+
+def _arrive(graphs: Sequence[Graph], held: Sequence[ScheduledWindow], network: Network, moment: Moment) -> None:
+    for graph, window in zip(graphs, held, strict=True):
+        network.arrive(graph.arrival(window, moment))
 
 
 def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> tuple[Answer, list[Traced]]:
@@ -136,23 +149,40 @@ def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> 
     return _answer(query, rows, moment), traces
 
 
-def pattern_network(select: Select, snapshot: Snapshot, vocabulary: Vocabulary) -> Network:
+def pattern_network(
+    select: Select, snapshot: Snapshot, vocabulary: Vocabulary, held: Sequence[ScheduledWindow] = ()
+) -> Network:
     """Of a bare pattern, whose constants need not be known to the store."""
-    return Network(select, {}, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)))
+    windows = {window.name: window for window in held}
+    return Network(select, windows, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)))
 
 
 def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> ZSet:
     """The solutions of a pattern: a column for each of the select's names."""
-    moment = Moment(
-        0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
-        vocabulary=vocabulary, base=asking.base, outside=asking.outside,
-    )  # fmt: skip
+    return network.once(_solving(snapshot, vocabulary, asking))
+
+
+def solve_beside(
+    select: Select, graphs: Sequence[Graph], snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking
+) -> ZSet:
+    """The same, where there are graphs beside those of the store, which `where` was told of."""
+    moment = _solving(snapshot, vocabulary, asking)
+    held = _windows_of(graphs, moment)
+    network = pattern_network(select, snapshot, vocabulary, held)
+    _arrive(graphs, held, network, moment)
     return network.once(moment)
 
 
-def where(pattern: Pattern, names: Sequence[str], of: Dataset) -> Select:
+def _solving(snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> Moment:
+    return Moment(
+        0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
+        vocabulary=vocabulary, base=asking.base, outside=asking.outside,
+    )  # fmt: skip
+
+
+def where(pattern: Pattern, names: Sequence[str], of: Dataset, graphs: Sequence[Graph] = ()) -> Select:
     """A bare pattern, ready to be solved."""
-    return lift_select(normalise_pattern(pattern, names, of))
+    return lift_select(normalise_pattern(pattern, names, of, [graph.name for graph in graphs]))
 
 
 def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:
@@ -163,7 +193,7 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
     )  # fmt: skip
 
 
-def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"") -> Answer:
+def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs: Sequence[Graph] = ()) -> Answer:
     sn, vocabulary = int(moment.snapshot.sn), moment.vocabulary
     match query.form:
         case Form.ASK:
@@ -176,17 +206,22 @@ def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"") -> Answ
             names = logic_of(query).names
             graph = Construct(names, template_of(query), salt).graph(moment, rows)
         case Form.DESCRIBE:
-            graph = _described(query, rows, moment)
+            graph = _described(query, rows, moment, graphs)
     return Answer((), [], None, sn, graph, len(graph[0]), vocabulary)
 
 
-def _described(query: Query, rows: ZSet, moment: Moment) -> tuple[Ids, Ids, Ids]:
+def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Graph]) -> tuple[Ids, Ids, Ids]:
     vocabulary = moment.vocabulary
     named = [node.text for node in query.shape.described if isinstance(node, Constant)]
     resources = np.concatenate([vocabulary.encode(named), *rows.columns])
     scope = dataset(query.shape.graphs, query.dialect is not Dialect.NONE).default
+    given = [each for each in graphs if each.name in (scope.graphs or ())]
+    if given:
+        names = {each.name for each in given}
+        scope = replace(scope, graphs=tuple(each for each in scope.graphs or () if each not in names))
     graph = id_graph(scope, lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0]))
-    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control)
+    beside = [each.columns(vocabulary) for each in given]
+    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control, beside)
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:

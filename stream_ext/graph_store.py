@@ -9,18 +9,20 @@ within one document only: every write makes fresh nodes for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hbase_store import Batch, Snapshot, Store
+from hbase_store import Batch, Snapshot
 from hbase_store.terms import iri
 from stream_ext.adaptor import Ids, check_terms, is_blank
+from stream_ext.derived_graphs import DerivedGraphs
 from stream_ext.errors import BadArgument, BadData, NotFound
 from stream_ext.injector import Change, Intent, View
 from stream_ext.iris import is_absolute
 from stream_ext.rdf import Parsed, parse_rdf
+from stream_ext.vocabulary import Decode, Vocabulary
 
 DEFAULT_GRAPH = 0
 
@@ -55,6 +57,7 @@ class GraphAnswer:
 
     columns: tuple[Ids, ...]
     sn: int
+    decode: Decode
 
 
 def checked_graph(graph: str) -> bytes:
@@ -80,20 +83,36 @@ def is_there(snapshot: Snapshot, graph: int) -> bool:
     return bool(graph) and bool(len(snapshot.predicates(graph)))
 
 
-def read_graph(store: Store, graph: bytes | None, sn: int) -> GraphAnswer:
+def read_graph(derived: DerivedGraphs, graph: bytes | None) -> GraphAnswer:
     """None is the default graph. A named graph without a triple is not there."""
+    store, sn = derived.store, derived.sn
     if graph is None:
-        return GraphAnswer(_by_subject(*store.at(sn).graph_quads(DEFAULT_GRAPH)), sn)
+        return GraphAnswer(_by_subject(*store.at(sn).graph_quads(DEFAULT_GRAPH)), sn, store.terms)
+    if (given := derived.named(graph)) is not None:
+        vocabulary = Vocabulary(store.ids, store.terms)
+        return GraphAnswer(_by_subject(*given.columns(vocabulary)), sn, vocabulary.decode)
     id = int(store.ids([graph])[0])
     columns = store.at(sn).graph_quads(id) if id else None
     if columns is None or not len(columns[0]):
         raise _no_graph(graph)
-    return GraphAnswer(_by_subject(*columns), sn)
+    return GraphAnswer(_by_subject(*columns), sn, store.terms)
 
 
-def read_dataset(store: Store, sn: int) -> GraphAnswer:
+def read_dataset(derived: DerivedGraphs) -> GraphAnswer:
     """The quads of the default graph and of all named ones."""
-    return GraphAnswer(_by_subject(*store.at(sn).quads()), sn)
+    store, sn = derived.store, derived.sn
+    quads, given = store.at(sn).quads(), derived.all()
+    if not given:
+        return GraphAnswer(_by_subject(*quads), sn, store.terms)
+    vocabulary = Vocabulary(store.ids, store.terms)
+    names = vocabulary.encode([graph.name.text for graph in given])
+    seen = ~np.isin(quads[3], names)  # a graph of the store that has such a name is hidden
+    parts = [tuple(column[seen] for column in quads)]
+    for name, graph in zip(names, given, strict=True):
+        s, p, o = graph.columns(vocabulary)
+        parts.append((s, p, o, np.full(len(s), name)))
+    columns = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return GraphAnswer(_by_subject(*columns), sn, vocabulary.decode)
 
 
 def _no_graph(graph: bytes) -> NotFound:
@@ -107,6 +126,7 @@ def replace(graph: bytes | None, documents: Sequence[Document]) -> Change:
     parsed = _triples(graph, documents)
 
     def change(view: View) -> Intent:
+        check_writable(view, [graph])
         before = _contents(view, graph)
         existed = bool(len(before[0]))
 
@@ -127,6 +147,7 @@ def merge(graph: bytes | None, documents: Sequence[Document]) -> Change:
     parsed = _triples(graph, documents)
 
     def change(view: View) -> Intent:
+        check_writable(view, [graph])
         write = _inserting(graph, parsed)
         existed = graph is None or is_there(view.store.at(view.head), int(view.store.ids([graph])[0]))
         created = write is not None and not existed
@@ -138,11 +159,18 @@ def merge(graph: bytes | None, documents: Sequence[Document]) -> Change:
 def add_quads(documents: Sequence[Document]) -> Change:
     """Each statement into the graph that it names itself."""
     parsed = [document.parsed() for document in documents]
-    return lambda view: Intent(Written, write=_inserting(None, parsed))
+    graphs = {each.terms[place] for each in parsed for place in np.unique(each.g[each.g >= 0]).tolist()}
+
+    def change(view: View) -> Intent:
+        check_writable(view, graphs)
+        return Intent(Written, write=_inserting(None, parsed))
+
+    return change
 
 
 def drop(graph: bytes | None) -> Change:
     def change(view: View) -> Intent:
+        check_writable(view, [graph])
         before = _contents(view, graph)
         if not len(before[0]):
             if graph is not None:
@@ -151,6 +179,13 @@ def drop(graph: bytes | None) -> Change:
         return Intent(Written, write=lambda batch: batch.delete(*before, _id(batch, graph)))
 
     return change
+
+
+def check_writable(view: View, graphs: Iterable[bytes | None]) -> None:
+    """What a registered query says is not for others to write."""
+    derived = DerivedGraphs(view.store, view.catalog, lambda _: None, view.head)
+    for graph in graphs:
+        derived.check_writable(graph)
 
 
 def _triples(graph: bytes | None, documents: Sequence[Document]) -> list[Parsed]:

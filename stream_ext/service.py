@@ -8,16 +8,20 @@ soft: opened again, it goes on from the catalog and the emission log, and says n
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from os import urandom
 from typing import Any, Literal, TypeVar, cast
 
+import numpy as np
+
 from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
+from hbase_store.terms import iri
 from stream_ext import graph_store
-from stream_ext.adaptor import Ids, read_push
+from stream_ext.adaptor import Elements, Ids, read_push
 from stream_ext.answers import (
     Decoded,
     answer_at_last_evaluation,
@@ -35,11 +39,11 @@ from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, p
 from stream_ext.clock import Clock
 from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
-from stream_ext.derived_graphs import asked_of, graphs_for
+from stream_ext.derived_graphs import DerivedGraphs, asked_of
 from stream_ext.emission import Emission, decode_body
 from stream_ext.engine import Engine
 from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLarge, TooLarge
-from stream_ext.evaluate import Answer, Asking, Graph
+from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain, operators_of
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
 from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View
@@ -183,6 +187,8 @@ class Service:
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base)
+        if self._injector.catalog.deriving:
+            self._check_graphs(definition, elements)
         future = self._injector.push(
             lambda arrived_ms: Push(definition.number, elements, arrived_ms, source, seq),
             len(data),
@@ -211,6 +217,16 @@ class Service:
                 f"stream {stream.name!r} is what query {query.name!r} says, so nobody else pushes to it or moves its "
                 "time; push to a stream that the query reads"
             )
+
+    def _check_graphs(self, stream: StreamDefinition, elements: Elements) -> None:
+        """What is absorbed goes to graphs of the store."""
+        if elements.absorbed is None or not elements.absorbed.any():
+            return
+        derived, terms = self._derived_graphs(self.head()), elements.parsed.terms
+        if stream.options.graph is not None:
+            derived.check_writable(iri(stream.options.graph))
+        for place in np.unique(elements.graph[elements.graph >= 0]).tolist():
+            derived.check_writable(terms[place])
 
     def _check_lag(self, stream: StreamDefinition) -> None:
         if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
@@ -249,7 +265,7 @@ class Service:
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
-        change = change_of(unit, text, self.store, self.head(), self._asking(control))
+        change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
         published = self._injector.change(change).result()
         self._await(published.sn, wait)
         return updated(published, self.store)
@@ -261,12 +277,15 @@ class Service:
     def load(self, loading: Loading, graph: str | None, what: Loaded | None) -> int:
         """Publishes what was loaded as one snapshot, between those of others; `what` it was is recorded."""
         name = b"" if what is None else what.packed()
-        return int(self.store.load(loading, graph=graph_term(graph), name=name, turn=self._load_turn))
+        meant = loading.graphs() if self._injector.catalog.deriving else []
+        turn = partial(self._load_turn, [*meant, graph_term(graph)])
+        return int(self.store.load(loading, graph=graph_term(graph), name=name, turn=turn))
 
-    def _load_turn(self, publish: Callable[[], Sn | None]) -> Sn | None:
+    def _load_turn(self, graphs: Iterable[bytes | None], publish: Callable[[], Sn | None]) -> Sn | None:
         found: list[Sn | None] = []
 
         def change(view: View) -> Intent:
+            graph_store.check_writable(view, graphs)
             # Nothing is found where its outcome was not known at once: then it is the head.
             return Intent(result=lambda sn: found[0] if found else Sn(sn), publish=lambda: found.append(publish()))
 
@@ -291,16 +310,18 @@ class Service:
         asking = self._asking(control)
         try:
             sn = self._retained(snapshot)
-            return answer_once(self.store, text, self.base, sn, at, dataset, asking, self._derived_graphs(sn))
+            given = self._derived_graphs(sn).of_query
+            return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
 
-    def _derived_graphs(self, sn: int) -> Callable[[Query], Sequence[Graph]]:
-        def origin(query: int) -> int | None:
-            state = self._engine.merge.state(query)
-            return None if state is None else state.t0
+    def _derived_graphs(self, sn: int) -> DerivedGraphs:
+        return DerivedGraphs(self.store, self._injector.catalog, self._origin, sn)
 
-        return lambda query: graphs_for(self.store, self._injector.catalog, origin, query, sn)
+    def _origin(self, query: int) -> int | None:
+        """Of the closes of a query, where its first push has decided it."""
+        state = self._engine.merge.state(query)
+        return None if state is None else state.t0
 
     def is_small(self, query: Query) -> bool:
         """Whether it is answered sooner than it is given to a thread: few rows, of a store on this machine."""
@@ -335,10 +356,10 @@ class Service:
     def decode(self, answer: Answer) -> list[tuple[bytes | None, ...]]:
         return rows_of(answer)
 
-    def decoded(self, columns: Sequence[Ids], answer: Answer | None = None) -> Iterator[Decoded]:
+    def decoded(self, columns: Sequence[Ids], answer: Answer | GraphAnswer) -> Iterator[Decoded]:
         """Columns of an answer as texts, some thousand rows at a time."""
-        if answer is None:
-            return decoded(columns, self.store.terms)
+        if isinstance(answer, GraphAnswer):
+            return decoded(columns, answer.decode)
         return decoded(columns, answer.vocabulary.decode, answer.count)
 
     def explain(self, text: str) -> dict[str, Any]:
@@ -349,10 +370,10 @@ class Service:
 
     def read_graph(self, graph: str | None, snapshot: int | None = None) -> GraphAnswer:
         """NotFound for a named graph that holds no triple."""
-        return graph_store.read_graph(self.store, _graph_term(graph), self._retained(snapshot))
+        return graph_store.read_graph(self._derived_graphs(self._retained(snapshot)), _graph_term(graph))
 
     def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
-        return graph_store.read_dataset(self.store, self._retained(snapshot))
+        return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot)))
 
     def replace_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
         return self._write(graph_store.replace(_graph_term(graph), documents), wait)

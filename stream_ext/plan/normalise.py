@@ -87,9 +87,12 @@ def normalise(query: Query, union_default: bool = False, graphs: Sequence[Consta
     return normaliser.select(query, normaliser.default)
 
 
-def normalise_pattern(pattern: Pattern, names: Iterable[str], where: Dataset = STORE) -> Select:
-    """The solutions of a bare pattern, of these variables (an update's WHERE)."""
-    normaliser = Normaliser(where)
+def normalise_pattern(
+    pattern: Pattern, names: Iterable[str], where: Dataset = STORE, graphs: Sequence[Constant] = ()
+) -> Select:
+    """The solutions of a bare pattern, of these variables (an update's WHERE); `graphs` as in `normalise`."""
+    normaliser = Normaliser(where, (), graphs)
+    normaliser.default = with_graphs(Place(where.default), graphs)
     inner = normaliser.pattern(pattern, normaliser.default)
     return Select(inner, (), None, (), (), (), tuple(names), False, 0, None)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from hbase_store import Snapshot
+from stream_ext.evaluate import Graph
 from stream_ext.plan.algebra import Manage, Transfer, Whole
 from stream_ext.plan.terms import Constant
 from stream_ext.updates.working import DEFAULT_GRAPH, CannotUpdate, Working
+from stream_ext.vocabulary import Vocabulary
 
 
 def manage(operation: Manage, working: Working) -> None:
@@ -37,6 +39,10 @@ def _clear(target: Constant | Whole, working: Working) -> None:
 
 
 def transfer(operation: Transfer, working: Working) -> None:
+    given = working.derived.named(operation.source.text) if operation.source is not None else None
+    if given is not None:
+        _copy(given, operation, working)
+        return
     source = working.known_graph(operation.source)
     if source is None or (source != DEFAULT_GRAPH and not _is_there(working.snapshot, source)):
         if operation.silent:
@@ -52,6 +58,14 @@ def transfer(operation: Transfer, working: Working) -> None:
         working.batch.insert(*triples, target)
         if operation.verb == "MOVE":
             working.batch.delete(*triples, source)
+
+
+def _copy(given: Graph, operation: Transfer, working: Working) -> None:
+    """Of a graph that is not in the store."""
+    target = working.graph(operation.target)
+    if operation.verb != "ADD":
+        _delete(target, working)
+    working.batch.insert(*given.columns(Vocabulary(working.batch.encode, working.preview.terms)), target)
 
 
 def _delete(graph: int, working: Working) -> None:

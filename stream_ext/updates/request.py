@@ -13,6 +13,7 @@ import numpy as np
 from hbase_store import Batch, Store
 from hbase_store.errors import BadRow, SnapshotGone, StoreUnavailable
 from stream_ext.adaptor import check_terms
+from stream_ext.derived_graphs import DerivedGraphs, Origin
 from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
 from stream_ext.evaluate import Asking
 from stream_ext.injector import Change, Intent, View
@@ -35,6 +36,7 @@ from stream_ext.updates.graphs import manage, transfer
 from stream_ext.updates.load import fetched, load
 from stream_ext.updates.modify import asked_of, delete_where, modify
 from stream_ext.updates.solving import Ahead, solutions, solved_ahead
+from stream_ext.updates.targets import targets_of
 from stream_ext.updates.templates import Solved
 from stream_ext.updates.working import CannotUpdate, Forbidden, Working
 
@@ -58,16 +60,25 @@ class Published:
     changed: bool
 
 
-def change_of(update: Update, text: str, store: Store, head: int, asking: Asking | None = None) -> Change:
-    """Its result is a `Published`; a request that asserts nothing of any quad makes no snapshot."""
+def change_of(
+    update: Update,
+    text: str,
+    store: Store,
+    head: int,
+    asking: Asking | None = None,
+    origin: Origin = lambda _: None,
+) -> Change:
+    """Its result is a `Published`; a request that asserts nothing of any quad makes no snapshot. `origin` is that of
+    the closes of registered queries, whose answers it may read."""
     request = _Request(update, text, asking or Asking())
     request.prepare()
     request.solve_ahead(store, head)
 
     def change(view: View) -> Intent:
+        derived = DerivedGraphs(view.store, view.catalog, origin, view.head)
         return Intent(
             lambda sn: Published(sn, request.asserts),
-            write=lambda batch: request.run(view.store, batch),
+            write=lambda batch: request.run(view.store, batch, derived),
             skips_empty=True,
         )
 
@@ -112,12 +123,14 @@ class _Request:
             with self._placed(1, first), suppress(SnapshotGone):
                 self._ahead = solved_ahead(asked_of(first), store, head, self._asking)
 
-    def run(self, store: Store, batch: Batch) -> None:
+    def run(self, store: Store, batch: Batch, derived: DerivedGraphs) -> None:
         ahead = self._ahead if self._ahead is not None and self._ahead.holds(store) else None
-        working = Working(batch, store.preview(batch), self._asking)
+        working = Working(batch, store.preview(batch), self._asking, derived)
         for number, operation in enumerate(self._operations, 1):
             self._asking.control.check()
             with self._placed(number, operation):
+                for graph in targets_of(operation):
+                    working.check_writable(graph)
                 if isinstance(operation, Modify | DeleteWhere):
                     known = ahead.solved if ahead is not None and number == 1 else None
                     self._run_by_pattern(operation, known, working)
@@ -127,7 +140,9 @@ class _Request:
         self.asserts = not batch.is_empty
 
     def _run_by_pattern(self, operation: Modify | DeleteWhere, known: Solved | None, working: Working) -> None:
-        solved = known or solutions(asked_of(operation), working)
+        asked = asked_of(operation)
+        reads_derived = any(working.derived.meant(asked.pattern, asked.of))
+        solved = known if known is not None and not reads_derived else solutions(asked, working)
         if isinstance(operation, Modify):
             modify(operation, solved, working)
         else:

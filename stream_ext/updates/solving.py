@@ -14,7 +14,7 @@ import numpy as np
 
 from hbase_store import Store
 from hbase_store.errors import SnapshotGone
-from stream_ext.evaluate import Asking, pattern_network, solve, where
+from stream_ext.evaluate import Asking, pattern_network, solve, solve_beside, where
 from stream_ext.plan.algebra import Modify, Pattern, QuadPattern
 from stream_ext.plan.logic import GraphScope, predicates_read
 from stream_ext.plan.places import STORE, Dataset, dataset
@@ -68,13 +68,14 @@ def _changed(store: Store, sn: int, predicates: list[int] | None) -> bool:
 def solutions(asked: Asked, working: Working) -> Solved:
     """Over the store with all that the operations before did."""
     vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
-    snapshot, select = working.snapshot, where(asked.pattern, asked.variables, asked.of)
-    network = pattern_network(select, snapshot, vocabulary)
-    return _solved(asked.variables, solve(network, snapshot, vocabulary, working.asking), vocabulary)
+    graphs = working.derived.of_pattern(asked.pattern, asked.of)
+    snapshot, select = working.snapshot, where(asked.pattern, asked.variables, asked.of, graphs)
+    found = solve_beside(select, graphs, snapshot, vocabulary, working.asking)
+    return _solved(asked.variables, found, vocabulary)
 
 
 def solved_ahead(asked: Asked, store: Store, sn: int, asking: Asking) -> Ahead | None:
-    """None where it is left to the writer."""
+    """None where it is left to the writer. Of the store alone: what a registered query says may change meanwhile."""
     vocabulary = Vocabulary(store.permanent_ids, store.terms)
     snapshot, select = store.at(sn), where(asked.pattern, asked.variables, asked.of)
     network = pattern_network(select, snapshot, vocabulary)

@@ -58,12 +58,26 @@ class Template:
         nodes = [node for quad in self._quads for node in quad]
         self._constants = [node for node in dict.fromkeys(nodes) if isinstance(node, Constant)]
         self._labels = [node for node in dict.fromkeys(nodes) if isinstance(node, BlankLabel)]
+        self._closed = self._ids_of_closed()
+
+    def _ids_of_closed(self) -> Ids:
+        """Graphs that nobody writes to, where solutions may name them."""
+        names = self._working.derived.names
+        if not names or not any(isinstance(nodes[3], Variable) for nodes in self._quads):
+            return np.empty(0, np.uint64)
+        return self._solved.vocabulary.encode(names)
+
+    def _check_open(self, graphs: Ids) -> None:
+        closed = graphs[np.isin(graphs, self._closed)][:1] if len(self._closed) else graphs[:0]
+        if len(closed):
+            self._working.check_writable(Constant(self._solved.vocabulary.decode(closed)[0]))
 
     def deleted(self) -> Iterator[Quads]:
         """Quads that may be in the store."""
         known = self._filling(self._working.preview.ids)
         for nodes in self._quads:
             columns, there = self._filled(nodes, known)
+            self._check_open(columns[3][there])
             for column in columns:
                 there &= ~is_local(column)  # nobody but this query knows the term, so no quad has it
             yield _where(columns, there)
@@ -80,6 +94,7 @@ class Template:
             columns, there = self._filled(nodes, filling)
             quads = _where(columns, there)
             s, p, o, g = _where(quads, self._is_rdf(nodes, quads))
+            self._check_open(g)
             yield adopt(s), adopt(p), adopt(o), adopt(g)
 
     def _filling(self, encode: Callable[[list[bytes]], Ids]) -> Filling:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hbase_store import Batch, Preview, Snapshot
 from hbase_store.terms import NO_TERM
+from stream_ext.derived_graphs import DerivedGraphs
 from stream_ext.evaluate import Asking
 from stream_ext.plan.terms import Constant
 
@@ -26,11 +27,16 @@ class Working:
     batch: Batch
     preview: Preview
     asking: Asking
+    derived: DerivedGraphs
 
     @property
     def snapshot(self) -> Snapshot:
         """The store with all that was done up to now."""
         return self.preview.snapshot()
+
+    def check_writable(self, graph: Constant | None) -> None:
+        if graph is not None and (why := self.derived.why_not(graph.text)) is not None:
+            raise CannotUpdate(why)
 
     def known_graph(self, graph: Constant | None) -> int | None:
         """The id of a graph (None: the default graph); None if nobody has ever used the name."""

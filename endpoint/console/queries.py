@@ -32,7 +32,7 @@ def page(room: Room) -> ResponseReturnValue:
         return _list(room, text, problem=problem), problem.status
     flash(f"{definition.name} is registered." if created else f"{definition.name} was registered already.")
     for warning in warnings:
-        flash(warning)
+        flash(warning, "warning")
     return redirect(url_for(".registered", name=definition.name))
 
 

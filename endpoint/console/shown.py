@@ -55,8 +55,13 @@ def shown(term: bytes, prefixes: Mapping[str, str] = WELL_KNOWN) -> Shown:
     if parsed.language:
         return Shown("literal", parsed.value, full, f"@{parsed.language}")
     if parsed.datatype in _NUMBERS:
-        return Shown("number", parsed.value, full, short(parsed.datatype, prefixes))
+        return Shown("number", brief_number(parsed.value), full, short(parsed.datatype, prefixes))
     return Shown("literal", parsed.value, full, "" if parsed.datatype is None else short(parsed.datatype, prefixes))
+
+
+def brief_number(text: str) -> str:
+    """A mean may have 50 digits: the first ones."""
+    return text[:16] + "…" if len(text) > 20 and "." in text[:16] else text
 
 
 def short(iri: str, prefixes: Mapping[str, str]) -> str:

@@ -40,8 +40,10 @@ def _list(room: Room, form: Any, problem: object = None) -> str:
     for query in room.service.queries():
         for number in [s.number for s in room.service.streams()] if query.any_stream else set(query.streams):
             readers.setdefault(number, []).append(query.name)
+    streams = room.service.streams()
+    states = {stream.number: room.service.stream_status(stream.iri) for stream in streams}
     return render_template(
-        "console/streams.html", streams=room.service.streams(), readers=readers, form=form, problem=problem
+        "console/streams.html", streams=streams, states=states, readers=readers, form=form, problem=problem
     )
 
 
@@ -111,8 +113,9 @@ def _one(room: Room, name: str, form: Any, problem: object = None) -> str:
     return render_template(
         "console/stream.html",
         stream=definition,
+        state=room.service.stream_status(definition.iri),
         readers=readers,
-        late=room.service.late_elements(definition.name, limit=0)["late"],
+        late=room.http_url("streams", definition.name, "late"),
         form=form,
         sample=PUSH,
         formats={**FORMATS, _NDJSON: "JSON lines, one element each"},

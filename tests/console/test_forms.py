@@ -130,6 +130,32 @@ def test_a_stream_that_cannot_be_made_leaves_the_form_as_it_was(fresh: Live) -> 
     assert name.attributes["value"] == "taxis"
 
 
+def test_the_stream_of_a_query_is_told_from_those_that_take_pushes(fresh: Live) -> None:
+    alarms = NEAR.replace("near", "alarms").replace("SELECT ?taxi ?zone ?city", "CONSTRUCT { ?taxi a ex:Near }")
+    page = post(fresh, "/queries", query=alarms)
+    assert page.facts()["Its stream"] == "alarms"
+    assert "No emission yet: it waits for taxis" in [title.shown for title in page.all("h3")]
+    rows = {row[0]: row for row in get(fresh, "/streams").cells()}
+    assert rows["alarms"][1:3] == ["query alarms", "never"]
+    assert rows["taxis"][1:3] == ["the first push decides", "never"]
+    [waiting] = get(fresh, "/queries").cells()
+    assert waiting[5] == "never: it waits for taxis"
+    page = get(fresh, "/streams/alarms")
+    assert [button.shown for button in page.all("button")] == []
+    assert "Nobody else pushes to it" in page.all("main")[0].shown
+    fresh.push(1_700_000_000_000).raise_for_status()
+    fresh.push(1_700_000_000_300).raise_for_status()
+    assert get(fresh, "/streams/alarms").facts()["Has come to"] == "2023-11-14 22:13:20.300Z"
+
+
+def test_a_warning_is_no_success(fresh: Live) -> None:
+    page = post(fresh, "/queries", query=NEAR.replace("?city\n", "?town\n"))
+    told = [each for each in page.elements if each.attributes.get("role") == "status"]
+    notices = {each.attributes.get("class"): each.shown for each in told}
+    assert notices["notice good"] == "near is registered."
+    assert "?town is bound nowhere in this text" in notices["notice warned"]
+
+
 def test_a_query_is_paused_and_resumed(fresh: Live) -> None:
     post(fresh, "/queries", query=NEAR)
     page = post(fresh, "/queries/near", act="pause")

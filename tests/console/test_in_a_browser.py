@@ -196,6 +196,31 @@ def test_what_a_query_says_arrives_while_one_watches(browser: Browser, tmp_path:
         page.context.close()
 
 
+def test_what_a_construct_says_is_shown_as_rows_of_short_terms(browser: Browser, tmp_path: Path) -> None:
+    template = 'CONSTRUCT { ?taxi ex:mean ?m ; ex:in ?zone ; ex:says "\\u00e9 \\"x\\"\\n"@fr }'
+    text = NEAR.replace("near", "means").replace("SELECT ?taxi ?zone ?city", template)
+    with live(tmp_path) as server:
+        fill(server)
+        server.register(text.replace("WHERE {", "WHERE { BIND (1 / 3 AS ?m)")).raise_for_status()
+        server.push(9000).raise_for_status()
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/queries/means")
+        page.get_by_role("button", name="Stop listening").click()
+        server.push(9050).raise_for_status()
+        page.get_by_role("button", name="Listen", exact=True).click()
+        server.push(9150).raise_for_status()
+        table = page.get_by_role("region", name="The latest emission")
+        expect(table.locator("tbody tr")).to_have_count(3)
+        cells = {tuple(row.locator("td").all_inner_texts()) for row in table.locator("tbody tr").all()}
+        assert {("ex:t1", "ex:mean", "0.33333333333333…"), ("ex:t1", "ex:in", "ex:z1")} < cells
+        assert ("ex:t1", "ex:says", 'é "x"') in {tuple(map(str.strip, row)) for row in cells}
+        told = page.get_by_text(str(server.service.query_status("means")["emissions"]), exact=True)
+        expect(told.first).to_be_visible()
+        page.get_by_label("Chart of").select_option("object")
+        expect(page.locator(".chart svg")).to_be_visible()
+        page.context.close()
+
+
 def test_the_whole_way_from_a_stream_to_a_live_answer_needs_no_other_tool(browser: Browser, tmp_path: Path) -> None:
     with live(tmp_path, token="s3cret") as server:
         page = browser.new_context(base_url=server.url).new_page()

@@ -79,6 +79,7 @@ function live(section) {
   }
 
   function take(emission) {
+    if ("graph" in emission) Object.assign(emission, triples(emission.graph));
     last = emission.emission;
     emissions.push(emission);
     if (emissions.length > KEPT) emissions.shift();
@@ -103,6 +104,8 @@ function live(section) {
     find("title").textContent = `Emission ${emission.emission} at ${moment(emission.time)}`;
     rows(find("rows"), emission, prefixes);
     log(find("log"), emissions);
+    document.querySelector("[data-live-emissions]").textContent = emission.emission;
+    document.querySelector("[data-live-evaluated]").textContent = moment(emission.time, 0).replace("T", " ");
     chart(find("chart"), emissions, find("of").value);
   }
 
@@ -136,10 +139,10 @@ function said(emission) {
 
 function rows(table, emission, prefixes) {
   table.replaceChildren();
-  if ("boolean" in emission || "graph" in emission) {
+  if ("boolean" in emission) {
     const cell = table.insertRow().insertCell();
     cell.className = "term literal";
-    cell.textContent = "graph" in emission ? emission.graph : said(emission);
+    cell.textContent = said(emission);
     return;
   }
   const head = table.createTHead().insertRow();
@@ -162,6 +165,28 @@ function rows(table, emission, prefixes) {
   }
 }
 
+// What a CONSTRUCT says, N-Triples, as rows.
+function triples(graph) {
+  const vars = ["subject", "predicate", "object"];
+  const bindings = [...graph.matchAll(/^(\S+) (\S+) (.+) \.$/gm)].map(([, ...nodes]) =>
+    Object.fromEntries(nodes.map((node, place) => [vars[place], nodeOf(node)])));
+  return { head: { vars }, results: { bindings } };
+}
+
+function nodeOf(text) {
+  if (text.startsWith("<")) return { type: "uri", value: unescaped(text.slice(1, -1)) };
+  if (text.startsWith("_:")) return { type: "bnode", value: text.slice(2) };
+  const end = text.lastIndexOf('"');
+  const datatype = text.slice(end + 1).startsWith("^^") ? unescaped(text.slice(end + 4, -1)) : undefined;
+  return { type: "literal", value: unescaped(text.slice(1, end)), datatype };
+}
+
+function unescaped(text) {
+  const named = { t: "\t", b: "\b", n: "\n", r: "\r", f: "\f" };
+  return text.replace(/\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))/g, (_, four, eight, one) =>
+    one ? named[one] ?? one : String.fromCodePoint(parseInt(four ?? eight, 16)));
+}
+
 function term(value, prefixes) {
   const shown = document.createElement("span");
   if (!value) {
@@ -171,9 +196,15 @@ function term(value, prefixes) {
   }
   const kind = Number.isFinite(numeric(value)) ? "number" : { uri: "iri", bnode: "blank" }[value.type] ?? "literal";
   shown.className = `term ${kind}`;
-  shown.textContent = { iri: short(value.value, prefixes), blank: `_:${value.value}` }[kind] ?? value.value;
+  const plain = kind === "number" ? briefNumber(value.value) : value.value;
+  shown.textContent = { iri: short(value.value, prefixes), blank: `_:${value.value}` }[kind] ?? plain;
   shown.title = value.value;
   return shown;
+}
+
+// A mean may have 50 digits: the first ones are shown, all of them when one points at it.
+function briefNumber(text) {
+  return text.length > 20 && text.slice(0, 16).includes(".") ? `${text.slice(0, 16)}…` : text;
 }
 
 function short(iri, prefixes) {
@@ -204,8 +235,9 @@ function log(list, emissions) {
 }
 
 // Times of this century as times; small ones are abstract and stay numbers.
-function moment(time) {
-  return time > 1e12 && time < 253402300800000 ? new Date(time).toISOString().slice(11, 23) : String(time);
+function moment(time, from = 11) {
+  if (!(time > 1e12 && time < 253402300800000)) return String(time);
+  return new Date(time).toISOString().slice(from, from ? 23 : 24);
 }
 
 function chart(box, emissions, variable) {

@@ -51,13 +51,15 @@ def next_entry(presences: Sequence[Presence]) -> int:
 
 
 def reach(windows: Sequence[ScheduledWindow], time: int | None) -> dict[int, int | None]:
-    """For each stream the stream time below which nothing can be in its windows at `time` or later (None: all can)."""
+    """For each stream the stream time below which nothing can be in its windows at `time` or later (None: all can).
+
+    Where no time is known, too, nothing is in a window that is older than its first instance."""
     oldest: dict[int, int | None] = {}
     for window in windows:
-        if window.start_ms is not None:
-            back: int | None = window.start_ms - window.ahead_ms
-        else:
-            back = None if time is None else time - window.range_ms - window.ahead_ms
+        froms = [each for each in (window.start_ms, window.opens) if each is not None]
+        if time is not None and window.start_ms is None:
+            froms.append(time - window.range_ms)
+        back = max(froms) - window.ahead_ms if froms else None
         known = oldest.get(window.stream, back)
         oldest[window.stream] = None if back is None or known is None else min(back, known)
     return oldest

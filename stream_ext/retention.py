@@ -83,6 +83,7 @@ class Retention:
         self._left: list[tuple[int, frozenset[int]]] = []
         self._collected_batches = self._collected_bytes = 0
         self._held_by: str | None = None
+        self._holders: dict[int, str] = {}  # of streams more of which is needed than their own retention keeps
         self._fault: str | None = None
         self.is_full = False
 
@@ -173,10 +174,15 @@ class Retention:
         for stream, kept in self._kept.items():
             retention_ms = view.catalog.streams[stream].options.retention_ms
             horizons[stream] = kept.first_published(self._clock.now_ms() - retention_ms)
+        holders: dict[int, str] = {}
         for number, needs in self._queries.items():
-            state = view.catalog.queries[number].standing(states.get(number))
-            self._lower(windows, reach(needs.timing.windows, needs.timing.reference(state)))
-            self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
+            query = view.catalog.queries[number]
+            state = query.standing(states.get(number))
+            needed = self._lower(windows, reach(needs.timing.windows, needs.timing.reference(state)))
+            asked = self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
+            later = [stream for stream in needed if windows[stream] < horizons[stream]]
+            holders.update(dict.fromkeys([*asked, *later], query.name))
+        self._holders = holders
         # Whoever steps what came after `position` reads all of it, be it too late for every window.
         self._left = [(sn, streams) for sn, streams in self._left if sn > position]
         stepped = [needs.streams for needs in self._queries.values()] + [streams for _, streams in self._left]
@@ -185,11 +191,17 @@ class Retention:
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
         return self._within_budget(horizons, windows)
 
-    def _lower(self, horizons: dict[int, int], oldest: Mapping[int, int | None]) -> None:
+    def _lower(self, horizons: dict[int, int], oldest: Mapping[int, int | None]) -> list[int]:
+        """The streams more of which is needed than before."""
+        lowered = []
         for stream, time in oldest.items():
             if stream in horizons:
                 kept = self._kept[stream]
-                horizons[stream] = min(horizons[stream], kept.begin if time is None else kept.first_at(time))
+                needed = kept.begin if time is None else kept.first_at(time)
+                if needed < horizons[stream]:
+                    horizons[stream] = needed
+                    lowered.append(stream)
+        return lowered
 
     def _reference_at(self, floor: int, state: QueryState, needs: _Needs) -> int | None:
         """The last evaluation at the floor, or one before it."""
@@ -256,7 +268,11 @@ class Retention:
     def status(self, catalog: Catalog) -> dict[str, Any]:
         terms, size = self._store.transient_terms()
         streams = {
-            catalog.streams[stream].name: {"from": int(self._store.horizon(stream)), "timing_bytes": kept.nbytes}
+            catalog.streams[stream].name: {
+                "from": int(self._store.horizon(stream)),
+                "timing_bytes": kept.nbytes,
+                "held_by": self._holders.get(stream),
+            }
             for stream, kept in self._kept.copy().items()
             if stream in catalog.streams
         }

@@ -154,6 +154,11 @@ class ScheduledWindow:
 
     # ---- closes
 
+    @property
+    def opens(self) -> int | None:
+        """Where its first instance begins; None: that is not known yet."""
+        return None if self.t0_ms is None else self.t0_ms + self.step_ms - self.range_ms
+
     def close_after(self, time: int) -> int:
         """The first close later than `time`; T0 itself is none."""
         return self.origin + max(1, (time - self.origin) // self.step_ms + 1) * self.step_ms

@@ -10,6 +10,7 @@ import pytest
 
 from stream_ext.grids import Grid, Run, intersect
 from stream_ext.plan.windows import Bounds
+from stream_ext.presence import reach
 from stream_ext.schedule import Evaluated, QueryState, Schedule, ScheduledWindow, Timing, initial_state
 
 
@@ -185,3 +186,29 @@ def test_one_time_is_valid_as_long_as_among_others(seed: int) -> None:
     )  # fmt: skip
     elements = list(range(-40, 80))
     assert [one.last_of(time) for time in elements] == one.valid_until(times(*elements)).tolist()
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_is_out_of_reach_is_in_no_window_from_that_time_on(seed: int) -> None:
+    chance = random.Random(seed)
+    windows = [
+        ScheduledWindow(
+            "w",
+            1,
+            chance.randint(1, 9),
+            chance.randint(1, 9),
+            chance.randint(-9, 9),
+            bounds=chance.choice(list(Bounds)),
+            by_arrival=chance.random() < 0.5,
+        )
+        for _ in range(chance.randint(1, 2))
+    ]
+    known = chance.choice([None, chance.randint(-20, 40)])
+    oldest = reach(windows, known)[1]
+    assert oldest is not None, "all of them have a T0"
+    at = np.arange(-60, 60)
+    for window in windows:
+        froms, untils = window.valid_from(at), window.valid_until(at)
+        later = untils if known is None else np.where(untils >= known, untils, froms - 1)
+        assert not (later >= froms)[at < oldest].any()
+    assert reach([ScheduledWindow("w", 1, 5, 1, None)], known)[1] == (None if known is None else known - 5)

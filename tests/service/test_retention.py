@@ -347,3 +347,52 @@ def test_alarms_let_go_by_themselves(tmp_path: Path, clock: ManualClock, monkeyp
         clock.advance(10 * SECOND)
         assert floors.get(timeout=10) == 5
         assert service.status()["retention"]["oldest_snapshot"] == 5
+
+
+def test_what_comes_before_a_windows_first_instance_is_held_for_no_query(tmp_path: Path, clock: ManualClock) -> None:
+    """Such arrivals make no evaluation, so the query is never evaluated; nor is one that waits for a silent stream."""
+    late = 1000 * SECOND
+    with opened(tmp_path, clock, retain=Retain(0)) as service:
+        service.register(registration("a", window=f"RANGE PT5S STEP PT1S T0 {late} REPORT CONTENT_CHANGE"))
+        service.register(
+            f"PREFIX : <http://ex/> REGISTER RSTREAM b AS SELECT ?x ?y FROM NAMED WINDOW :w ON s [RANGE 5s STEP 1s T0 "
+            f"{late}] FROM NAMED WINDOW :v ON silent [RANGE 5s STEP 1s T0 {late}] WHERE {{ WINDOW :w {{ ?x :p ?y }} }}"
+        )
+        for number in range(200):
+            push(service, "s", number * SECOND, triple("a", number))
+            clock.advance(SECOND)
+        service.collect()
+        assert rows(service, "slice") <= 70, "those of the stream's own retention"
+        push(service, "s", late - 3 * SECOND, triple("a", 1))
+        clock.advance(HOUR)
+        push(service, "s", late + 500, triple("a", 2))
+        service.collect()
+        assert [len(each["results"]["bindings"]) for each in said(service, "a")] == [1, 2]
+        push(service, "silent", late + SECOND, triple("a", 2))
+        push(service, "s", late + SECOND, triple("a", 3))
+        assert [(each["time"], len(each["results"]["bindings"])) for each in said(service, "b")] == [(late + SECOND, 2)]
+
+
+def test_the_status_says_which_query_holds_the_elements_of_a_stream(tmp_path: Path, clock: ManualClock) -> None:
+    def held_by() -> dict[str, str | None]:
+        service.collect()
+        return {name: each["held_by"] for name, each in service.status()["retention"]["streams"].items()}
+
+    with opened(tmp_path, clock, retain=Retain(0)) as service:
+        service.create_stream("s", {"retention": "1s"})
+        service.register(registration("short", window="RANGE PT5S STEP PT1S"))
+        push(service, "s", SECOND, triple("a", 1))
+        clock.advance(MINUTE)
+        push(service, "s", 2 * SECOND, triple("a", 2))
+        assert held_by() == {"s": "short"}
+        service.register(
+            "PREFIX : <http://ex/> REGISTER RSTREAM waits AS SELECT ?x FROM NAMED WINDOW :w ON s [RANGE 1s STEP 1s] "
+            "FROM NAMED WINDOW :v ON silent [RANGE 1s STEP 1s] WHERE { WINDOW :w { ?x :p ?y } }"
+        )
+        for number in range(100, 110):
+            push(service, "s", number * SECOND, triple("a", number))
+            clock.advance(SECOND)
+        assert held_by() == {"s": "waits"}
+        clock.advance(MINUTE)
+        service.drop_query("waits")
+        assert held_by()["s"] == "short"

@@ -1,6 +1,6 @@
 # mypy: disallow-untyped-defs=False
 # (numba infers the types of kernels)
-"""The loops of what runs out: a wheel of rows by the end of their validity, and the content of windows.
+"""The loops of what runs out: a wheel of rows by the end of their validity, and the sums of what came and went.
 
 A wheel has a chain for each of its sectors of time; a row hangs in the sector of its end, and is looked at when the
 hand comes by: nobody goes through what stays. Rows that end later than a whole turn hang there for another."""
@@ -14,7 +14,6 @@ from hbase_store.arrays import frozen
 
 END = -1  # of a chain
 NEXT, UNTIL, WEIGHT, VALUES = range(4)  # places in a cell of a wheel
-SHOWN, LATEST = range(2)  # places behind the key in a cell of a window's content
 
 
 @njit(cache=True, nogil=True)
@@ -92,48 +91,6 @@ def ascends(column, floor):
 
 
 @njit(cache=True, nogil=True)
-def content_add(slots, first_new, untils, time, cells, width, places, ends, again, again_at):
-    """Rows of a window's content, by their slots; those from `first_new` on are new.
-
-    Writes which rows are shown, and until when; and which slots have a later copy than the one that is shown, and when
-    that runs out. Returns (rows shown, those of them that were there before, slots to be looked at again)."""
-    shown = returned = later = 0
-    for i in range(len(slots)):
-        cell = cells[slots[i]]
-        if slots[i] == first_new:
-            first_new += 1
-            cell[width + LATEST] = untils[i]
-        else:
-            if untils[i] > cell[width + LATEST]:
-                if cell[width + LATEST] <= cell[width + SHOWN] and cell[width + SHOWN] >= time:
-                    again[later] = slots[i]
-                    again_at[later] = cell[width + SHOWN]
-                    later += 1
-                cell[width + LATEST] = untils[i]
-            if cell[width + SHOWN] >= time:
-                continue
-            returned += 1
-        cell[width + SHOWN] = cell[width + LATEST]
-        places[shown] = i
-        ends[shown] = cell[width + SHOWN]
-        shown += 1
-    return shown, returned, later
-
-
-@njit(cache=True, nogil=True)
-def content_again(slots, time, cells, width, out):
-    """Which of these slots have run out and are shown again with their latest copy; their number is returned."""
-    found = 0
-    for i in range(len(slots)):
-        cell = cells[slots[i]]
-        if cell[width + SHOWN] < time <= cell[width + LATEST]:
-            cell[width + SHOWN] = cell[width + LATEST]
-            out[found] = slots[i]
-            found += 1
-    return found
-
-
-@njit(cache=True, nogil=True)
 def sum_rows(columns, weights, heads, nexts, firsts, sums):
     """The place of the first of each distinct row, and the sum of its weights; the number of distinct rows is returned.
 
@@ -168,13 +125,11 @@ def sum_rows(columns, weights, heads, nexts, firsts, sums):
 
 def warm() -> None:
     """Compiles every kernel (or loads it from the cache), for the types that are in use."""
-    longs, slots, heads = frozen(np.ones(1, np.int64)), frozen(np.zeros(1, np.int32)), np.full(2, END, np.int32)
+    longs, heads = frozen(np.ones(1, np.int64)), np.full(2, END, np.int32)
     rows, out, cells = frozen(np.ones((1, 1), np.uint64)), np.zeros(1, np.int64), np.zeros((2, VALUES + 1), np.int64)
     wheel_add(rows, longs, longs, cells, heads, 0, -1, 0)
     wheel_all(cells, heads, out)
     wheel_due(0, 2, cells, heads, 0, -1, out)
     ascends(rows[0], np.uint64(0))
-    content_add(slots, 0, longs, 0, cells, 1, out, out.copy(), np.zeros(1, np.int32), out.copy())
-    content_again(slots, 0, cells, 1, np.zeros(1, np.int32))
     heads[:] = END
     sum_rows(rows, longs, heads, np.zeros(1, np.int32), out, out.copy())

@@ -12,7 +12,7 @@ import numpy as np
 
 import hbase_store.kernels
 from hbase_store.arrays import frozen
-from stream_ext import expiry_kernels, group_kernels, order_kernels, path_kernels, ring_kernels
+from stream_ext import content_kernels, expiry_kernels, group_kernels, order_kernels, path_kernels, ring_kernels
 
 NEVER = np.iinfo(np.int64).min  # validity of what is not shown at all
 FOREVER = np.iinfo(np.int64).max
@@ -219,6 +219,7 @@ def warm() -> None:
     path_kernels.warm()
     expiry_kernels.warm()
     ring_kernels.warm()
+    content_kernels.warm()
     order_kernels.warm()
     keys = np.ones(8, np.uint64)
     heads, nexts = np.full(8, END, np.int32), np.full(8, END, np.int32)

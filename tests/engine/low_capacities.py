@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 #: (module, constant, value): where something begins to be done otherwise.
 LOW = (
+    ("content_ring", "_LEAST_CAPACITY", 2),
     ("distinct", "_LEAST_CAPACITY", 2),
     ("expiry_wheel", "_LEAST_CAPACITY", 2),
     ("expiry_wheel", "_SECTORS", 4),
@@ -20,7 +21,6 @@ LOW = (
     ("path_pairs", "_KEPT_AT_LEAST", 2),
     ("row_index", "_LEAST_CAPACITY", 2),
     ("tallies", "_CLEAN_LEAST", 2),
-    ("window_content", "_CLEAN_LEAST", 2),
 )
 
 

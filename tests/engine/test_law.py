@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from stream_ext import expiry_kernels, kernels, order_kernels, ring_kernels
+from stream_ext import content_kernels, expiry_kernels, kernels, order_kernels, ring_kernels
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.expiry_wheel import ExpiryWheel
@@ -322,6 +322,34 @@ def test_a_window_forgets_what_has_run_out() -> None:
         assert len(content) <= 4196  # 400 rows are valid at a time; 20,000 have been
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_window_holds_each_row_once_however_many_come_and_go(seed: int) -> None:
+    """Many rows come for a while, then few, and some again and again: what is remembered wraps around, grows, is moved
+    and becomes small again."""
+    chance = random.Random(seed)
+    content, held, out, before = WindowContent(2), dict[Row, int](), Counter[tuple[Row, int]](), -1
+    for step in range(120):
+        time = step * 10
+        many = chance.choice([0, 10, 900 if step % 60 < 40 else 10])
+        rows = [
+            (chance.randrange(1, 4), chance.choice([step * 100, 0]) + chance.randrange(1, 200)) for _ in range(many)
+        ]
+        untils = [time + chance.choice([0, 9, 15, 30, 30, 80]) for _ in rows]
+        columns = tuple(np.array([row[i] for row in rows], np.uint64) for i in (0, 1))
+        change = content.step(columns, np.array(untils, np.int64), time)
+        came = [row for row, _, until in entries_of(change) if until >= time]
+        if change.fresh is not None:
+            assert not any(held.get(row, -1) >= before >= 0 for row in came), f"seed {seed}, step {step}"
+        for row, until in zip(rows, untils, strict=True):
+            held[row] = max(until, held.get(row, until))
+        held = {row: until for row, until in held.items() if until >= time}
+        out = Counter({entry: n for entry, n in out.items() if entry[1] >= time})
+        out.update((row, until) for row, weight, until in entries_of(change))
+        assert Counter(row for row, _ in out.elements()) == Counter(list(held)), f"seed {seed}, step {step}"
+        assert Counter(row for row, _, _ in entries_of(content.shown(time))) == Counter(list(held))
+        before = time
+
+
 def rank(order: list[Row], now: Counter[Row]) -> list[Row]:
     """First come, first ranked: the copies that are still answers keep their rank, new ones go behind."""
     left = Counter(now)
@@ -364,7 +392,7 @@ def test_warming_compiles_what_the_operators_call() -> None:
 def signatures() -> dict[str, int]:
     return {
         f"{module.__name__}.{name}": len(kernel.signatures)
-        for module in (kernels, expiry_kernels, order_kernels, ring_kernels)
+        for module in (kernels, content_kernels, expiry_kernels, order_kernels, ring_kernels)
         for name, kernel in vars(module).items()
         if hasattr(kernel, "signatures")
     }

@@ -28,10 +28,14 @@ Key = tuple[int, ...]  # places of the variables by which a part is looked up
 
 
 class ManyJoin:
-    def __init__(self, parts: Sequence[tuple[str, ...]]) -> None:
-        """The variables of each part, which all of its rows bind."""
+    def __init__(self, parts: Sequence[tuple[str, ...]], sources: Sequence[int] | None = None) -> None:
+        """The variables of each part, which all of its rows bind; and which of the changes that come these rows are:
+        parts that differ in the names of their variables only share them. Else each part has its own."""
         self.variables = tuple(dict.fromkeys(v for part in parts for v in part))
-        self._parts = [_Part(variables, _shared(parts, n)) for n, variables in enumerate(parts)]
+        sources = range(len(parts)) if sources is None else sources
+        self._held = [_Held(len(parts[n]), _shared(parts, n)) for n in map(sources.index, sorted(set(sources)))]
+        self._parts = [_Part(variables, self._held[n]) for variables, n in zip(parts, sources, strict=True)]
+        self._sources = tuple(sources)
         self._fans: dict[tuple[frozenset[int], int], float] = {}  # rows found for a row of these parts in that one
         self._steps = 0
         self._surprised = False  # by what the last step found
@@ -40,8 +44,8 @@ class ManyJoin:
         self._steps += 1
         if self._steps % _TRIED_EVERY == 0 or self._surprised:
             self._try_again()
-        rows = [part.take_in(change, moment.time) for part, change in zip(self._parts, changes, strict=True)]
-        found = [self._from(moment, n, each) for n, each in enumerate(rows) if len(each)]
+        came = [held.take_in(change, moment.time) for held, change in zip(self._held, changes, strict=True)]
+        found = [self._from(moment, n, came[source]) for n, source in enumerate(self._sources) if len(came[source])]
         whole = concat(found, len(self.variables))
         return replace(whole, fresh=self._told_by(changes) if whole.weights is None else None)
 
@@ -71,7 +75,7 @@ class ManyJoin:
         self, moment: Moment, first: int, n: int, joined: frozenset[int], names: tuple[str, ...], rows: Rows
     ) -> tuple[tuple[str, ...], Rows]:
         part = self._parts[n]
-        index, mark = part.index(part.key(names), moment.time)
+        index, mark = part.held.index(part.key(names), moment.time)
         rows = rows.keyed(part.places(names))
         found = index.partners(rows, moment.time, index.number if n < first else mark)
         self._count(joined, n, len(rows), len(found[0]))
@@ -85,7 +89,8 @@ class ManyJoin:
     def _told_by(self, changes: Sequence[ZSet]) -> frozenset[int] | None:
         """A combination is new where one of its rows is."""
         places: set[int] = set()
-        for part, change in zip(self._parts, changes, strict=True):
+        for part, source in zip(self._parts, self._sources, strict=True):
+            change = changes[source]
             if change.count and change.fresh is None:
                 return None
             if change.count and change.fresh is not None:
@@ -109,7 +114,7 @@ class ManyJoin:
 
     def _try(self, time: int, joined: frozenset[int], n: int, names: tuple[str, ...], rows: Rows) -> None:
         part = self._parts[n]
-        index, _ = part.index(part.key(names), time)
+        index, _ = part.held.index(part.key(names), time)
         some = rows.some(_TRIED).keyed(part.places(names))
         self._fans[joined, n] = len(index.partners(some, time)[0]) / len(some)
 
@@ -134,12 +139,8 @@ class ManyJoin:
 
 
 class _Part:
-    """The rows of one part, with an index for whatever they have been looked up by."""
-
-    def __init__(self, variables: tuple[str, ...], key: Key) -> None:
-        self.variables = variables
-        self._indexes = {key: RowIndex(len(variables), key)}
-        self._marks = {key: 0}  # of each index: the number of the first row that came in this step
+    def __init__(self, variables: tuple[str, ...], held: _Held) -> None:
+        self.variables, self.held = variables, held
 
     def key(self, names: tuple[str, ...]) -> Key:
         return tuple(place for place, v in enumerate(self.variables) if v in names)
@@ -147,6 +148,14 @@ class _Part:
     def places(self, names: tuple[str, ...]) -> Key:
         """Of the same variables, where these names are the columns."""
         return tuple(names.index(v) for v in self.variables if v in names)
+
+
+class _Held:
+    """The rows of one part, or of several, with an index for whatever they have been looked up by."""
+
+    def __init__(self, width: int, key: Key) -> None:
+        self._indexes = {key: RowIndex(width, key)}
+        self._marks = {key: 0}  # of each index: the number of the first row that came in this step
 
     def take_in(self, change: ZSet, time: int) -> Rows:
         rows = Rows.of(change, ())

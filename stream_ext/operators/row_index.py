@@ -7,7 +7,6 @@ it is laid out anew without them, so that memory follows the windows and the cos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,10 @@ Slots = npt.NDArray[np.int64]
 
 _LEAST_CAPACITY = 1024
 _NUMBERS_MAX = 1 << 31
+#: Room is made for what was found before; what does not fit is looked up once more.
+_FAN_LEAST = 0.0
+#: For so many rows at most: a few that found much say little of many.
+_THOUGHT = 1 << 15
 _ONCE: Weights = frozen(np.empty(0, np.int64))  # to kernels: every row counts once
 
 
@@ -61,7 +64,8 @@ class Rows:
 
     def keyed(self, key: Sequence[int]) -> Rows:
         """The same rows for another index."""
-        other = copy(self)
+        other = Rows.__new__(Rows)
+        other.matrix, other.untils, other.weights = self.matrix, self.untils, self.weights
         other._look_up_by(key)
         return other
 
@@ -83,6 +87,7 @@ class RowIndex:
         self._width = width
         self._every = frozen(np.arange(width))
         self.weighted = False
+        self._fan = _FAN_LEAST  # so many rows for each that is looked up are thought to be found
         self._allocate(max(capacity, _LEAST_CAPACITY))
 
     def _allocate(self, capacity: int) -> None:
@@ -174,13 +179,14 @@ class RowIndex:
         return self._found(frozen(key_of(columns, count)), frozen(key), time, _NUMBERS_MAX)
 
     def _found(self, keys: Ids, key: Ids, time: int, limit: int) -> tuple[Slots, Slots]:
-        room = max(1024, 2 * len(keys))
+        room = max(1024, int(self._fan * min(len(keys), _THOUGHT)) + 2 * len(keys))
         while True:
             left, right = np.empty(room, np.int64), np.empty(room, np.int64)
             found = ring.ring_probe(
                 keys, key, self._own, self._cells, self._heads, self._shift, self._tail, limit, time, left, right
             )
             if found <= room:
+                self._fan = max(_FAN_LEAST, 1.25 * found / len(keys), 0.75 * self._fan)
                 return left[:found], right[:found]
             room = found
 

@@ -45,6 +45,7 @@ from stream_ext.operators.watched_scan import WatchedScan
 from stream_ext.operators.window_scan import WindowScan
 from stream_ext.paths import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.plan.algebra import QuadPattern
+from stream_ext.plan.alike import shape_of
 from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.formulas import Not
 from stream_ext.plan.logic import (
@@ -360,10 +361,22 @@ class Builder:
         many = tuple(item for item in items if reads_window(item) and self._is_kept(item))
         if len(many) < 3 or wire.stage != self._unit.stage or ground.carried:
             return wire, items
-        parts = [self._extended(item, ground.wire, ground) for item in many]
-        operator = ManyJoin([part.variables for part in parts])
-        certain = frozenset(operator.variables)
-        return self._add(operator, tuple(parts), certain, "join of many"), tuple(i for i in items if i not in many)
+        # What differs in the names of its variables only is built once; parameters are no such names.
+        asked = NO_NAMES if self._parameters is None else frozenset(self._parameters.variables)
+        shapes = [(item, ()) if item.variables & asked else shape_of(item) for item in many]
+        built: dict[Logic, tuple[Wire, tuple[str, ...]]] = {}
+        parts, resources = [], NO_NAMES
+        for item, (shape, names) in zip(many, shapes, strict=True):
+            if shape not in built:
+                built[shape] = self._extended(item, ground.wire, ground), names
+            part, named = built[shape]
+            called = dict(zip(named, names, strict=True))
+            parts.append(tuple(called.get(v, v) for v in part.variables))
+            resources |= {called.get(v, v) for v in part.resources}
+        operator = ManyJoin(parts, [list(built).index(shape) for shape, _ in shapes])
+        wires = tuple(part for part, _ in built.values())
+        joined = self._add(operator, wires, frozenset(operator.variables), "join of many")
+        return replace(joined, resources=resources), tuple(item for item in items if item not in many)
 
     def _is_kept(self, item: Logic) -> bool:
         """Whether all of its rows may be held beside a window's: they bind all variables; and of the store there are
@@ -603,8 +616,6 @@ def _resources(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None)
         found = others[0].intersection(*others[1:])
     elif isinstance(operator, Join | LeftJoin):
         found = _both_resources(inputs[0], inputs[1])
-    elif isinstance(operator, ManyJoin):
-        found = found.union(*(wire.resources for wire in inputs))
     for source in node.items if isinstance(operator, Intersection) and isinstance(node, Conjunction) else (node,):
         if isinstance(source, Source):
             parts = (source.subject, source.predicate, source.graph.node)

@@ -138,6 +138,31 @@ def test_a_join_of_many_sums_to_their_join_in_whatever_order(seed: int, parts: s
             source.all = [entry for entry in source.all if entry[2] >= time]
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("parts", ["pt up qt uq", "ab bc ca", "ab cb bd", "ab ba b"], ids=lambda parts: str(parts))
+def test_parts_that_are_the_same_rows_are_held_once(seed: int, parts: str) -> None:
+    """Two posts of one author with one tag: the tags and the authors of both are the same changes."""
+    names = [tuple(part) for part in parts.split()]
+    kinds = [(0, 1, 0, 1), (0, 0, 0), (0, 0, 1), (1, 1, 0)][
+        ["pt up qt uq", "ab bc ca", "ab cb bd", "ab ba b"].index(parts)
+    ]
+    widths = {kind: len(part) for kind, part in zip(kinds, names, strict=True)}
+    sources = {kind: Source(seed + 1000 * kind, width) for kind, width in sorted(widths.items())}
+    shared, apart, chance = ManyJoin(names, kinds), ManyJoin(names), random.Random(seed)
+    out: Counter[Entry] = Counter()
+    for step in range(140):
+        changes = {kind: source.change(step * 10, chance.choice([1, 5])) for kind, source in sources.items()}
+        rows = {kind: zset(change, widths[kind]) for kind, change in changes.items()}
+        said = shared.step(moment(step * 10), *rows.values())
+        expected = apart.step(moment(step * 10), *(rows[kind] for kind in kinds))
+        for sign, made in ((1, said), (-1, expected)):
+            for row, weight, until in entries_of(made):
+                out[row, 0, until] += sign * weight
+        assert not any(out.values()), f"seed {seed}, step {step}"
+        for source in sources.values():
+            source.all = [entry for entry in source.all if entry[2] >= step * 10]
+
+
 def test_a_join_of_many_follows_what_is_found_from_batch_to_batch() -> None:
     """Many :b for an :a and few :c at first; then it is the other way round."""
     operator = ManyJoin((("x",), ("x", "b"), ("x", "c")))

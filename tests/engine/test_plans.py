@@ -19,6 +19,7 @@ from stream_ext.evaluate import Asking
 from stream_ext.network import Network, logic_of
 from stream_ext.plan.algebra import Query
 from stream_ext.plans import Plans
+from stream_ext.schedule import ScheduledWindow
 from stream_ext.syntax import parse
 from tests.engine.generated import EX, PROLOGUE
 from tests.engine.peers import Ours, TooMuch, agree, load, pyoxigraph_of
@@ -122,3 +123,21 @@ def test_what_is_worked_out_once_is_said_as_often_as_the_query_says_it(text: str
 def test_chance_that_is_asked_twice_is_two_numbers(store: Store) -> None:
     said_twice = "SELECT ?r { { BIND(RAND() AS ?r) } UNION { BIND(RAND() AS ?r) } }"
     assert len(set(rows_of(answer_once(store, said_twice, EX, store.head(), None)))) == 2
+
+
+ALIKE = [
+    ("WINDOW :w { ?a :tag ?t . ?u :made ?a . ?b :tag ?t . ?u :made ?b }", 2),
+    ("WINDOW :w { ?x :p ?x . ?x :p ?y . ?y :p ?x }", 2),
+    ("WINDOW :w { ?x :p ?y . ?y :p ?z . ?z :p 1 }", 2),
+    ("WINDOW :w { ?x :p ?y . ?y :p ?z } WINDOW :v { ?z :p ?x }", 2),
+]
+
+
+@pytest.mark.parametrize(("pattern", "scans"), ALIKE)
+def test_a_window_is_read_once_for_patterns_that_differ_in_names(store: Store, pattern: str, scans: int) -> None:
+    froms = " ".join(f"FROM NAMED WINDOW :{name} ON STREAM :s [RANGE 10ms STEP 1ms]" for name in "wv")
+    query = parse(f"{PROLOGUE} SELECT * {froms} WHERE {{ {pattern} }}", EX)
+    assert isinstance(query, Query)
+    windows = {f"{EX}{name}": ScheduledWindow(f"{EX}{name}", 1, 10, 1) for name in "wv"}
+    network = Network(logic_of(query), windows, store.at(), store.ids)
+    assert len(network.scans) == scans

@@ -22,7 +22,7 @@ setup: $(STAMP)  ## the virtual environment, the packages, the compiled kernels
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Rillet needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	@echo "setting up $(VENV); this takes a minute or two"
+	@echo "setting up $(VENV): packages first, then kernels are compiled; two or three minutes together"
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	$(BIN)/rillet warm

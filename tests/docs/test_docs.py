@@ -2,13 +2,15 @@
 
 ```python   a session (>>> ...), run as doctests do; the blocks of a page share names and a folder
 ```sparql   a text of the language
-```sh       on pages of the tutorial: run by bash, in order; a ```text block behind it is part of what it prints"""
+```sh       in tutorial/ and how_to/: run by bash, in order; a ```text block behind it is part of what it prints"""
 
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,7 @@ from endpoint.serve import Server, listen
 from stream_ext import parse
 from stream_ext.clock import SystemClock
 from stream_ext.service import Service
-from tests.docs.pages import Block, Page, pages
+from tests.docs.pages import ROOT, Block, Page, pages
 
 BASE = "http://ex/"
 SHOWN = re.compile(r"(localhost|127\.0\.0\.1):8000")
@@ -83,7 +85,8 @@ def test_texts_of_the_language_parse(page: Page) -> None:
             parse(block.code, BASE)
 
 
-TUTORIAL = [page for page in of("sh") if page.path.parent.name == "tutorial"]
+TUTORIAL = [page for page in of("sh") if page.path.parent.name in ("tutorial", "how_to")]
+PROGRAMS = {"rillet": f"{sys.executable} -m endpoint", "python": sys.executable}
 
 
 @pytest.mark.parametrize("page", TUTORIAL, ids=lambda page: page.name)
@@ -94,15 +97,17 @@ def test_the_tutorial_goes_as_it_is_written(page: Page, address: str, tmp_path: 
     printed = ""
     for block in page.blocks():
         if block.language == "sh":
-            printed = run(page, block, at(block.code, address), tmp_path)
+            printed = run(page, block, at(block.code, address), tmp_path, address)
         elif block.language == "text":
             for line in at(block.code, address).splitlines():
                 assert line in printed, f"{page.name}, line {block.line}: {line!r} is not in\n{printed}"
 
 
-def run(page: Page, block: Block, code: str, folder: Path) -> str:
+def run(page: Page, block: Block, code: str, folder: Path, address: str) -> str:
+    code = re.sub(r"\.venv/bin/(rillet|python)\b", lambda found: PROGRAMS[found[1]], code)
+    known = os.environ | {"RILLET_SERVER": f"http://{address}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, capture_output=True, text=True, timeout=60
+        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=known, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, f"{page.name}, line {block.line}:\n{code}\n{done.stderr}"
     assert "not built yet" not in done.stdout

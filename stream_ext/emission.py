@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.terms import parse_term
-from stream_ext.part import Ids, Part, WindowBounds
+from stream_ext.catalog import QueryDefinition
+from stream_ext.part import Ids, Part, SharedPart, WindowBounds
 from stream_ext.schedule import Evaluated
 from stream_ext.vocabulary import decoder
 
 _PLACES = np.dtype("<i4")
+_NUMBERS = np.dtype("<u8")
 
 
 class EmissionBody(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +81,57 @@ def body_of(
     )
 
 
+class SharedBody(msgspec.Struct, frozen=True, array_like=True):
+    """What queries that are evaluated together said at one evaluation, as it is stored: the rows of all.
+
+    `whose` has the number of each row's query, ascending; what of it one of them said is found when somebody asks."""
+
+    time: int
+    windows: list[WindowBounds]
+    sn: int
+    terms: list[bytes]
+    whose: bytes
+    columns: list[bytes]
+    boolean: bool | None  # what is said of an ASK that has a row
+    repeated: int
+    first: int | None
+    at: Evaluated | None
+    before: Evaluated | None
+
+    @classmethod
+    def of(cls, part: SharedPart, decode: Callable[[Ids], list[bytes]]) -> SharedBody:
+        terms, columns = _texts(part.columns, decoder(part.made, decode))
+        whose = part.queries[part.whose].astype(_NUMBERS)
+        return cls(
+            part.time, part.windows, part.sn, terms, whose.tobytes(), [column.tobytes() for column in columns],
+            part.boolean, part.repeated, part.first, part.state.evaluated, part.before,
+        )  # fmt: skip
+
+    def own(self, query: QueryDefinition, number: int, gap: bool) -> EmissionBody:
+        """What this query said: its emission of this number."""
+        low, high = np.frombuffer(self.whose, _NUMBERS).searchsorted([query.number, query.number + 1]).tolist()
+        columns = [np.frombuffer(column, _PLACES)[low:high] for column in self.columns]
+        terms, columns = _of_these(self.terms, columns) if low < high else ([], columns)
+        boolean = None if self.boolean is None else low < high
+        return EmissionBody(
+            query.name, number, query.r2s, self.time, self.windows, self.sn, query.variables, terms,
+            [column.tobytes() for column in columns], boolean, self.repeated, self.first, gap, False,
+            self.at, self.before,
+        )  # fmt: skip
+
+
+def _of_these(
+    terms: list[bytes], columns: list[npt.NDArray[np.int32]]
+) -> tuple[list[bytes], list[npt.NDArray[np.int32]]]:
+    """Only the terms that stand in these columns."""
+    if not columns:
+        return [], []
+    used, places = np.unique(np.concatenate(columns), return_inverse=True)
+    unbound = int(used[0] == -1)
+    own = np.split((places.reshape(-1) - unbound).astype(_PLACES), len(columns))
+    return [terms[place] for place in used[unbound:].tolist()], own
+
+
 def _texts(
     columns: Sequence[Ids], decode: Callable[[Ids], list[bytes]]
 ) -> tuple[list[bytes], list[npt.NDArray[np.int32]]]:
@@ -97,6 +150,7 @@ def columns_of(body: EmissionBody) -> list[npt.NDArray[np.int32]]:
 
 encode_body = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(EmissionBody)
+decode_shared_body = msgspec.msgpack.Decoder(SharedBody).decode
 
 
 def decode_body(data: bytes) -> EmissionBody:

@@ -48,6 +48,7 @@ class Engine:
             clock,
             lambda: injector.catalog.queries,
             store.terms,
+            lambda: store.kv.allocate("query", 1),
             on_owner_change=lambda: self.inline.owner_changed(),
             on_emissions=self._tell,
             on_silence=lambda times: self.derived.silent(times),
@@ -55,12 +56,14 @@ class Engine:
             on_fault=lambda error: self.subscriptions.end_all(error),
         )
         self.derived = Derived(injector, self.merge.last)
-        self.emissions = Emissions(store.emissions)
+        self.emissions = Emissions(
+            store.emissions, self.merge.memberships, lambda query: injector.catalog.queries.get(query)
+        )
         self.retention = Retention(
             store, clock, self.alarms, self.merge.stored, retain, injector.change,
-            lambda before_ms: self.emissions.collect(before_ms, self.derived.kept_after()),
+            self._collect_emissions,
         )  # fmt: skip
-        self.subscriptions = Subscriptions(self.emissions, self.merge.last)
+        self.subscriptions = Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
         self.inline = InlineRunner(self.merge, lambda: Shard(store))
         self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock)
 
@@ -123,7 +126,13 @@ class Engine:
     def _tell(self, rows: Sequence[EmissionRow]) -> None:
         self.emissions.remember(rows)
         self.derived.said(rows)
-        self.subscriptions.said({row.query for row in rows})
+        numbers = {row.query for row in rows}
+        queries = numbers & self._injector.catalog.queries.keys()
+        self.subscriptions.said(queries, numbers - queries)
+
+    def _collect_emissions(self, before_ms: int) -> None:
+        self.emissions.collect(before_ms, self.derived.kept_after())
+        self.merge.collected(self._store.emissions.oldest)
 
     def _head_moved(self, sn: int) -> None:
         self.inline.head_moved(sn)

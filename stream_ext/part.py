@@ -20,7 +20,7 @@ class WindowBounds(msgspec.Struct, frozen=True, array_like=True):
     bounds: str
 
 
-class Part(msgspec.Struct):
+class Part(msgspec.Struct, tag=True):
     """The evaluation (query, sn, k) at `time`: its rows as columns of ids, and the query's state after it.
 
     A term that the query made itself is one of `made`: its id is local, and counts the places there. `repeated` > 0
@@ -43,3 +43,39 @@ class Part(msgspec.Struct):
     gap: bool = False
     before: Evaluated | None = None
     evaluated: bool = True
+
+
+class SharedPart(msgspec.Struct, tag=True):
+    """One evaluation of queries that are evaluated together, told as one.
+
+    `queries` are their numbers, ascending. Each row is of one of them: `whose` has the place there, ascending. A query
+    without a row says so where it `reports`, else nothing; `boolean` is what those with a row say of an ASK. `state` is
+    what is the same for all of them; what is a query's own never changes while it is with the others, and those that
+    have `joined` since the last part bring it: the state from which each goes on. `made`, `repeated`, `first`, `before`
+    and `evaluated` are as in a `Part`."""
+
+    queries: Ids
+    sn: int
+    k: int
+    time: int
+    windows: list[WindowBounds]
+    whose: Ids
+    columns: list[Ids]
+    boolean: bool | None
+    reports: bool
+    repeated: int
+    first: int | None
+    state: QueryState
+    joined: dict[int, QueryState] = {}
+    made: list[bytes] = []
+    before: Evaluated | None = None
+    evaluated: bool = True
+
+    def own(self, place: int) -> tuple[list[Ids], bool | None]:
+        """What the query at this place says: its rows, or whether an ASK holds."""
+        low, high = self.whose.searchsorted([place, place + 1]).tolist()
+        return [column[low:high] for column in self.columns], None if self.boolean is None else high > low
+
+
+#: What a shard says of a snapshot.
+Told = Part | SharedPart

@@ -22,7 +22,7 @@ from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.presence import reach
 from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, ScheduledWindow, Timing
-from stream_ext.steps import Steps
+from stream_ext.steps import Said, Steps, part_of
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights, repeated
 
@@ -43,10 +43,6 @@ class ChangesBetween:
 
     def before(self) -> Snapshot:
         return self.store.at(self.low)
-
-
-#: Columns, boolean, and whether it is an emission at all.
-Said = tuple[list[Ids], bool | None, bool]
 
 
 def columns_of(query: Query) -> tuple[str, ...]:
@@ -189,7 +185,7 @@ class QueryRun:
         """Whether a query of this one's template will be evaluated when this one is, and was not evaluated before."""
         return self.timing == timing and state.comes_after(None if self.evaluated is None else self.evaluated.time)
 
-    def start(self, sn: int) -> list[Part]:
+    def start(self, sn: int) -> Sequence[Part]:
         """In the snapshot of the registration: windows of the past are replayed."""
         if self._timing.ends_at is None:
             return []
@@ -198,7 +194,7 @@ class QueryRun:
             self._close(sn, 0, Due(time, None), steps)
         return [*steps.parts(), self._silent_part(sn, steps.count)]
 
-    def step(self, sn: int, arrivals: Sequence[Arrival]) -> list[Part]:
+    def step(self, sn: int, arrivals: Sequence[Arrival]) -> Sequence[Part]:
         """All evaluations that the pushes of this snapshot make due, in order."""
         if self._timing.ends_at is not None:
             return []
@@ -219,7 +215,7 @@ class QueryRun:
         self._vocabulary = vocabulary_of(self._store)
         self.resume(self.state_now(sn), sn)
 
-    def _take(self, sn: int, arrival: Arrival, steps: Steps) -> None:
+    def _take(self, sn: int, arrival: Arrival, steps: Steps[Part]) -> None:
         was_settled = self.timing.is_settled
         self._schedule.take(arrival)
         if not self.timing.is_settled:
@@ -261,7 +257,7 @@ class QueryRun:
         for lens in self._lenses:
             lens.arrive(arrival)
 
-    def _close(self, sn: int, push: int, due: Due, steps: Steps) -> None:
+    def _close(self, sn: int, push: int, due: Due, steps: Steps[Part]) -> None:
         run = self._empty_run(sn, due)
         if run is None:
             self._schedule.done(due.time)
@@ -273,15 +269,15 @@ class QueryRun:
         else:
             steps.add_run(run, push)
 
-    def _tell(self, sn: int, push: int, due: Due, steps: Steps) -> None:
+    def _tell(self, sn: int, push: int, due: Due, steps: Steps[Part]) -> None:
         """One evaluation; none where content is asked for and there is none."""
         lens, time = self._lens(due.arrived is not None), due.time
         lens.move_to(time)
         if self._timing.content_only and not lens.holds_anything(time):
             self._went_on_silently = True
             return
-        columns, boolean, emits = said_of(self._query, self._evaluate(lens, sn, time, steps.count))
-        steps.add(due, push, self._is_quiet(lens, time), columns, boolean, emits)
+        said = said_of(self._query, self._evaluate(lens, sn, time, steps.count))
+        steps.add(due, push, self._is_quiet(lens, time), said)
 
     def _evaluate(self, lens: Lens, sn: int, time: int, k: int) -> tuple[Columns, Weights]:
         moment = self._moment(lens, sn, time, k)
@@ -315,6 +311,9 @@ class QueryRun:
             start, end = window.extent_at(time)
             told.append(WindowBounds(label, start, end, window.bounds.value))
         return told
+
+    def part(self, evaluated: Evaluated, said: Said) -> Part:
+        return part_of(self, evaluated, said)
 
     def state_after(self, evaluated: Evaluated) -> QueryState:
         self.evaluated = evaluated

@@ -27,6 +27,7 @@ from stream_ext.kept import Kept
 from stream_ext.plan.algebra import Bgp, InAnyWindow, InWindow, Query
 from stream_ext.plan.walk import Part, parts_of, query_parts
 from stream_ext.presence import reach
+from stream_ext.runner.standings import Stored
 from stream_ext.schedule import QueryState, Timing
 from stream_ext.shard import query_over
 from stream_ext.timing import timing_of
@@ -57,8 +58,8 @@ class _Needs:
         return frozenset(window.stream for window in self.timing.windows)
 
 
-#: The stored position of the queries, and the state of each as it is stored there.
-Stored = Callable[[], tuple[int, Mapping[int, QueryState]]]
+#: Queries that read the same and stand at one place: one of them, what it reads, and where it stands.
+_Place = tuple[int, _Needs, QueryState]
 
 
 class Retention:
@@ -67,7 +68,7 @@ class Retention:
         store: Store,
         clock: Clock,
         alarms: Alarms,
-        stored: Stored,
+        stored: Callable[[], Stored],
         retain: Retain,
         submit: Callable[[Change], Future[Any]],
         collect_emissions: Callable[[int], None],
@@ -81,6 +82,7 @@ class Retention:
         self._queries: dict[int, _Needs] = {}
         #: Streams of queries that are read no more, and from which snapshot on.
         self._left: list[tuple[int, frozenset[int]]] = []
+        self._needs: dict[_Needs, _Needs] = {}  # those that are equal are one
         self._collected_batches = self._collected_bytes = 0
         self._held_by: str | None = None
         self._holders: dict[int, str] = {}  # of streams more of which is needed than their own retention keeps
@@ -105,7 +107,8 @@ class Retention:
         if not timing.windows:
             return  # built anew at the position of the queries, wherever that is: it needs nothing older
         pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
-        self._queries[query.number] = _Needs(timing, _reads_store(parsed), pace_ms)
+        needs = _Needs(timing, _reads_store(parsed), pace_ms)
+        self._queries[query.number] = self._needs.setdefault(needs, needs)
 
     def forget(self, query: int, sn: int) -> None:
         """It is stepped no more from this snapshot on."""
@@ -130,10 +133,11 @@ class Retention:
 
     def _look(self, view: View) -> Intent:
         """The change that alarms submit: it publishes no snapshot."""
-        position, states = self._stored()
+        stored = self._stored()
+        places = self._places(view, stored)
         try:
-            floor = self._floor(view, position, states)
-            self._store.floor(floor, self._horizons(view, floor, position, states))
+            floor = self._floor(view, stored.position, places)
+            self._store.floor(floor, self._horizons(view, floor, stored.position, places))
             self._fault = None
         except StoreUnavailable as error:  # shown in the status; the next alarm tries again
             self._fault = str(error)
@@ -146,12 +150,26 @@ class Retention:
             self._alarms.set("retention", self._clock.now_ms() + _FULL_EVERY_MS, self._due)
         return Intent(result=lambda _: None)
 
-    def _floor(self, view: View, position: int, states: Mapping[int, QueryState]) -> int:
+    def _places(self, view: View, stored: Stored) -> list[_Place]:
+        """Each place once where queries stand, however many stand there."""
+        found: dict[tuple[object, ...], _Place] = {}
+        for number in self._queries.keys() - stored.grouped:
+            needs = self._queries[number]
+            state = view.catalog.queries[number].standing(stored.states.get(number))
+            key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last)
+            found.setdefault(key, (number, needs, state))
+        # Of a group each query reads the same, and stands where it does, or, where it was resumed since, later.
+        for queries, state in stored.groups:
+            some = next((number for number in map(int, queries) if number in self._queries), None)
+            if some is not None:
+                found[some,] = some, self._queries[some], state
+        return list(found.values())
+
+    def _floor(self, view: View, position: int, places: Sequence[_Place]) -> int:
         """The snapshot that was the newest `snapshots_ms` ago, or an older one that a query holds."""
         by_time = self._newest_before(self._clock.now_ms() - self._retain.snapshots_ms, view.head)
         held = {"the queries' position": position}
-        for number, needs in self._queries.items():
-            state = view.catalog.queries[number].standing(states.get(number))
+        for number, needs, state in places:
             if needs.reads_store and state.evaluated is not None:
                 held[view.catalog.queries[number].name] = state.evaluated.sn
         holder = min(held, key=lambda name: held[name])
@@ -168,24 +186,23 @@ class Retention:
                 high = middle - 1
         return low
 
-    def _horizons(self, view: View, floor: int, position: int, states: Mapping[int, QueryState]) -> dict[int, int]:
+    def _horizons(self, view: View, floor: int, position: int, places: Sequence[_Place]) -> dict[int, int]:
         windows = {stream: kept.end for stream, kept in self._kept.items()}
         horizons = dict(windows)
         for stream, kept in self._kept.items():
             retention_ms = view.catalog.streams[stream].options.retention_ms
             horizons[stream] = kept.first_published(self._clock.now_ms() - retention_ms)
         holders: dict[int, str] = {}
-        for number, needs in self._queries.items():
-            query = view.catalog.queries[number]
-            state = query.standing(states.get(number))
+        for number, needs, state in places:
             needed = self._lower(windows, reach(needs.timing.windows, needs.timing.reference(state)))
             asked = self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
             later = [stream for stream in needed if windows[stream] < horizons[stream]]
-            holders.update(dict.fromkeys([*asked, *later], query.name))
+            holders.update(dict.fromkeys([*asked, *later], view.catalog.queries[number].name))
         self._holders = holders
         # Whoever steps what came after `position` reads all of it, be it too late for every window.
         self._left = [(sn, streams) for sn, streams in self._left if sn > position]
-        stepped = [needs.streams for needs in self._queries.values()] + [streams for _, streams in self._left]
+        different = {id(needs): needs for needs in self._queries.values()}.values()
+        stepped = [needs.streams for needs in different] + [streams for _, streams in self._left]
         for stream in windows.keys() & frozenset[int]().union(*stepped):
             windows[stream] = min(windows[stream], self._kept[stream].first_after(position))
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}

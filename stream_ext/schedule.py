@@ -108,6 +108,11 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
         """Closes and periods up to this time are over."""
         return self.registered if self.after is None else self.after
 
+    def among(self, all_of_them: QueryState, gap: bool) -> QueryState:
+        """That of a query which began as this one says, and went on as others did."""
+        begins = own_begins(self.begins, all_of_them.begins)
+        return msgspec.structs.replace(all_of_them, registered=self.registered, begins=begins, gap=gap)
+
     def comes_after(self, time: int | None) -> bool:
         """Whether it was never evaluated, and will not be at this time or before."""
         return self.evaluated is None and (time is None or (self.reached is not None and self.reached >= time))
@@ -266,6 +271,13 @@ class Timing:
         """The last time at which a query over windows of the past is evaluated; None: it goes on for ever."""
         ends = [window.end_ms for window in self.windows if window.end_ms is not None]
         return max(ends) if len(ends) == len(self.windows) and ends else None
+
+
+def own_begins(own: Sequence[int | None], later: Sequence[int | None]) -> list[int | None]:
+    """The first closes of a query that began by itself, and went on with others."""
+    if not own:
+        return list(later)
+    return [after if begin is None else begin for begin, after in zip(own, later, strict=True)]
 
 
 def t0_of(times: Times) -> int:

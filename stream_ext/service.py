@@ -40,7 +40,7 @@ from stream_ext.clock import Clock
 from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
 from stream_ext.derived_graphs import DerivedGraphs, asked_of
-from stream_ext.emission import Emission, decode_body
+from stream_ext.emission import Emission
 from stream_ext.engine import Engine
 from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluate import Answer, Asking
@@ -433,9 +433,10 @@ class Service:
         state = merge.state(definition.number)
         if state is None or state.evaluated is None:
             return no_answer(definition, self.head())
-        if definition.r2s == R2S.RSTREAM.value and (last := merge.last(definition.number)):
-            for row in self.store.emissions.read(definition.number, last - 1, 1):
-                return answer_of(decode_body(row.body), self.store)
+        if definition.r2s == R2S.RSTREAM.value:
+            body = self._engine.emissions.body(definition.number, merge.last(definition.number))
+            if body is not None:
+                return answer_of(body, self.store)
         return answer_at_last_evaluation(self.store, self._injector.catalog, definition, state)
 
     def check_kept(self, name: str, since: int) -> None:
@@ -456,12 +457,12 @@ class Service:
         if not 0 < number <= self._engine.merge.last(definition.number):
             raise NotFound(f"query {definition.name!r} has made no emission {number}")
         self.check_kept(name, number - 1)
-        for row in self.store.emissions.read(definition.number, number - 1, 1):
-            catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
-            query = query_over(definition, catalog)
-            windows = windows_of(query, catalog, None if state is None else state.t0)
-            return Rerun(definition, query, windows, self.store).json(decode_body(row.body))
-        raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
+        if (body := self._engine.emissions.body(definition.number, number)) is None:
+            raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
+        catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
+        query = query_over(definition, catalog)
+        windows = windows_of(query, catalog, None if state is None else state.t0)
+        return Rerun(definition, query, windows, self.store).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""

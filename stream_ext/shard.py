@@ -15,8 +15,9 @@ from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.arrivals import arrivals
 from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.cohort import Joining
 from stream_ext.network import logic_of
-from stream_ext.part import Part
+from stream_ext.part import Told
 from stream_ext.plan import named_terms
 from stream_ext.plan.algebra import Form, Query, Register
 from stream_ext.plan.parameters import Parametrised, Template, parametrised
@@ -25,7 +26,7 @@ from stream_ext.query_run import QueryRun
 from stream_ext.schedule import QueryState, ScheduledWindow, Timing
 from stream_ext.store_run import StoreRun
 from stream_ext.syntax import parse
-from stream_ext.template_run import Joining, TemplateRun
+from stream_ext.template_run import TemplateRun
 from stream_ext.timing import timing_of
 
 
@@ -110,6 +111,7 @@ class Shard:
     def _forget_all(self) -> None:
         self._catalog = Catalog()
         self._runs: dict[int, Run] = {}
+        self._stepped: dict[Run, None] = {}  # each once
         self._alone: dict[int, Asked] = {}  # those without others that might have some
         self._templates: dict[Key, list[QueryRun | TemplateRun]] = {}
         self._keys: dict[QueryRun | TemplateRun, Key] = {}
@@ -130,17 +132,17 @@ class Shard:
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
             self._guarded([asked.number for asked in alike], partial(self._start, alike))
 
-    def step(self, sn: int) -> list[Part]:
+    def step(self, sn: int) -> list[Told]:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
-        parts: list[Part] = []
-        runs = list(dict.fromkeys(self._runs.values()))
+        parts: list[Told] = []
+        runs = list(self._stepped)
         # What nobody reads may have been let go already.
         read = frozenset[int]().union(*(run.streams for run in runs))
         pushes = arrivals(self._store, sn, read) if read else []
         for run in runs:
-            parts += self._guarded(run.numbers, partial(run.step, sn, pushes)) or []
+            parts += self._guarded(run, partial(run.step, sn, pushes)) or []
         self.sn = sn
         return parts + self._follow_catalog(sn)
 
@@ -151,11 +153,11 @@ class Shard:
     def close(self) -> None:
         self._store.close()
 
-    def _follow_catalog(self, sn: int) -> list[Part]:
+    def _follow_catalog(self, sn: int) -> list[Told]:
         """Queries that come and go; what the new ones say at once."""
         before, catalog = self._catalog, self._catalog.followed(self._store, sn)
         self._catalog = catalog
-        parts: list[Part] = []
+        parts: list[Told] = []
         if catalog.streams.keys() - before.streams.keys():
             self._widen(before, sn)
         changes = [change for change in self._store.row(sn).catalog if change.kind == "query"]
@@ -181,21 +183,21 @@ class Shard:
         if asked is not None:
             self._start([asked])
 
-    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> list[Part]:
+    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Told]:
         asked = self._read(definition, None, catalog)
         if asked is None:
             return []
         self._start([asked])
         return self._runs[asked.number].start(sn)
 
-    def _guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
+    def _guarded(self, whose: Run | Sequence[int], call: Callable[[], Found]) -> Found | None:
         """What a run finds; the fault of its queries must not stop the others, and is reported."""
         try:
             return call()
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  see above
-            for number in numbers:
+            for number in whose if isinstance(whose, Sequence) else whose.numbers:
                 self._end(number)
                 self.faults[number] = f"{type(error).__name__}: {error}"
             return None
@@ -244,11 +246,11 @@ class Shard:
         if not asked.query.windows:
             over_store = StoreRun(asked.number, asked.query, self._store)
             over_store.resume(asked.state, self.sn)
-            self._runs[asked.number] = over_store
+            self._run([asked], over_store)
             return
         alone = QueryRun(asked.number, asked.query, asked.timing, asked.labels, self._store)
         alone.resume(asked.state, self.sn)
-        self._runs[asked.number] = alone
+        self._run([asked], alone)
         if asked.key is not None:
             self._alone[asked.number] = asked
             self._keep(alone, asked.key)
@@ -258,8 +260,12 @@ class Shard:
         assert first.parametrised is not None and first.key is not None
         shared = TemplateRun(first.parametrised.template, first.query, first.timing, first.labels, self._store)
         shared.build([asked.joining for asked in alike], self.sn)
-        self._runs |= {asked.number: shared for asked in alike}
+        self._run(alike, shared)
         self._keep(shared, first.key)
+
+    def _run(self, alike: Sequence[Asked], run: Run) -> None:
+        self._runs |= dict.fromkeys((asked.number for asked in alike), run)
+        self._stepped[run] = None
 
     def _keep(self, run: QueryRun | TemplateRun, key: Key) -> None:
         self._keys[run] = key
@@ -269,13 +275,16 @@ class Shard:
         run = self._runs.pop(number, None)
         if isinstance(run, TemplateRun):
             run.leave(number)
-            if not run.numbers:
+            if run.is_empty:
                 self._forget(run)
-        elif isinstance(run, QueryRun):
+        elif run is not None:
             self._forget(run)
 
-    def _forget(self, run: QueryRun | TemplateRun) -> None:
-        """Nobody joins it any more."""
+    def _forget(self, run: Run) -> None:
+        """It is stepped no more, and nobody joins it."""
+        self._stepped.pop(run, None)
+        if isinstance(run, StoreRun):
+            return
         if isinstance(run, QueryRun):
             self._alone.pop(run.number, None)
         key = self._keys.pop(run, None)

@@ -15,8 +15,9 @@ from stream_ext.network import registered_network
 from stream_ext.operators.moment import Moment
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
-from stream_ext.query_run import ChangesBetween, Said, said_of, seed_of
+from stream_ext.query_run import ChangesBetween, said_of, seed_of
 from stream_ext.schedule import Evaluated, QueryState
+from stream_ext.steps import Said
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights
 
@@ -51,11 +52,11 @@ class StoreRun:
             if state.ranked is not None and self._network.answer.ranking is not None:
                 self._network.answer.restore(self._moment(sn, None), state.ranked)
 
-    def start(self, sn: int) -> list[Part]:
+    def start(self, sn: int) -> Sequence[Part]:
         """The first answer, in the snapshot of the registration."""
         return [self._part(sn, said_of(self._query, self._step(sn)))]
 
-    def step(self, sn: int, arrivals: Sequence[Arrival]) -> list[Part]:
+    def step(self, sn: int, arrivals: Sequence[Arrival]) -> Sequence[Part]:
         if not len(self._store.net_changes(sn)):
             self._stepped_sn = sn
             return []

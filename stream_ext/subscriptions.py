@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from hbase_store import EmissionLog, EmissionRow
-from stream_ext.emission import Emission, decode_body, to_json
+from stream_ext.catalog import QueryDefinition
+from stream_ext.emission import Emission, EmissionBody, SharedBody, decode_body, decode_shared_body, to_json
+from stream_ext.runner.standings import Membership
 
 #: How many emissions are handed out at a time.
 _TAKE_MAX = 256
@@ -25,14 +28,30 @@ class Numbers(Protocol):
         ...
 
 
+class Memberships(Protocol):
+    def __call__(self, query: int) -> Sequence[Membership]:
+        """Which of the query's emissions are records of groups, the oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A record of a group, as it is read again and again for one after the other of its queries."""
+
+    body: SharedBody
+    size: int
+
+
 class Emissions:
     """Reads emissions as JSON: those of the last moments from memory, where all subscribers of a query want the same
-    ones, and all others from the log."""
+    ones, and all others from the log. What queries said together is parted here, for those that somebody asks for."""
 
-    def __init__(self, log: EmissionLog) -> None:
-        self._log = log
+    def __init__(
+        self, log: EmissionLog, memberships: Memberships, definition: Callable[[int], QueryDefinition | None]
+    ) -> None:
+        self._log, self._memberships, self._definition = log, memberships, definition
         self._lock = threading.Lock()
-        self._recent: OrderedDict[tuple[int, int], EmissionRow | Emission] = OrderedDict()
+        self._recent: OrderedDict[tuple[int, int], EmissionRow | Emission | _Shared] = OrderedDict()
         self._recent_bytes = 0
 
     def remember(self, rows: Iterable[EmissionRow]) -> None:
@@ -46,16 +65,48 @@ class Emissions:
     def read(self, query: int, since: int, limit: int | None) -> list[Emission]:
         """Those after `since`, in order."""
         found: list[Emission] = []
-        while (limit is None or len(found) < limit) and (emission := self._recently(query, since + 1)) is not None:
-            since = emission.number
-            found.append(emission)
-        if found:
-            return found if limit is not None else found + self.read(query, since, None)
+        while limit is None or len(found) < limit:
+            some = self._some(query, since, None if limit is None else limit - len(found))
+            if not some:
+                break
+            found += some
+            since = found[-1].number
+        return found
+
+    def _some(self, query: int, since: int, limit: int | None) -> list[Emission]:
+        """Some of those after `since`, without one left out: what the query said by itself, or in one group."""
+        if (emission := self._recently(query, since + 1)) is not None:
+            return [emission]
+        for member in self._memberships(query):
+            last = member.number(member.until or 0)
+            if since < last:
+                rows = self._log.read(query, since, limit) if since < member.before else ()
+                own = [_emission(row) for row in rows if row.number <= member.before]
+                since = max(since, member.before)
+                if found := own or [Emission(b.number, to_json(b)) for b in self._bodies(query, member, since, limit)]:
+                    return found
+                since = last
         return [_emission(row) for row in self._log.read(query, since, limit)]
+
+    def body(self, query: int, number: int) -> EmissionBody | None:
+        """One emission; None: it is not kept any more."""
+        for member in self._memberships(query):
+            if member.before < number <= member.number(member.until or 0):
+                return next((b for b in self._bodies(query, member, number - 1, 1) if b.number == number), None)
+        for row in self._log.read(query, number - 1, 1):
+            return decode_body(row.body) if row.number == number else None
+        return None
 
     def oldest(self, query: int) -> int:
         """The number of the oldest emission that is kept; one more than the last if none is."""
-        return self._log.oldest(query)
+        own, last = self._log.oldest(query), self._log.last(query)
+        kept = [own] if own <= last else []
+        for member in self._memberships(query):
+            record, until = max(self._log.oldest(member.group), member.first), member.until or 0
+            last = max(last, member.number(until))
+            if record <= until:
+                kept.append(member.number(record))
+        return min(kept, default=last + 1)
 
     def collect(self, before_ms: int, kept_after: Mapping[int, int]) -> None:
         """As the log does it; and what is gone there is not remembered."""
@@ -70,15 +121,52 @@ class Emissions:
     def _recently(self, query: int, number: int) -> Emission | None:
         with self._lock:
             known = self._recent.get((query, number))
-        if known is None or isinstance(known, Emission):
-            return known
-        emission = _emission(known)
+        if isinstance(known, EmissionRow):
+            emission = _emission(known)
+            self._remember_as((query, number), known, emission)
+            return emission
+        return known if isinstance(known, Emission) else None
+
+    # ---- what queries said together ----------------------------------------------------------------------------
+
+    def _bodies(self, query: int, member: Membership, since: int, limit: int | None) -> Iterator[EmissionBody]:
+        """What it said after number `since` as this member."""
+        definition = self._definition(query)
+        if definition is None:
+            return
+        until = member.until or 0
+        end = until if limit is None else min(until, member.record(since + limit))
+        for record, body in self._records(member.group, member.record(since), end):
+            number = member.number(record)
+            yield body.own(definition, number, member.gap and number == member.before + 1)
+
+    def _records(self, group: int, after: int, until: int) -> Iterator[tuple[int, SharedBody]]:
+        """Those after one, up to and with another."""
+        while after < until and (body := self._recent_record(group, after + 1)) is not None:
+            after += 1
+            yield after, body
+        if after < until:
+            for row in self._log.read(group, after, until - after):
+                if row.number <= until:
+                    yield row.number, decode_shared_body(row.body)
+
+    def _recent_record(self, group: int, number: int) -> SharedBody | None:
         with self._lock:
-            if self._recent.get((query, number)) is known:  # nobody was quicker, and it is still wanted
-                self._recent[query, number] = emission
-                self._recent_bytes += _size(emission) - _size(known)
+            known = self._recent.get((group, number))
+        if isinstance(known, EmissionRow):
+            shared = _Shared(decode_shared_body(known.body), _size(known))
+            self._remember_as((group, number), known, shared)
+            return shared.body
+        return known.body if isinstance(known, _Shared) else None
+
+    # ---- what is remembered ------------------------------------------------------------------------------------
+
+    def _remember_as(self, key: tuple[int, int], known: EmissionRow, made: Emission | _Shared) -> None:
+        with self._lock:
+            if self._recent.get(key) is known:  # nobody was quicker, and it is still wanted
+                self._recent[key] = made
+                self._recent_bytes += _size(made) - _size(known)
                 self._forget()
-        return emission
 
     def _forget(self) -> None:
         while self._recent_bytes > _RECENT_BYTES_MAX:
@@ -89,7 +177,9 @@ def _emission(row: EmissionRow) -> Emission:
     return Emission(row.number, to_json(decode_body(row.body)))
 
 
-def _size(known: EmissionRow | Emission) -> int:
+def _size(known: EmissionRow | Emission | _Shared) -> int:
+    if isinstance(known, _Shared):
+        return known.size
     return len(known.json if isinstance(known, Emission) else known.body)
 
 
@@ -118,8 +208,8 @@ class Subscription:
 
 
 class Subscriptions:
-    def __init__(self, emissions: Emissions, last: Numbers) -> None:
-        self._emissions, self._last = emissions, last
+    def __init__(self, emissions: Emissions, last: Numbers, memberships: Memberships) -> None:
+        self._emissions, self._last, self._memberships = emissions, last, memberships
         self._lock = threading.Lock()
         self._of: dict[int, set[Subscription]] = {}
 
@@ -139,10 +229,14 @@ class Subscriptions:
     def read(self, query: int, since: int) -> list[Emission]:
         return self._emissions.read(query, since, _TAKE_MAX) if self._last(query) > since else []
 
-    def said(self, queries: Iterable[int]) -> None:
-        """These queries have new emissions."""
+    def said(self, queries: Collection[int], groups: Collection[int] = ()) -> None:
+        """These queries, and those of these groups, have new emissions."""
         with self._lock:
             told = [subscription for query in queries for subscription in self._of.get(query, ())]
+            others = [(query, list(those)) for query, those in self._of.items() if those] if groups else []
+        for query, subscriptions in others:
+            if any(member.group in groups for member in self._memberships(query)):
+                told += subscriptions
         for subscription in told:
             self._notify(subscription)
 

@@ -4,13 +4,13 @@ What it says of each is what a `QueryRun` of its own would say. Their constants 
 joins; a query's row comes with its first evaluation, so that nothing is taken for news that it had not been told, and
 goes with the query. Its rows carry that row's number, by which they are parted again.
 
-Who was registered between the same two evaluations is in one `Cohort`, with one schedule; it joins the others when its
-schedule is theirs. Where the first evaluations of a query lie, and what of them has to be stored, is its own."""
+Who was registered between the same two evaluations is in one cohort (`stream_ext.cohort`), with one schedule; it joins
+the others when it stands where they do. What an evaluation costs follows the rows of the answer: a cohort is told of it
+once, however many queries it has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
@@ -18,89 +18,19 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.arrivals import Arrival
+from stream_ext.cohort import Cohort, Evaluation, Joining, Member
 from stream_ext.lens import Lens
 from stream_ext.network import shared_network
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.shared_answer import SharedAnswer
-from stream_ext.part import Ids, Part, WindowBounds
+from stream_ext.part import Ids, Told, WindowBounds
 from stream_ext.plan.algebra import Form, Query
 from stream_ext.plan.parameters import Template
-from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, Said, columns_of, retained, said_of, vocabulary_of
-from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, Timing
-from stream_ext.steps import Steps
+from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, columns_of, retained, said_of, vocabulary_of
+from stream_ext.schedule import QueryState, Schedule, Timing
+from stream_ext.steps import one
 from stream_ext.zset import Columns, Weights, repeated
-
-
-@dataclass(frozen=True, slots=True)
-class Joining:
-    """A query that joins: the constants that are its own, and where it has come to."""
-
-    number: int
-    constants: tuple[bytes, ...]
-    state: QueryState
-
-
-class Member:
-    """One of the queries; what `Steps` needs to know of it."""
-
-    def __init__(self, joining: Joining, row: int, run: TemplateRun) -> None:
-        self.number, self.row, self.constants = joining.number, row, joining.constants
-        self.empty_said = run.empty_said
-        self.evaluated = joining.state.evaluated
-        self.begins = joining.state.begins
-        self._registered, self._gap, self._run = joining.state.registered, joining.state.gap, run
-        self.schedule: Schedule  # its cohort's
-        self.portable = run.portable
-
-    def begun(self) -> list[int | None]:
-        """Where it has begun, its own first closes; else those of its schedule."""
-        if not self.begins:
-            return self.schedule.begins
-        pairs = zip(self.begins, self.schedule.begins, strict=True)
-        return [later if own is None else own for own, later in pairs]
-
-    def tell_gap(self) -> bool:
-        gap, self._gap = self._gap, False
-        return gap
-
-    def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]:
-        return self._run.bounds_at(time)
-
-    def state_after(self, evaluated: Evaluated) -> QueryState:
-        self.evaluated = evaluated
-        return self.state_now(evaluated.sn)
-
-    def state_now(self, sn: int) -> QueryState:
-        at = self.schedule
-        return QueryState(self._registered, self.evaluated, None, at.t0, at.after, at.last, self.begun(), sn, self._gap)
-
-    def silent_part(self, sn: int, k: int) -> Part:
-        state, time = self.state_now(sn), self.schedule.after or 0
-        return Part(self.number, sn, k, time, [], [], None, 0, None, state, False, evaluated=False)
-
-
-@dataclass(slots=True)
-class Cohort:
-    """Queries that are evaluated at the same times. `entered`: their rows are in the network."""
-
-    schedule: Schedule
-    entered: bool
-    members: dict[int, Member] = field(default_factory=dict)
-
-    def add(self, member: Member) -> None:
-        member.schedule = self.schedule
-        self.members[member.number] = member
-
-    def likeness(self) -> tuple[object, ...]:
-        """Equal for those that will be evaluated alike, and have the same windows still to begin."""
-        begun = tuple(begin is None for begin in self.schedule.begins)
-        return self.entered, self.schedule.after, self.schedule.last, begun
-
-    def take_over(self, other: Cohort) -> None:
-        for member in other.members.values():
-            member.begins = member.begun()
-            self.add(member)
 
 
 class TemplateRun:
@@ -109,21 +39,24 @@ class TemplateRun:
         self._timing = timing
         self._rows = count(1)
         self._cohorts: list[Cohort] = []
+        self._cohort_of: dict[int, Cohort] = {}
         self._lens: Lens | None = None  # None: T0 is not known yet
         self._bounds: dict[int, list[WindowBounds]] = {}
-        self._steps: dict[int, Steps] = {}
-        self._silent: dict[int, Member] = {}  # those who went on without saying anything
         self._time: int | None = None  # of the last evaluation
         self._width = len(columns_of(query))
-        self._holds = True if query.form is Form.ASK else None
+        self.holds = True if query.form is Form.ASK else None  # what a row says of an ASK
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self._width))
-        self.empty_said: Said = said_of(query, (nothing, np.empty(0, np.int64)))
+        self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
 
     # -- who is in it --------------------------------------------------------------------------------------------
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return tuple(number for cohort in self._cohorts for number in cohort.members)
+        return tuple(self._cohort_of)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._cohort_of
 
     @property
     def timing(self) -> Timing:
@@ -141,41 +74,41 @@ class TemplateRun:
     def build(self, joining: Sequence[Joining], sn: int) -> None:
         """Silently, as `QueryRun.resume`. Those that were evaluated were so at the same times."""
         self._vocabulary = vocabulary_of(self._store)
-        self._cohorts, self._lens, self._time = [], None, None
+        self._cohorts, self._cohort_of, self._lens, self._time = [], {}, None, None
+        self._rows = count(1)
         for each in joining:
             self.join(each, sn)
         if self.timing.is_settled:
             self._build(sn, None)
 
     def join(self, joining: Joining, sn: int) -> None:
-        state = joining.state
-        cohort = Cohort(Schedule(self._timing, state, self._store.vts(sn)), state.evaluated is not None)
-        member = Member(joining, next(self._rows), self)
-        found = next((other for other in self._cohorts if other.likeness() == cohort.likeness()), cohort)
-        if found is cohort:
-            self._cohorts.append(cohort)
-        found.add(member)
+        cohort = Cohort(Schedule(self._timing, joining.state, self._store.vts(sn)), joining.state.evaluated, self)
+        cohort.add(Member(joining, next(self._rows)), joining.state)
+        self._cohort_of[joining.number] = cohort.join_one_of(self._cohorts)
 
     def leave(self, number: int) -> None:
-        for cohort in self._cohorts:
-            member = cohort.members.pop(number, None)
-            if member is not None and cohort.entered and self._lens is not None:
-                self._relation.remove(self._row_of(member))
-        self._cohorts = [cohort for cohort in self._cohorts if cohort.members]
+        cohort = self._cohort_of.pop(number)
+        member = cohort.remove(number)
+        if cohort.entered and self._lens is not None:
+            self._relation.remove(self._rows_of([member])[0])
+        if not cohort.members:
+            self._cohorts.remove(cohort)
 
-    def _row_of(self, member: Member) -> list[int]:
-        return [member.row, *self._vocabulary.encode(member.constants).tolist()]
+    def _rows_of(self, members: Sequence[Member]) -> list[list[int]]:
+        ids = self._vocabulary.encode([text for member in members for text in member.constants])
+        own = ids.reshape(len(members), -1).tolist()
+        return [[member.row, *constants] for member, constants in zip(members, own, strict=True)]
 
     def _enter(self, cohort: Cohort) -> None:
         cohort.entered = True
-        for member in cohort.members.values():
-            self._relation.add(self._row_of(member))
+        for row in self._rows_of(list(cohort.members.values())):
+            self._relation.add(row)
 
     # -- coming to where they have come to -----------------------------------------------------------------------
 
     def _build(self, sn: int, first: Arrival | None) -> None:
         """The network, with what is retained for it; but not from `first` on, where this one is about to arrive."""
-        states = [member.state_now(sn) for cohort in self._cohorts for member in cohort.members.values()]
+        states = [cohort.state(sn) for cohort in self._cohorts]
         last = next((state.evaluated for state in states if state.evaluated is not None), None)
         then = max(last.sn, self._store.oldest()) if last else sn
         windows = self._cohorts[0].schedule.windows
@@ -202,25 +135,23 @@ class TemplateRun:
 
     # -- one snapshot --------------------------------------------------------------------------------------------
 
-    def start(self, sn: int) -> list[Part]:
+    def start(self, sn: int) -> list[Told]:
         return []
 
-    def step(self, sn: int, arrivals: Sequence[Arrival]) -> list[Part]:
+    def step(self, sn: int, arrivals: Sequence[Arrival]) -> list[Told]:
         """All evaluations that the pushes of this snapshot make due, in order, of each query."""
-        self._steps, self._silent, self._bounds = {}, {}, {}
+        self._bounds = {}
         for arrival in arrivals:
             if arrival.stream in self.streams:
                 self._take(sn, arrival)
-        parts = [part for steps in self._steps.values() for part in steps.parts()]
-        for number, member in self._silent.items():
-            parts.append(member.silent_part(sn, self._steps[number].count if number in self._steps else 0))
+        parts = [part for cohort in self._cohorts for part in cohort.parts(sn)]
+        self._gather()
         if self._vocabulary.made > TERMS_MADE_MAX:
             self._begin_anew(sn)
         return parts
 
     def _begin_anew(self, sn: int) -> None:
-        members = [member for cohort in self._cohorts for member in cohort.members.values()]
-        self.build([Joining(each.number, each.constants, each.state_now(sn)) for each in members], sn)
+        self.build([joining for cohort in self._cohorts for joining in cohort.joining(sn)], sn)
 
     def _take(self, sn: int, arrival: Arrival) -> None:
         for cohort in self._cohorts:
@@ -230,7 +161,7 @@ class TemplateRun:
         if self._lens is None:  # this push has said where the closes begin, which must not be forgotten
             self._build(sn, arrival)
             for cohort in self._cohorts:
-                self._silent.update(cohort.members)
+                cohort.went_on_silently = True
         assert self._lens is not None
         self._lens.arrive(arrival)
         while due := [(time, cohort) for cohort in self._cohorts if (time := cohort.schedule.next_time()) is not None]:
@@ -249,11 +180,9 @@ class TemplateRun:
             assert run is not None, "its next evaluation lies before"
             cohort.schedule.done(run.last)
             if self._timing.content_only:
-                self._silent.update(cohort.members)
+                cohort.went_on_silently = True
             else:
-                for member in cohort.members.values():
-                    self._steps_of(member, sn).add_run(run, push)
-        self._gather()
+                cohort.said.append(Evaluation(run, push, is_run=True))
         return True
 
     def _quiet_until(self, sn: int, time: int, told: Sequence[Cohort]) -> int | None:
@@ -279,45 +208,33 @@ class TemplateRun:
         lens.move_to(time)
         if self._timing.content_only and not lens.holds_anything(time):
             for cohort in told:
-                self._silent.update(cohort.members)
+                cohort.went_on_silently = True
         else:
             assert all(cohort in told for cohort in self._cohorts if cohort.entered), "a query is left behind"
             for cohort in told:
                 if not cohort.entered:
                     self._enter(cohort)
-            self._say(sn, push, Due(time, None), told)
-        self._gather()
+            self._say(sn, push, time, told)
 
-    def _say(self, sn: int, push: int, due: Due, told: Sequence[Cohort]) -> None:
-        said = self._parted(self._evaluate(sn, due.time))
-        quiet = self._are_quiet(due.time)
+    def _say(self, sn: int, push: int, time: int, told: Sequence[Cohort]) -> None:
+        columns = repeated(*self._evaluate(sn, time))
+        whose, others = columns[0].view(np.int64), columns[len(columns) - self._width :]
+        holding = self._holding(time)
         for cohort in told:
-            for member in cohort.members.values():
-                is_quiet = quiet is not None and member.row not in quiet
-                self._steps_of(member, sn).add(due, push, is_quiet, *said.get(member.row, self.empty_said))
+            places = cohort.places(whose)
+            chosen = np.flatnonzero(places >= 0)
+            chosen = chosen[np.argsort(places[chosen], kind="stable")]
+            own = [column[chosen] for column in others]
+            cohort.said.append(Evaluation(one(time), push, places[chosen].view(np.uint64), own, holding))
 
-    def _are_quiet(self, time: int) -> set[int] | None:
+    def _holding(self, time: int) -> Ids | None:
         """None: a window holds something. Else the rows of those whose answer is not empty all the same."""
         assert self._lens is not None
         answer = self._lens.network.answer
         if self._lens.holds_anything(time):
             return None
         assert isinstance(answer, SharedAnswer)
-        return set() if answer.is_empty() else set(answer.holding().tolist())
-
-    def _parted(self, emitted: tuple[Columns, Weights]) -> dict[int, Said]:
-        """What is said of each that has a row."""
-        columns = repeated(*emitted)
-        if not len(columns[0]):
-            return {}
-        order = np.argsort(columns[0], kind="stable")
-        whose, *others = (column[order] for column in (columns[0], *columns[len(columns) - self._width :]))
-        rows, starts = np.unique(whose, return_index=True)
-        ends = [*starts[1:].tolist(), len(whose)]
-        found = {}
-        for row, start, end in zip(rows.tolist(), starts.tolist(), ends, strict=True):
-            found[row] = [column[start:end] for column in others], self._holds, True
-        return found
+        return np.empty(0, np.uint64) if answer.is_empty() else answer.holding()
 
     def _evaluate(self, sn: int, time: int) -> tuple[Columns, Weights]:
         lens = self._lens
@@ -331,22 +248,15 @@ class TemplateRun:
         """Cohorts that have become alike are one."""
         if len(self._cohorts) < 2:
             return
-        found: dict[tuple[object, ...], Cohort] = {}
-        for cohort in self._cohorts:
-            other = found.setdefault(cohort.likeness(), cohort)
-            if other is not cohort:
-                other.take_over(cohort)
-        self._cohorts = list(found.values())
-
-    def _steps_of(self, member: Member, sn: int) -> Steps:
-        steps = self._steps.get(member.number)
-        if steps is None:
-            steps = self._steps[member.number] = Steps(member, sn)
-        return steps
+        cohorts, self._cohorts = self._cohorts, []
+        for cohort in cohorts:
+            found = cohort.join_one_of(self._cohorts)
+            if found is not cohort:
+                self._cohort_of |= dict.fromkeys(cohort.members, found)
 
     # -- what is said --------------------------------------------------------------------------------------------
 
-    def bounds_at(self, time: int) -> list[WindowBounds]:
+    def bounds_at(self, time: int, arrived: bool = False) -> list[WindowBounds]:
         told = self._bounds.get(time)
         if told is None:
             told = self._bounds[time] = []

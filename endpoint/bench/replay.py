@@ -23,7 +23,7 @@ from endpoint.bench.tape import Batch, Source, Tape
 from hbase_store import PushMark, StreamColumns, StreamMove
 from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
 from stream_ext.options import StreamOptions
-from stream_ext.part import Part
+from stream_ext.part import Ids, Part, Told
 from stream_ext.plan.algebra import R2S
 from stream_ext.query_run import columns_of
 from stream_ext.schedule import initial_state
@@ -46,7 +46,16 @@ class Stepped:
     seconds: float
     evaluations: int
     rows: list[int]
-    said: list[Part]  # where it is kept
+    said: list[Told]  # where it is kept
+
+    def of(self, query: int) -> tuple[Told, list[Ids]]:
+        """The last that this query said, alone or with others, and its own rows of it."""
+        for part in reversed(self.said):
+            if isinstance(part, Part) and part.query == query:
+                return part, part.columns
+            if not isinstance(part, Part) and query in part.queries:
+                return part, part.own(int(part.queries.searchsorted(query)))[0]
+        raise AssertionError(f"query {query} said nothing in snapshot {self.sn}")
 
 
 class Replay:
@@ -141,18 +150,19 @@ class Replay:
 
     # ---- checking ---------------------------------------------------------------------------------------------------
 
-    def check(self, asked: Asked, part: Part, range_ms: int) -> int:
-        """Compares what was said with pyoxigraph's answer; how many rows it has."""
-        said, expected = self._bag(part), self._expected(asked, part.time, range_ms)
+    def check(self, asked: Asked, stepped: Stepped, range_ms: int, query: int = 1) -> int:
+        """Compares what this query said last with pyoxigraph's answer; how many rows it has."""
+        part, columns = stepped.of(query)
+        said, expected = self._bag(part, columns), self._expected(asked, part.time, range_ms)
         if said != expected:
             few = list((said - expected).items())[:3], list((expected - said).items())[:3]
             raise AssertionError(f"at {part.time}: {said.total()} rows, pyoxigraph has {expected.total()}; {few}")
         return said.total()
 
-    def _bag(self, part: Part) -> Bag:
+    def _bag(self, part: Told, columns: Sequence[Ids]) -> Bag:
         decode = decoder(part.made, self._store.terms)
-        columns = [[text.decode() for text in decode(column)] for column in part.columns]
-        return Counter(zip(*columns, strict=True))
+        texts = [[text.decode() for text in decode(column)] for column in columns]
+        return Counter(zip(*texts, strict=True))
 
     def _expected(self, asked: Asked, close: int, range_ms: int) -> Bag:
         import pyoxigraph as ox
@@ -168,9 +178,9 @@ class Replay:
         return Counter(tuple(str(value) for value in row) for row in answer)
 
 
-def _stepped(sn: int, seconds: float, said: list[Part], kept: bool) -> Stepped:
+def _stepped(sn: int, seconds: float, said: list[Told], kept: bool) -> Stepped:
     rows = [len(part.columns[0]) for part in said if part.columns]
-    return Stepped(sn, seconds, sum(max(1, part.repeated) for part in said), rows, said if kept else [])
+    return Stepped(sn, seconds, sum(max(1, part.repeated) * _queries_of(part) for part in said), rows, said * kept)
 
 
 def told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
@@ -187,3 +197,7 @@ def told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
         "batch_ms_p99": round(seconds[int(len(seconds) * 0.99)] * 1e3, 3),
         "mtriples_per_s": round(triples / sum(seconds) / 1e6, 3),
     }
+
+
+def _queries_of(part: Told) -> int:
+    return 1 if isinstance(part, Part) else len(part.queries)

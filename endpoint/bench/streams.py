@@ -120,7 +120,7 @@ def questions(data: Source, asked: dict[str, Asked], window: str, quick: bool, f
         batches = tape.dense(triples, 40 if quick else 140, step_ms)
         replay = Replay(folder / name, data, tape, batches)
         stepped = replay.run([each.text(name, window)], kept=_CHECKED)
-        rows = [replay.check(each, stepped[at].said[-1], range_ms) for at in _CHECKED]
+        rows = [replay.check(each, stepped[at], range_ms) for at in _CHECKED]
         figures[name] = {**told(stepped, batches), "checked_rows": rows}
         replay.close()
     return figures
@@ -136,8 +136,8 @@ def many(data: Source, quick: bool, folder: Path) -> Figures:
         asked = [QUESTIONS["Q1"].about(f"sibu:u{number}") for number in range(count)]
         texts = [each.text(f"q{number}", _TUMBLING) for number, each in enumerate(asked)]
         stepped = replay.run(texts, kept=(len(batches) - 1,))
-        last = stepped[-1].said
-        rows = sum(replay.check(asked[part.query - 1], part, 1_000) for part in last[:: max(1, count // 5)])
+        some = range(1, count + 1, max(1, count // 5))
+        rows = sum(replay.check(asked[number - 1], stepped[-1], 1_000, number) for number in some)
         figures[str(count)] = {**told(stepped, batches), "checked_rows": rows}
         replay.close()
     return figures

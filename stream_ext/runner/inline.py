@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from hbase_store.errors import StoreUnavailable
-from stream_ext.part import Part
+from stream_ext.part import Told
 from stream_ext.runner.merge import Merge
 from stream_ext.schedule import QueryState
 
@@ -24,7 +24,7 @@ class Shard(Protocol):
     faults: dict[int, str]
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None: ...
-    def step(self, sn: int) -> list[Part]: ...
+    def step(self, sn: int) -> list[Told]: ...
 
 
 class InlineRunner:

@@ -26,19 +26,17 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
-
-import msgspec
 
 from hbase_store import EmissionRow, Sn
 from stream_ext.catalog import QueryDefinition
 from stream_ext.clock import Clock
-from stream_ext.emission import body_of, encode_body
+from stream_ext.emission import SharedBody, body_of, encode_body
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.insistence import insist
-from stream_ext.part import Ids, Part
+from stream_ext.part import Ids, Part, SharedPart, Told
+from stream_ext.runner.standings import Group, Membership, Standings, Stored
 from stream_ext.schedule import QueryState
 
 Runner = Literal["inline", "spark"]
@@ -69,6 +67,7 @@ class Merge:
         clock: Clock,
         queries: Queries,
         decode: Callable[[Ids], list[bytes]],
+        new_number: Callable[[], int],
         *,
         on_owner_change: Callable[[], None] = lambda: None,
         on_emissions: Callable[[Sequence[EmissionRow]], None] = lambda _: None,
@@ -76,27 +75,20 @@ class Merge:
         on_unstored: Callable[[int], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
-        """`on_emissions` is told what is stored now, `on_silence` which queries were evaluated and said nothing,
-        and for what time; `on_unstored` by when `flush` must be called."""
+        """`new_number`: for a group, one that no query and no group has had. `on_emissions` is told what is stored now,
+        `on_silence` which queries were evaluated by themselves and said nothing, and for what time; `on_unstored` by
+        when `flush` must be called."""
         self._log, self._clock, self._queries, self._decode = log, clock, queries, decode
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
         self._silent: dict[int, int] = {}
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = int(log.position())
-        self._kept: dict[int, QueryState] = {}
-        self._states = {query: msgspec.msgpack.decode(body, type=QueryState) for query, body in log.states().items()}
-        self._kept.update(self._states)
-        self._numbers = {query: log.last(query) for query in queries()}
-        #: Of each query, since this process started.
-        self.evaluations: Counter[int] = Counter()
-        self.rows: Counter[int] = Counter()
-        self._dirty: set[int] = set()
-        self._gone: set[int] = {query for query in self._states if query not in queries()}
+        self._standings = Standings(log, queries(), lambda: insist(new_number, clock))
         self._owner: Runner = "inline"
         self._attempt = 0
         self._attempts = 0
-        self._pending: dict[int, list[Part]] = {}
+        self._pending: dict[int, list[Told]] = {}
         self._fault: BaseException | None = None
 
     # ---- what everyone may ask ---------------------------------------------------------------------------------
@@ -121,17 +113,31 @@ class Merge:
     def state(self, query: int) -> QueryState | None:
         """Where the query had come to at its last evaluation; None if it has had none."""
         with self._changed:
-            return self._states.get(query)
+            return self._standings.state(query)
 
-    def stored(self) -> tuple[int, dict[int, QueryState]]:
-        """From where the queries go on after a restart: the stored position, and the stored states."""
+    def stored(self) -> Stored:
         with self._changed:
-            return self._stored, dict(self._kept)
+            return self._standings.as_stored(self._stored)
 
     def last(self, query: int) -> int:
         """The number of the query's last emission; 0: none."""
         with self._changed:
-            return self._numbers.get(query, 0)
+            return self._standings.last(query)
+
+    def memberships(self, query: int) -> list[Membership]:
+        """Which of its emissions are records of groups, the oldest first."""
+        with self._changed:
+            return self._standings.memberships(query)
+
+    def evaluations(self, query: int) -> int:
+        """Since this process started."""
+        with self._changed:
+            return self._standings.evaluations(query)
+
+    def rows(self, query: int) -> int:
+        """That it has said since this process started."""
+        with self._changed:
+            return self._standings.rows(query)
 
     def wait(self, sn: int, deadline_s: float) -> None:
         """Until `position` >= sn."""
@@ -157,7 +163,7 @@ class Merge:
                 self._pending.clear()
             return self._attempts, self._position, self._states_now()
 
-    def take(self, runner: str, sn: int, parts: list[Part]) -> None:
+    def take(self, runner: str, sn: int, parts: list[Told]) -> None:
         """These are all parts of `sn`. They count now, or when their turn comes, or not (`position` says so)."""
         with self._changed:
             self._raise_fault()
@@ -203,10 +209,12 @@ class Merge:
     def dropped(self, query: int) -> None:
         """The query is gone: its state goes with the next commit, and its parts count no more."""
         with self._changed:
-            self._numbers.pop(query, None)
-            del self.evaluations[query], self.rows[query]
-            if self._states.pop(query, None) is not None:
-                self._gone.add(query)
+            self._standings.drop(query)
+
+    def collected(self, oldest: Callable[[int], int]) -> None:
+        """Emissions were let go; `oldest`: the number of the oldest that is kept, of a query or a group."""
+        with self._changed:
+            self._standings.collected(oldest)
 
     def fail(self, error: BaseException) -> None:
         """Nothing is merged any more; all who wait, now or later, get the error."""
@@ -226,7 +234,8 @@ class Merge:
     # ---- under the lock ----------------------------------------------------------------------------------------
 
     def _states_now(self) -> dict[int, QueryState]:
-        return {number: self._states.get(number, query.state) for number, query in self._queries().items()}
+        found = self._standings.states()
+        return {number: found.get(number, query.state) for number, query in self._queries().items()}
 
     def _may_send(self, runner: str) -> bool:
         return self._owner == "inline" if runner == "inline" else self._attempt != 0
@@ -235,25 +244,25 @@ class Merge:
         if self._fault is not None:
             raise self._fault
 
-    def _following(self, sn: int) -> list[tuple[int, list[Part]]]:
+    def _following(self, sn: int) -> list[tuple[int, list[Told]]]:
         """What is pending right after `sn`, without a gap."""
         found = []
         while (sn := sn + 1) in self._pending:
             found.append((sn, self._pending.pop(sn)))
         return found
 
-    def _merge(self, steps: Sequence[tuple[int, list[Part]]]) -> list[EmissionRow]:
+    def _merge(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
         """Takes these snapshots in; what was said."""
         if not steps:
             return []
         queries = self._queries()
-        rows: list[EmissionRow] = []
-        for _, parts in steps:
-            for part in sorted(parts, key=lambda part: (part.query, part.k)):
-                if (query := queries.get(part.query)) is not None:
-                    rows += self._merge_part(part, query)
+        try:
+            rows = [row for _, parts in steps for row in self._merged(parts, queries)]
+        except BaseException as error:  # what was taken in so far does not count: no commit has it
+            self.fail(error)
+            raise
         position = steps[-1][0]
-        if rows:
+        if rows or self._standings.moved:
             self._commit(rows, position)
         elif self._stored == self._position:
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
@@ -263,36 +272,50 @@ class Merge:
         self._changed.notify_all()
         return rows
 
-    def _merge_part(self, part: Part, query: QueryDefinition) -> list[EmissionRow]:
-        self._states[part.query] = part.state
-        self._dirty.add(part.query)
-        self.evaluations[part.query] += max(1, part.repeated) * part.evaluated
-        if not part.emits:
-            if part.evaluated:
-                self._silent[part.query] = part.time
-            return []
-        self.rows[part.query] += len(part.columns[0]) if part.columns else int(bool(part.boolean))
-        number = self._numbers[part.query] = self._numbers.get(part.query, 0) + 1
-        body = body_of(part, query.name, number, query.r2s, query.variables, self._decode, query.constructs)
-        return [EmissionRow(part.query, number, encode_body(body))]
+    def _merged(self, parts: Iterable[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
+        """The emissions of one snapshot."""
+        for part in sorted(parts, key=lambda part: part.k):
+            if isinstance(part, SharedPart):
+                if (group := self._standings.together(part, queries)) is not None:
+                    yield from self._said_together(part, group, queries)
+            elif (query := queries.get(part.query)) is not None:
+                yield from self._said_by(part, query)
+
+    def _said_by(self, part: Part, query: QueryDefinition) -> Iterator[EmissionRow]:
+        self._standings.by_itself(part.query, part.state, max(1, part.repeated) * part.evaluated)
+        if part.emits:
+            number = self._standings.say(part.query, len(part.columns[0]) if part.columns else int(bool(part.boolean)))
+            body = body_of(part, query.name, number, query.r2s, query.variables, self._decode, query.constructs)
+            yield EmissionRow(part.query, number, encode_body(body))
+        elif part.evaluated:
+            self._silent[part.query] = part.time
+
+    def _said_together(
+        self, part: SharedPart, group: Group, queries: Mapping[int, QueryDefinition]
+    ) -> Iterator[EmissionRow]:
+        """One record for all; where nothing is said of an empty answer, an emission of each that has another."""
+        if not part.evaluated or not (part.reports or len(part.whose)):
+            return
+        body = SharedBody.of(part, self._decode)
+        if part.reports:
+            yield EmissionRow(group.number, group.records, encode_body(body))
+            return
+        for number in dict.fromkeys(part.queries[part.whose].tolist()):
+            query = queries.get(number)
+            if query is not None and self._standings.is_in(number, group):
+                emission, gap = self._standings.say_in_silence(number)
+                yield EmissionRow(number, emission, encode_body(body.own(query, emission, gap)))
 
     def _commit(self, rows: list[EmissionRow], position: int) -> None:
         """One publish. If it fails, memory and log may differ: nothing is merged any more."""
-        states: dict[int, bytes | None] = {
-            query: msgspec.msgpack.encode(self._states[query]) for query in self._dirty if query in self._states
-        }
-        states.update(dict.fromkeys(self._gone))
+        states = self._standings.unstored()
         try:
             insist(lambda: self._log.commit(rows, states, Sn(position)), self._clock)
         except BaseException as error:
             self.fail(error)
             raise
         self._stored = position
-        self._kept |= {query: self._states[query] for query in self._dirty if query in self._states}
-        for query in self._gone:
-            self._kept.pop(query, None)
-        self._dirty.clear()
-        self._gone.clear()
+        self._standings.stored()
 
     def _tell(self, said: Sequence[EmissionRow]) -> None:
         if said:

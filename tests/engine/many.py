@@ -12,7 +12,7 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition
-from stream_ext.part import Part
+from stream_ext.part import Part, SharedPart, Told
 from stream_ext.schedule import QueryState, initial_state
 from stream_ext.shard import Asked, Shard, constants_of, query_of
 from stream_ext.timing import timing_of
@@ -88,9 +88,57 @@ class Registry:
         return int(self.store.commit(batch))
 
 
+def parted(parts: Sequence[Told], states: dict[int, QueryState]) -> list[Part]:
+    """What each query says, in order; `states`, in which each stands, go on with it."""
+    found: list[Part] = []
+    for part in parts:
+        if isinstance(part, Part):
+            states[part.query] = part.state
+            found.append(part)
+        else:
+            found += [_parted(part, place, number, states) for place, number in enumerate(part.queries.tolist())]
+    return _as_one(sorted(found, key=lambda part: (part.query, part.k)))
+
+
+def _parted(part: SharedPart, place: int, number: int, states: dict[int, QueryState]) -> Part:
+    here = part.whose == place
+    columns = [column[here] for column in part.columns]
+    boolean = None if part.boolean is None or not part.evaluated else bool(here.any())
+    emits = part.evaluated and (part.reports or bool(here.any()))
+    before = part.joined.get(number) or states[number]
+    gap = emits and before.gap
+    states[number] = before.among(part.state, before.gap and not gap)
+    windows, made = list(part.windows), part.made if any(map(len, columns)) else []
+    return Part(
+        number, part.sn, part.k, part.time, windows, columns, boolean, part.repeated, part.first, states[number], emits,
+        made, gap, part.before, part.evaluated,
+    )  # fmt: skip
+
+
+def _as_one(parts: Sequence[Part]) -> list[Part]:
+    """With evaluations one after the other that say nothing told as one, as they are of a query that is alone."""
+    found: list[Part] = []
+    for part in parts:
+        last = found[-1] if found else None
+        if last is not None and last.query == part.query and _is_silent(last) and _is_silent(part):
+            found[-1] = msgspec.structs.replace(
+                part, repeated=max(1, last.repeated) + max(1, part.repeated), before=last.before,
+                first=last.time if last.first is None else last.first,
+            )  # fmt: skip
+        else:
+            found.append(part)
+    return found
+
+
+def _is_silent(part: Part) -> bool:
+    return part.evaluated and not part.emits
+
+
 def told(store: Store, parts: Sequence[Part]) -> dict[tuple[int, int, bool], Any]:
-    """All that parts say, with texts for ids, by query and evaluation."""
-    return {(part.query, part.k, part.evaluated): _told(store, part) for part in parts}
+    """All that parts say, with texts for ids, by query and evaluation; and the state that counts, after the last."""
+    said = {(part.query, part.k, part.evaluated): _told(store, part) for part in parts}
+    last = {part.query: msgspec.structs.astuple(part.state) for part in parts}
+    return said | {(query, -1, False): state for query, state in last.items()}
 
 
 def _told(store: Store, part: Part) -> tuple[Any, ...]:
@@ -100,9 +148,8 @@ def _told(store: Store, part: Part) -> tuple[Any, ...]:
         for column in part.columns
     ]
     rows = list(zip(*columns, strict=True)) if columns else []
-    state = msgspec.structs.astuple(part.state)
     said = (part.time, rows if not part.made else sorted(rows, key=str), part.boolean, part.emits)
-    return *said, part.windows, part.repeated, part.first, part.gap, part.before, state
+    return *said, part.windows, part.repeated, part.first, part.gap, part.before, part.state.evaluated
 
 
 def filled(chance: random.Random, scene: Scene) -> Scene:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
+from itertools import count
 
 import msgspec
 import numpy as np
@@ -15,7 +16,7 @@ from stream_ext.catalog import QueryDefinition
 from stream_ext.clock import ManualClock
 from stream_ext.emission import decode_body
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.part import Part
+from stream_ext.part import Ids, Part
 from stream_ext.runner.merge import Merge
 from stream_ext.schedule import Evaluated, QueryState
 
@@ -103,8 +104,12 @@ def state_at(query: int, sn: int) -> QueryState:
     return max(parts, key=lambda part: (part.sn, part.k)).state if parts else QUERIES[query].state
 
 
+def texts_of(ids: Ids) -> list[bytes]:
+    return [b"<x>"] * len(ids)
+
+
 def new_merge(log: Log, clock: ManualClock | None = None, **callbacks: object) -> Merge:
-    return Merge(log, clock or ManualClock(), lambda: QUERIES, lambda ids: [b"<x>"] * len(ids), **callbacks)  # type: ignore[arg-type]
+    return Merge(log, clock or ManualClock(), lambda: QUERIES, texts_of, count(1_000).__next__, **callbacks)  # type: ignore[arg-type]
 
 
 def owner_of(merge: Merge) -> str:
@@ -271,7 +276,7 @@ def test_nobody_is_told_before_it_is_stored() -> None:
 def test_the_parts_of_a_dropped_query_are_ignored_and_its_state_goes() -> None:
     queries = dict(QUERIES)
     log = Log()
-    merge = Merge(log, ManualClock(), lambda: queries, lambda ids: [b"<x>"] * len(ids))
+    merge = Merge(log, ManualClock(), lambda: queries, lambda ids: [b"<x>"] * len(ids), count(1_000).__next__)
     inline = Inline(merge)
     while 2 not in log.states():
         inline.step()

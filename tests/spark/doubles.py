@@ -36,6 +36,9 @@ class Part(msgspec.Struct):
     state: QueryState
 
 
+Told = Part
+
+
 def chain(values: Sequence[int]) -> list[int]:
     """What the query says at each SN."""
     found, last = [], 0

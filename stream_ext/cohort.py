@@ -1,0 +1,320 @@
+"""A cohort: queries of one template that are evaluated at the same times, and so have one schedule.
+
+An evaluation of a cohort is told once, as one `SharedPart`, whatever the number of its queries. What differs for ever
+between them (the time that was reached at registration, the first closes, a gap) is kept here for each, and told when
+a query is new. A query that is alone, and one that cannot be told with the others because its own run of quiet
+evaluations is another, has a `Part` of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.grids import Run
+from stream_ext.part import Ids, Part, SharedPart, Told, WindowBounds
+from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, own_begins
+from stream_ext.steps import RUN_TOLD_SINGLY_MAX, Said, Steps, part_of
+
+_NONE = np.empty(0, np.uint64)
+_NOWHERE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A query that joins: the constants that are its own, and where it has come to."""
+
+    number: int
+    constants: tuple[bytes, ...]
+    state: QueryState
+
+
+class Member:
+    """One of the queries. `begins` are its own first closes; empty: those of the schedule."""
+
+    __slots__ = ("begins", "constants", "number", "registered", "row")
+
+    def __init__(self, joining: Joining, row: int) -> None:
+        self.number, self.row, self.constants = joining.number, row, joining.constants
+        self.registered = joining.state.registered
+        self.begins = joining.state.begins
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One, or a run of them to which nobody says anything: after which push, the places of those who have rows, and
+    these. `holding`: where all windows are empty, the rows of the relation whose answer is not; None: some window is
+    not empty."""
+
+    run: Run
+    push: int
+    whose: Ids = field(default_factory=lambda: _NONE)
+    columns: Sequence[Ids] = ()
+    holding: Ids | None = None
+    is_run: bool = False
+
+
+class Network(Protocol):
+    """What a cohort asks of the run that it is in."""
+
+    holds: bool | None
+    empty_said: Said
+
+    def bounds_at(self, time: int, arrived: bool = False) -> list[WindowBounds]: ...
+    def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]: ...
+
+
+class Cohort:
+    """`entered`: the rows of its queries are in the network."""
+
+    def __init__(self, schedule: Schedule, evaluated: Evaluated | None, run: Network) -> None:
+        self.schedule, self.evaluated, self.run = schedule, evaluated, run
+        self.entered = evaluated is not None
+        self.members: dict[int, Member] = {}
+        self.said: list[Evaluation] = []  # in this snapshot
+        self.went_on_silently = False
+        self._gaps: set[int] = set()  # of those that have said nothing since they were paused
+        self._joined: dict[int, QueryState] = {}  # the states of those that no part has told of yet
+
+    # -- who is in it --------------------------------------------------------------------------------------------
+
+    def add(self, member: Member, state: QueryState) -> None:
+        self.members[member.number] = self._joined_member(member)
+        self._joined[member.number] = state
+        if state.gap:
+            self._gaps.add(member.number)
+        self._forget_places()
+
+    def remove(self, number: int) -> Member:
+        self._joined.pop(number, None)
+        self._gaps.discard(number)
+        self._forget_places()
+        return self.members.pop(number)
+
+    def join_one_of(self, cohorts: list[Cohort]) -> Cohort:
+        """Becomes a part of one that is alike, or one more of them; where its queries are now."""
+        found = next((other for other in cohorts if other._likeness() == self._likeness()), None)
+        if found is None:
+            cohorts.append(self)
+            return self
+        found._take_over(self)
+        return found
+
+    def _likeness(self) -> tuple[object, ...]:
+        """Equal for those that will be evaluated alike, and have the same windows still to begin."""
+        begun = tuple(begin is None for begin in self.schedule.begins)
+        return self.entered, self.evaluated, self.schedule.after, self.schedule.last, begun
+
+    def _take_over(self, other: Cohort) -> None:
+        for member in other.members.values():
+            member.begins = other._begun(member)
+            self.members[member.number] = self._joined_member(member)
+        self._gaps |= other._gaps
+        self._joined |= other._joined
+        self._forget_places()
+
+    def _joined_member(self, member: Member) -> Member:
+        if member.begins == self.schedule.begins:
+            member.begins = []
+        return member
+
+    @cached_property
+    def queries(self) -> Ids:
+        """Their numbers, ascending; the same array until somebody comes or goes."""
+        return np.array(sorted(self.members), np.uint64)
+
+    @cached_property
+    def _place_of_row(self) -> npt.NDArray[np.int64]:
+        rows = [self.members[number].row for number in self.queries.tolist()]
+        places = np.full(max(rows) + 1, -1, np.int64)
+        places[rows] = np.arange(len(rows))
+        return places
+
+    def _forget_places(self) -> None:
+        self.__dict__.pop("queries", None)
+        self.__dict__.pop("_place_of_row", None)
+
+    def places(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where in `queries` those with these rows of the relation are; -1 where they are in another cohort."""
+        if not len(rows):
+            return _NOWHERE
+        known = self._place_of_row
+        places = np.full(len(rows), -1, np.int64)
+        here = rows < len(known)
+        places[here] = known[rows[here]]
+        return places
+
+    # -- where they have come to ---------------------------------------------------------------------------------
+
+    def _begun(self, member: Member) -> list[int | None]:
+        return own_begins(member.begins, self.schedule.begins)
+
+    def state(self, sn: int) -> QueryState:
+        """What is the same for all of them."""
+        at = self.schedule
+        return QueryState(None, self.evaluated, None, at.t0, at.after, at.last, at.begins, sn)
+
+    def state_of(self, number: int, sn: int) -> QueryState:
+        member = self.members[number]
+        begins, gap = self._begun(member), number in self._gaps
+        return msgspec.structs.replace(self.state(sn), registered=member.registered, begins=begins, gap=gap)
+
+    def joining(self, sn: int) -> list[Joining]:
+        """All of them, on their way to another network."""
+        return [Joining(each.number, each.constants, self.state_of(each.number, sn)) for each in self.members.values()]
+
+    def tell_gap(self, number: int) -> bool:
+        if number not in self._gaps:
+            return False
+        self._gaps.discard(number)
+        return True
+
+    # -- what is said --------------------------------------------------------------------------------------------
+
+    def parts(self, sn: int) -> list[Told]:
+        """All that this snapshot's evaluations say."""
+        said, self.said = self.said, []
+        found: list[Told] = []
+        if said:
+            places = range(len(self.members)) if len(self.members) == 1 else self._apart(said)
+            before = self.evaluated
+            last: Evaluated | None = None
+            for place in places:
+                alone = Alone(self, int(self.queries[place]), before)
+                found += _stepped(Steps(alone, sn), [_of_one(self, each, place) for each in said])
+                last = alone.evaluated
+            if len(places) < len(self.members):
+                together = Together(self, np.delete(self.queries, places) if len(places) else self.queries)
+                found += _stepped(Steps(together, sn), [_of_many(self, each, places) for each in said])
+                last = together.evaluated
+            self.evaluated = last
+        if self.went_on_silently:
+            self.went_on_silently = False
+            found.append(self._silent(sn, sum(each.run.count() for each in said)))
+        return found
+
+    def _apart(self, said: Sequence[Evaluation]) -> list[int]:
+        """The places of those whose runs of quiet evaluations are not those of the others, where runs are told."""
+        *_, reports = self.run.empty_said
+        quiet = [each for each in said if each.is_run or each.holding is not None]
+        if not reports or sum(each.run.count() for each in quiet) <= RUN_TOLD_SINGLY_MAX:
+            return []
+        held = [self.places(each.holding.view(np.int64)) for each in quiet if each.holding is not None]
+        some = np.unique(np.concatenate([*(each.whose.view(np.int64) for each in quiet), *held]))
+        return [place for place in some.tolist() if place >= 0]
+
+    def _silent(self, sn: int, k: int) -> Told:
+        """Nothing is said, and it is kept how far the queries have come."""
+        time = self.schedule.after or 0
+        if len(self.members) == 1:
+            (number,) = self.members
+            self.told_alone(number)
+            return Part(number, sn, k, time, [], [], None, 0, None, self.state_of(number, sn), False, evaluated=False)
+        state, joined = self.state(sn), self.newly_joined(self.queries)
+        *_, reports = self.run.empty_said
+        return SharedPart(
+            self.queries, sn, k, time, [], _NONE, [], None, reports, 0, None, state, joined, evaluated=False
+        )
+
+    def told_alone(self, number: int) -> None:
+        self._joined.pop(number, None)
+
+    def newly_joined(self, queries: Ids) -> dict[int, QueryState]:
+        """The states of those that no part has told of; asked once for each."""
+        if not self._joined:
+            return {}
+        joined, self._joined = self._joined, {}
+        if len(queries) == len(self.members):
+            return joined
+        told = set(queries.tolist())
+        return {number: state for number, state in joined.items() if number in told}
+
+    def has_said(self, queries: Ids, whose: Ids, reports: bool) -> None:
+        if self._gaps:
+            self._gaps.difference_update((queries if reports else queries[np.unique(whose)]).tolist())
+
+
+class Alone:
+    """A query of a cohort, told by itself."""
+
+    def __init__(self, cohort: Cohort, number: int, evaluated: Evaluated | None) -> None:
+        self._cohort, self.number, self.evaluated = cohort, number, evaluated
+        self.empty_said = cohort.run.empty_said
+        self.bounds_at, self.portable = cohort.run.bounds_at, cohort.run.portable
+
+    def tell_gap(self) -> bool:
+        return self._cohort.tell_gap(self.number)
+
+    def state_after(self, evaluated: Evaluated) -> QueryState:
+        self.evaluated = evaluated
+        self._cohort.told_alone(self.number)
+        return msgspec.structs.replace(self._cohort.state_of(self.number, evaluated.sn), evaluated=evaluated)
+
+    def part(self, evaluated: Evaluated, said: Said) -> Part:
+        return part_of(self, evaluated, said)
+
+
+class Together:
+    """Queries of a cohort, told as one. The first column of what they say has the places of those whose rows it is."""
+
+    def __init__(self, cohort: Cohort, queries: Ids) -> None:
+        self._cohort, self._queries = cohort, queries
+        self.evaluated = cohort.evaluated
+        columns, _, reports = cohort.run.empty_said
+        self.empty_said: Said = [_NONE, *columns], None, reports
+
+    def part(self, evaluated: Evaluated, said: Said) -> SharedPart:
+        cohort, (columns, _, _) = self._cohort, said
+        *_, reports = self.empty_said
+        whose, *own = columns
+        own, made = cohort.run.portable(own) if len(whose) else (own, [])
+        before, self.evaluated = self.evaluated, evaluated
+        state = msgspec.structs.replace(cohort.state(evaluated.sn), evaluated=evaluated)
+        cohort.has_said(self._queries, whose, reports)
+        return SharedPart(
+            self._queries, evaluated.sn, evaluated.k, evaluated.time, cohort.run.bounds_at(evaluated.time), whose, own,
+            cohort.run.holds, reports, 0, None, state, cohort.newly_joined(self._queries), made, before,
+        )  # fmt: skip
+
+
+#: An evaluation as its queries' steps take it: None for what is said of a run.
+_Told = tuple[Evaluation, bool, Said | None]
+
+
+def _stepped(steps: Steps[Part] | Steps[SharedPart], said: Sequence[_Told]) -> Sequence[Told]:
+    for each, quiet, rows in said:
+        if rows is None:
+            steps.add_run(each.run, each.push)
+        else:
+            steps.add(Due(each.run.first, None), each.push, quiet, rows)
+    return steps.parts()
+
+
+def _of_one(cohort: Cohort, each: Evaluation, place: int) -> _Told:
+    if each.is_run:
+        return each, True, None
+    low, high = each.whose.searchsorted([place, place + 1]).tolist()
+    row = cohort.members[int(cohort.queries[place])].row
+    quiet = each.holding is not None and not bool((each.holding == row).any())
+    if low == high:
+        return each, quiet, cohort.run.empty_said
+    return each, quiet, ([column[low:high] for column in each.columns], cohort.run.holds, True)
+
+
+def _of_many(cohort: Cohort, each: Evaluation, apart: Sequence[int]) -> _Told:
+    """Without those that are told by themselves."""
+    if each.is_run:
+        return each, True, None
+    *_, reports = cohort.run.empty_said
+    whose, columns = each.whose, each.columns
+    if apart and len(whose):
+        there = ~np.isin(whose, apart)
+        kept = np.delete(np.arange(len(cohort.queries)), apart)
+        whose = kept.searchsorted(whose[there].view(np.int64)).astype(np.uint64)
+        columns = [column[there] for column in columns]
+    return each, each.holding is not None, ([whose, *columns], None, reports or len(whose) > 0)

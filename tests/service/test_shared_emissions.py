@@ -1,0 +1,226 @@
+"""What queries of one template are told together, each can read as if it were alone: every byte, by every number.
+
+python -m tests.service.test_shared_emissions SEED"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from hbase_store import Store
+from hbase_store.lmdb_backend import LmdbKeyValue
+from stream_ext.clock import ManualClock
+from stream_ext.errors import Gone, RilletError
+from stream_ext.injector import Pace
+from stream_ext.outside import NOTHING
+from stream_ext.retention import Retain
+from stream_ext.service import Limits, Service
+from tests.service.opened import BASE, Reader, push, registration, triple
+from tests.simulation.mortal import WAYS, Died, Mortal
+
+TEMPLATES = [
+    ("RSTREAM", "SELECT ?x", "WINDOW :w {{ ?x :p :n{0} }}"),
+    ("ISTREAM", "SELECT ?x", "WINDOW :w {{ ?x :p :n{0} }}"),
+    ("DSTREAM", "SELECT ?x ?k", "WINDOW :w {{ ?x :p :n{0} }} OPTIONAL {{ ?x :k ?k }}"),
+    ("RSTREAM", "SELECT ?x ?t", 'WINDOW :w {{ ?x :p :n{0} BIND(CONCAT("t", STR(?x)) AS ?t) }}'),
+    ("RSTREAM", "SELECT ?x ?y", "{{ WINDOW :w {{ ?x :p :n{0} }} }} UNION {{ :n{0} :k ?y }}"),
+    ("RSTREAM", "ASK", "WINDOW :w {{ ?x :p :n{0} }}"),
+    ("ISTREAM", "ASK", "WINDOW :w {{ ?x :p :n{0} }}"),
+    ("DSTREAM", "ASK", "{{ WINDOW :w {{ ?x :p :n{0} }} }} UNION {{ :n{0} :k ?y }}"),
+]
+ZONES = 6
+
+
+def test_a_query_of_many_is_told_what_it_is_told_alone(tmp_path: Path) -> None:
+    shared = 0
+    for seed in range(12):
+        shared += compare(tmp_path / str(seed), seed, deaths=0.0)
+    assert shared > 200, "these seeds share too little to prove anything"
+
+
+def test_whoever_dies_in_between(tmp_path: Path) -> None:
+    shared = 0
+    for seed in range(100, 110):
+        shared += compare(tmp_path / str(seed), seed, deaths=0.25)
+    assert shared > 100, "these seeds share too little to prove anything"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(100))
+def test_hundreds_of_plays(block: int, tmp_path: Path) -> None:
+    for seed in range(10_000 + block * 10, 10_010 + block * 10):
+        compare(tmp_path / str(seed), seed, deaths=random.Random(seed).choice((0.0, 0.2)))
+
+
+def compare(folder: Path, seed: int, deaths: float) -> int:
+    """How many evaluations were told of several queries at once."""
+    folder.mkdir(parents=True)
+    with alone():
+        expected = Play(folder / "alone", seed, 0.0, exact=not deaths).run()
+    play = Play(folder / "shared", seed, deaths, exact=not deaths)
+    found = play.run()
+    assert found.keys() == expected.keys(), f"seed {seed}"
+    for name, own in expected.items():
+        assert found[name] == own, f"seed {seed}, query {name}: {play.texts[name]}"
+    return play.shared
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Each query has a network of its own."""
+    with mock.patch("stream_ext.shard.parametrised", lambda *_: None):
+        yield
+
+
+@dataclass
+class Play:
+    """Queries come, go, pause and go on while elements come; the same seed does the same.
+
+    `exact`: also the numbers of snapshots are told, of which a second try may use up some."""
+
+    folder: Path
+    seed: int
+    deaths: float
+    exact: bool
+    texts: dict[str, str] = field(default_factory=dict)
+    paused: set[str] = field(default_factory=set)
+    time: int = 0
+    shared: int = 0
+
+    def run(self) -> dict[str, Any]:
+        self.folder.mkdir()
+        self.chance, self.fate = random.Random(self.seed), random.Random(f"fate {self.seed}")
+        self.trace: list[str] = []
+        self.chosen = self.chance.sample(TEMPLATES, 2)
+        self._open()
+        self.service.create_stream("s", {"lateness": "5ms"})
+        # Rows stand in the order of the terms' ids, of which a death uses up some: these are given before.
+        nodes = [*(f"n{zone}" for zone in range(ZONES)), "x", "y", "z"]
+        self.service.update(f"INSERT DATA {{ {' '.join(triple(node, node, 'named') for node in nodes)} }}")
+        for number in range(40):
+            if self.fate.random() < self.deaths:
+                self.kv.dies_at(self.fate.randrange(1, 8), self.fate.choice(WAYS))
+            self._insist(self._next(number))
+        self.kv.lives_on()
+        told = {name: self._told(name) for name in self.texts}
+        self.service.close()
+        return told
+
+    # ---- what is done
+
+    def _next(self, number: int) -> Callable[[], object]:
+        chance, there = self.chance, sorted(self.texts)
+        action = chance.random()
+        if not there or action < 0.35:
+            r2s, select, pattern = chance.choice(self.chosen)
+            window = chance.choice(("RANGE PT0.03S STEP PT0.01S", "RANGE PT0.03S STEP PT0.01S", "RANGE PT0.02S"))
+            text = registration(
+                f"q{number}", window=window, select=select, r2s=r2s, pattern="@"
+            ).replace("WINDOW :w { @ }", pattern.format(chance.randrange(ZONES)))  # fmt: skip
+            self.texts[f"q{number}"] = text
+            return lambda: self.service.register(text)
+        if action < 0.42:
+            name = chance.choice(there)
+            del self.texts[name]
+            self.paused.discard(name)
+            return lambda: self.service.drop_query(name)
+        if action < 0.5:
+            name = chance.choice(there)
+            if name in self.paused:
+                self.paused.discard(name)
+                return lambda: self.service.resume_query(name)
+            self.paused.add(name)
+            return lambda: self.service.pause_query(name)
+        if action < 0.55:
+            verb, line = chance.choice(("INSERT", "DELETE")), triple(f"n{chance.randrange(ZONES)}", "z", "k")
+            return lambda: self.service.update(f"{verb} DATA {{ {line} }}", wait="evaluated")
+        if action < 0.6:
+            return self._restart
+        self.time += chance.choice((0, 3, 8, 15, 15, 40, 90, 15_000))
+        time, named = self.time, {"source": f"source {number}", "seq": 1}
+        subjects = [f"n{chance.randrange(ZONES)}" for _ in range(chance.randrange(4))]
+        lines = [triple(subject, f"n{chance.randrange(ZONES)}") for subject in subjects]
+        return lambda: push(self.service, "s", time, *(lines or [triple("x", "y")]), **named)
+
+    def _restart(self) -> None:
+        self.service.close()
+        self._open()
+        self._settle()
+
+    def _told(self, name: str) -> dict[str, Any]:
+        number = self.service.query_definition(name).number
+        told = [emission.json for emission in self.service.emissions(name)]
+        half = len(told) // 2
+        assert [e.json for e in self.service.emissions(name, half, 3)] == told[half : half + 3]
+        if told:
+            reader = Reader(self.service, name)
+            assert reader.read_to(len(told)) == list(range(1, len(told) + 1))
+        latest = self.service.latest(name)
+        self.shared += sum(m.until - m.first + 1 for m in self.service._engine.merge.memberships(number) if m.until)
+        return {
+            "told": told if self.exact else [re.sub(rb'"snapshot":\d+', b"", json) for json in told],
+            "latest": sorted(self.service.decode(latest), key=str) if latest.boolean is None else latest.boolean,
+            "last": self.service.query_status(name)["emissions"],
+            "again": self._again(name, half + 1) if told and self.exact else None,
+        }
+
+    def _again(self, name: str, number: int) -> bytes | str:
+        """Made anew."""
+        try:
+            return self.service.emission_again(name, number)
+        except Gone as error:
+            return str(error)
+
+    # ---- lives
+
+    def _open(self) -> None:
+        self.kv = Mortal(LmdbKeyValue(self.folder / "store"), self.trace)
+        clock = ManualClock(1_000_000)
+        store = Store(self.kv, f"lmdb:{self.folder / 'store'}", clock, folding=False)
+        store.take_lease("")
+        store.emissions.take_over()
+        self.service = Service(store, BASE, clock, Pace(0, 0), Limits(), None, Retain(), NOTHING)
+
+    def _insist(self, act: Callable[[], object]) -> None:
+        again = False
+        while True:
+            try:
+                act()
+            except Died:
+                assert self.kv.dead
+            except RilletError:
+                if not (self.kv.dead or again):  # the second time it is gone already
+                    raise
+            except Exception:
+                if not self.kv.dead:
+                    raise
+            if not self.kv.dead:
+                return
+            again = True
+            with contextlib.suppress(Died):
+                self.service.close()
+            self.service.store.close()
+            self._open()
+            self._settle()
+
+    def _settle(self) -> None:
+        self.service._engine.merge.wait(self.service.head(), 30)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as where:
+        for given in sys.argv[1:]:
+            for deaths in (0.0, 0.25):
+                shared = compare(Path(where) / f"{given}-{deaths}", int(given), deaths)
+                print(f"seed {given}, deaths {deaths}: {shared} records of groups, nothing is wrong")

@@ -44,6 +44,11 @@ _WITHOUT_THE_NETWORK = 'Yasgui.Yasqe.defaults.autocompleters = ["variables"];\n 
 _ROOT = "{the root of this application}"
 ICON_PATH = "/console/static/rillet.svg"
 ICON = _ROOT + ICON_PATH
+_BEFORE_THE_EDITOR = '<div id="yasgui">'
+_WAYS_ON = (
+    '<nav style="padding: 0.6rem 0.9rem; font: 15px system-ui, sans-serif; color: #444">Rillet: '
+    f'<a href="{_ROOT}/console/">console</a> (streams, live queries, uploads) · <a href="{_ROOT}/docs">HTTP</a></nav>'
+)
 
 
 def describe(url: str) -> Graph:
@@ -95,6 +100,7 @@ class Pages:
             warnings.simplefilter("ignore", DeprecationWarning)
             page = bytes(router.serve_yasgui().body).decode()
         page = page.replace(_FROM_THE_NETWORK, _ROOT + "/" + assets.PATH)
+        page = page.replace(_BEFORE_THE_EDITOR, _WAYS_ON + _BEFORE_THE_EDITOR)
         self._html = page.replace(_BEFORE_THE_FIRST, _WITHOUT_THE_NETWORK + _BEFORE_THE_FIRST)
         self.description = lru_cache(maxsize=len(OFFERS))(self._description)
 

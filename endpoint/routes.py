@@ -118,7 +118,7 @@ def _find(path: bytes) -> tuple[str, Any, list[str]]:
 
 
 def nothing_at(path: bytes) -> NotFound:
-    hint = ""
+    hint = "; /docs lists the routes"
     if path.startswith((b"/streams/", b"/queries/")):
         hint = "; an IRI in a path is percent-encoded (http%3A%2F%2Fex%2Fs)"
     return NotFound(f"there is nothing at {path.decode('latin-1')}{hint}")

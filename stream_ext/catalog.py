@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -135,13 +135,13 @@ class Catalog:
     def stream(self, key: str) -> StreamDefinition:
         if (found := self.find_stream(key)) is None:
             made_by = f"CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it"
-            raise NotFound(f"there is no stream {key!r}{_meant(key, self._streams_by_name)}; {made_by}")
+            raise NotFound(f"there is no stream {key!r}{meant(key, self._streams_by_name)}; {made_by}")
         return found
 
     def query(self, key: str) -> QueryDefinition:
         if (found := self.find_query(key)) is None:
             raise NotFound(
-                f"there is no registered query {key!r}{_meant(key, self._queries_by_name)}; SHOW QUERIES lists them"
+                f"there is no registered query {key!r}{meant(key, self._queries_by_name)}; SHOW QUERIES lists them"
             )
         return found
 
@@ -162,7 +162,8 @@ class Catalog:
         return [self.streams[number].iri for number in sorted(self.streams)]
 
 
-def _meant(key: str, known: Mapping[str, object]) -> str:
+def meant(key: str, known: Iterable[str]) -> str:
+    """What was probably meant by a name that is none."""
     near = difflib.get_close_matches(key, islice(known, _COMPARED_MAX), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 

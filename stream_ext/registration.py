@@ -21,6 +21,7 @@ from stream_ext.catalog import (
     QueryDefinition,
     StreamDefinition,
     generated_name,
+    meant,
     names_of,
 )
 from stream_ext.chains import check_ends
@@ -207,11 +208,12 @@ def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
         stream = found.catalog.find_stream(key)
         if stream is None:
             names = names_of(key, base + "streams/")
+            near = meant(names.name, [stream.name for stream in found.catalog.streams.values()])
             number = view.store.kv.allocate("stream", 1)
             stream = StreamDefinition(number, names.name, names.iri, StreamOptions(time=window.time_predicate))
             found.take(CatalogStep("stream", number, stream))
             found.warnings.append(
-                f"stream {names.name!r} did not exist: it was created with the default options "
+                f"stream {names.name!r} did not exist{near}: it was created with the default options "
                 f"{'but for its time ' if window.time_predicate else ''}"
                 "(timing data: its elements are seen in windows only)"
             )

@@ -37,6 +37,7 @@ MEDIA_TYPES = {
     "jsonld": "application/ld+json",
 }
 _SUFFIXES = {"xml": "rdf", "owl": "rdf", "json": "jsonld"}
+_RATED_MIN = 1_000  # of fewer triples the rate says nothing
 _PACKED = (".gz", ".bz2", ".zst", ".xz")
 
 
@@ -68,7 +69,8 @@ def load(arguments: argparse.Namespace) -> None:
     where = arguments.server or arguments.store
     for done in load_all(arguments.store, sources, wanted, sys.stderr, arguments.token or None, arguments.server):
         what, took_s = done.loaded, done.seconds
-        took = f"in {took_s:.2f} s ({what.statements / took_s:,.0f} a second)" if took_s else "were loaded before"
+        rate = f" ({what.statements / took_s:,.0f} a second)" if what.statements >= _RATED_MIN and took_s else ""
+        took = f"in {took_s:.2f} s{rate}" if took_s else "were loaded before"
         print(f"{done.source.name}: {what.statements:,} triples {took}, snapshot {what.sn} of {where}", flush=True)
         if took_s and what.bad:
             print(f"{done.source.name}: {what.bad:,} bad lines were left out; the first:", file=sys.stderr)

@@ -129,8 +129,9 @@ def status(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"server": server, "queries": queries})
         return
-    print(f"{arguments.server}: store {server['store']}, snapshot {server['head']}, {server['lag']} not evaluated yet")
-    print(f"queries run {server['runner']}: {server['why']}; {server['subscriptions']} are listening")
+    behind = f"the queries are {server['lag']} snapshots behind" if server["lag"] else "all queries are up to it"
+    print(f"{arguments.server}: store {server['store']}, snapshot {server['head']}; {behind}")
+    print(f"queries run {server['runner']}: {server['why']}; {server['subscriptions']} listening")
     if server["fault"]:
         print(terminal.paint(f"fault: {server['fault']}", "31"))
     columns = ["query", "state", "runner", "emissions", "lag", "late", "waits for"]

@@ -37,6 +37,8 @@ def test_the_query_page_runs_a_query_without_a_network(server: Live, page: Page,
     cell = page.locator(".yasr_results td", has_text="http://ex/z1").first
     cell.wait_for(timeout=15_000)
     assert page.locator(".tabsList .tab").count() >= 4  # the examples
+    page.get_by_role("link", name="console").click()
+    page.get_by_role("heading", name="Overview").wait_for()
     assert (faults, elsewhere) == ([], [])
 
 

@@ -179,6 +179,12 @@ def test_a_variable_without_a_value_is_warned_of(select: str, pattern: str, name
     assert service.explain(text).get("warnings", []) == warnings
 
 
+def test_a_stream_that_was_probably_mistyped_is_warned_of(service: Service) -> None:
+    service.create_stream("climate", {})
+    warnings = service.register(registration(stream="climte"), name="q")[2]
+    assert warnings[0].startswith("stream 'climte' did not exist (did you mean 'climate'?): it was created")
+
+
 def test_variables_of_templates_and_streams_count_too(service: Service) -> None:
     window = "FROM NAMED WINDOW <urn:w> ON ?s [RANGE 1s] { WINDOW <urn:w> { ?x <urn:p> ?y } }"
     assert service.register(f"SELECT ?s ?x {window}", name="q")[2] == []

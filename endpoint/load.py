@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from endpoint.client import Client
 
 
+_UNAUTHORIZED = 401
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """How the files are to be read."""
@@ -184,7 +187,8 @@ class Remote:
         except Refused as refused:
             if refused.line:
                 raise BadData(str(refused), refused.line, refused.column) from None
-            raise RilletError(f"{self._address}: {refused}") from None
+            advice = "; here: --token TOKEN, or RILLET_TOKEN" if refused.status == _UNAUTHORIZED else ""
+            raise RilletError(f"{self._address}: {refused}{advice}") from None
         except httpx.HTTPError as error:
             raise RilletError(f"the connection to {self._address} was lost ({error}); give the command again") from None
         what.statements, what.bad, what.sn = answer["statements"], answer["bad"], answer["snapshot"]

@@ -14,6 +14,7 @@ from endpoint.commands.flags import Commands, Parser, UsageError, add_command, a
 if TYPE_CHECKING:
     from endpoint.client import Client
 
+_UNAUTHORIZED = 401
 _REGISTER = """\
   rillet register -f near.rq
   rillet register --name near 'SELECT ?t FROM NAMED WINDOW <urn:w> ON STREAM taxis [RANGE 10s STEP 1s]
@@ -96,7 +97,8 @@ def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
         with Client(arguments.server, token=arguments.token or None) as client:
             yield client
     except Refused as error:
-        raise RilletError(str(error)) from error
+        advice = "; here: --token TOKEN, or RILLET_TOKEN" if error.status == _UNAUTHORIZED else ""
+        raise RilletError(f"{error}{advice}") from error
     except httpx.ConnectError:
         advice = "start one with `rillet serve`, or say --server URL"
         raise RilletError(f"no server answers at {arguments.server}; {advice}") from None

@@ -13,9 +13,10 @@ from typing import Any, TextIO
 _CELL_MIN = 8
 _WIDTH_MAX = 1 << 20
 _MOMENT_MS, _MOMENT_MS_MAX = 1_000_000_000_000, 253_402_300_800_000  # 2001 and the year 10000
-_NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?…?")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]+)>", re.IGNORECASE)
+_LONG_DECIMAL = re.compile(r"[-+]?\d{1,12}\.\d{16,}")
 _LOCAL_NAME = re.compile(r"[A-Za-z_0-9][\w-]*")
 
 
@@ -33,7 +34,7 @@ def bold(text: str) -> str:
 
 
 def shown(term: Mapping[str, str] | None, prefixes: Mapping[str, str] | None = None) -> str:
-    """A term of JSON results, short enough to read; `prefixes` are names for the beginnings of IRIs."""
+    """A term of JSON results; with `prefixes`, names for the beginnings of IRIs, as short as people read it."""
     if term is None:
         return ""
     value = term["value"]
@@ -43,7 +44,14 @@ def shown(term: Mapping[str, str] | None, prefixes: Mapping[str, str] | None = N
         return f"_:{value}"
     if "xml:lang" in term:
         return f'"{value}"@{term["xml:lang"]}'
-    return value if "datatype" in term else f'"{value}"'
+    if "datatype" not in term:
+        return f'"{value}"'
+    return value if prefixes is None else _brief(value)
+
+
+def _brief(number: str) -> str:
+    """A mean may have 50 digits: the first ones."""
+    return number[:16] + "…" if _LONG_DECIMAL.fullmatch(number) else number
 
 
 def moment(time_ms: int | None) -> str:

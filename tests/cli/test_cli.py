@@ -346,6 +346,23 @@ def test_a_watcher_is_told_of_the_connection_and_leaves_the_terminal_in_order(tm
     watching.stderr.close()
 
 
+def test_people_see_the_first_digits_of_a_mean_and_programs_all(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    server = ("--server", near.url)
+    mean = "SELECT (AVG(?x) AS ?mean) (1.25 AS ?exact) { VALUES ?x { 1 2 2 } }"
+    assert rillet("query", mean, "--format", "table", *server) == 0
+    assert capsys.readouterr().out.splitlines()[2].split() == ["1.66666666666666…", "1.25"]
+    assert rillet("query", mean, "--format", "csv", *server) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "1." + 48 * "6" + "7,1.25"
+
+
+def test_a_token_that_is_missing_is_asked_for_as_a_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.ttl").write_text(TURTLE)
+    with live(tmp_path / "guarded", token="s3cret") as guarded:
+        for argv in (["query", INSERT], ["load", str(tmp_path / "a.ttl")]):
+            assert rillet(*argv, "--server", guarded.url) == 1
+            assert capsys.readouterr().err.rstrip().endswith("; here: --token TOKEN, or RILLET_TOKEN")
+
+
 def test_a_table_counts_its_rows(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"s": {"type": "literal", "value": "x"}}
     emission = {"query": "q", "r2s": "RSTREAM", "emission": 1, "time": 5, "head": {"vars": ["s"]}}

@@ -2,11 +2,12 @@
 # (numba infers the types of kernels)
 """The loops of grouping: numbering keys, tallying by group, and saying which groups changed.
 
-Keys are numbered in order of first appearance (a *slot*), by a chained hash table. What is always asked of a key stands
-beside it in its line of one matrix, its *cells*, so that it comes with it into the machine's cache; all else is an
-array by slot. Ids are signed here: nothing is asked of them but whether they are equal. Rows come as matrices with a
-line for each column, so that a column is contiguous. Arrays that are only read come in read-only, so that each kernel
-is compiled once."""
+Keys are numbered in order of first appearance (a *slot*). A hash table has an entry for each: the upper half of its
+hash, a tag, and its slot and one; 0 is no entry, and what finds its place taken stands in the next that is free. What
+is always asked of a key stands beside it in its line of one matrix, its *cells*, so that it comes with it into the
+machine's cache; all else is an array by slot. Ids are signed here: nothing is asked of them but whether they are equal.
+Rows come as matrices with a line for each column, so that a column is contiguous. Arrays that are only read come in
+read-only, so that each kernel is compiled once."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ TOUCHED, SHOWN = 1, 2  # states of a group
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
+_SLOTS, _TAG = np.uint64((1 << 32) - 1), np.uint64(((1 << 32) - 1) << 32)  # the halves of an entry
+_NONE, _ONE = np.uint64(0), np.uint64(1)
 _TAG_SHIFT = np.uint64(60)
 _INTEGER = np.uint64(1)
 _ZERO_ID = np.uint64((1 << 60) + (1 << 59))
@@ -35,97 +38,119 @@ _LOW_MASK = (1 << LOW_BITS) - 1
 
 
 @njit(cache=True, nogil=True, inline="always")
-def bucket_of(rows, i, mask):
+def hash_of(rows, i):
     h = np.uint64(rows[0, i]) * _FACTOR
     for c in range(1, rows.shape[0]):
         h = ((h ^ (h >> _SHIFT)) ^ np.uint64(rows[c, i])) * _FACTOR
+    return h
+
+
+@njit(cache=True, nogil=True, inline="always")
+def bucket_of(rows, i, mask):
+    h = hash_of(rows, i)
     return (h ^ (h >> _SHIFT)) & mask
 
 
-@njit(cache=True, nogil=True)
-def chain_keys(rows, heads, nexts):
-    """Chains the first keys of a table, which are distinct and come as `rows`, while its chains are empty.
+@njit(cache=True, nogil=True, inline="always")
+def find(rows, i, h, cells, table):
+    """The slot of a key and where its entry stands; END and where it is to stand, if the key is new."""
+    mask = np.uint64(len(table) - 1)
+    at = (h ^ (h >> _SHIFT)) & mask
+    while table[at]:
+        if (table[at] ^ h) >> _SHIFT == _NONE:
+            slot = np.int64(table[at] & _SLOTS) - 1
+            same = True
+            for c in range(rows.shape[0]):
+                same &= cells[slot, c] == rows[c, i]
+            if same:
+                return slot, at
+        at = (at + _ONE) & mask
+    return END, at
 
-    `heads` has a power of two buckets."""
-    mask = np.uint64(len(heads) - 1)
+
+@njit(cache=True, nogil=True, inline="always")
+def entry_of(h, slot):
+    return (h & _TAG) | np.uint64(slot + 1)
+
+
+@njit(cache=True, nogil=True)
+def enter_keys(rows, table):
+    """Enters the first keys of a table, which are distinct and come as `rows`, while nothing is entered."""
+    mask = np.uint64(len(table) - 1)
     for slot in range(rows.shape[1]):
-        bucket = bucket_of(rows, slot, mask)
-        nexts[slot] = heads[bucket]
-        heads[bucket] = slot
+        h = hash_of(rows, slot)
+        at = (h ^ (h >> _SHIFT)) & mask
+        while table[at]:
+            at = (at + _ONE) & mask
+        table[at] = entry_of(h, slot)
 
 
 @njit(cache=True, nogil=True)
-def number_keys(rows, start, cells, used, heads, nexts, slots):
-    """The slot of each key from rows[:, start] on; new keys get the next slots.
+def number_keys(rows, start, cells, used, table, slots):
+    """The slot of each key from rows[:, start] on; new keys get the next slots, in order of first appearance.
 
     Stops where there is no room for a new key. Returns (how far it came, slots used).
 
-    Most keys are the first in their chain. A loop without a branch finds these, a block of rows at a time, so that the
-    machine need not guess and many look-ups are under way at once; the others are looked for one by one."""
-    others = np.empty(_BLOCK, np.int64)
+    A block of rows at a time. Most entries stand in their place: loops without a branch read these, and then compare
+    the keys that they lead to, so that the machine need not guess and many look-ups are under way at once. Only the
+    other keys are looked for one by one."""
+    others, hashes = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.uint64)
     for low in range(start, rows.shape[1], _BLOCK):
-        high = min(low + _BLOCK, rows.shape[1])
-        count = _guess(rows, low, high, cells, used, heads, slots, others)
-        stopped, used = _chase(rows, others[:count], cells, used, heads, nexts, slots)
-        if stopped < count:
-            return others[stopped], used
+        block, found = rows[:, low : low + _BLOCK], slots[low : low + _BLOCK]
+        _hash(block, hashes)
+        count = _guess(block, hashes, cells, used, table, found, others)
+        for j in range(count):
+            i = others[j]
+            slot, at = find(block, i, hashes[i], cells, table)
+            if slot < 0:
+                if used == len(cells):
+                    return low + i, used
+                for c in range(rows.shape[0]):
+                    cells[used, c] = block[c, i]
+                table[at] = entry_of(hashes[i], used)
+                slot = used
+                used += 1
+            found[i] = slot
     return rows.shape[1], used
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _guess(rows, low, high, cells, used, heads, slots, others):
-    if not used:  # slot 0 holds no key yet
-        for i in range(low, high):
-            others[i - low] = i
-        return high - low
-    mask = np.uint64(len(heads) - 1)
-    count = 0
-    if rows.shape[0] == 1:  # by far the most frequent, and three times as fast for being said by itself
-        first, found, key = rows[0, low:high], slots[low:high], cells[:, 0]
-        for i in range(len(first)):
-            h = np.uint64(first[i]) * _FACTOR
-            slot = np.uint64(max(heads[(h ^ (h >> _SHIFT)) & mask], 0))
-            found[i] = slot
-            others[np.uint64(count)] = low + i
-            count += key[slot] != first[i]
-        return count
-    for i in range(low, high):
-        slot = np.uint64(max(heads[bucket_of(rows, i, mask)], 0))
-        same = True
-        for c in range(rows.shape[0]):
-            same &= cells[slot, c] == rows[c, i]
-        slots[i] = slot
-        others[count] = i
-        count += not same
-    return count
+def _hash(block, hashes):
+    if block.shape[0] == 1:  # by far the most frequent, and much faster for being said by itself
+        column = block[0]
+        for i in range(len(column)):
+            hashes[i] = np.uint64(column[i]) * _FACTOR
+    else:
+        for i in range(block.shape[1]):
+            hashes[i] = hash_of(block, i)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _chase(rows, places, cells, used, heads, nexts, slots):
-    mask = np.uint64(len(heads) - 1)
-    width = rows.shape[0]
-    for j in range(len(places)):
-        i = places[j]
-        bucket = bucket_of(rows, i, mask)
-        slot = heads[bucket]
-        while slot >= 0:
-            same = cells[slot, 0] == rows[0, i]
-            for c in range(1, width):
-                same &= cells[slot, c] == rows[c, i]
-            if same:
-                break
-            slot = nexts[slot]
-        if slot < 0:
-            if used == len(cells):
-                return j, used
-            slot = used
-            used += 1
-            for c in range(width):
-                cells[slot, c] = rows[c, i]
-            nexts[slot] = heads[bucket]
-            heads[bucket] = slot
-        slots[i] = slot
-    return len(places), used
+def _guess(block, hashes, cells, used, table, found, others):
+    """Finds the keys whose entries stand in their places; the others are listed, and counted."""
+    mask, first, key = np.uint64(len(table) - 1), block[0], cells[:, 0]
+    for i in range(len(first)):
+        h = hashes[i]
+        entry = table[(h ^ (h >> _SHIFT)) & mask]
+        found[i] = max(np.int64(entry & _SLOTS) - 1, 0) * ((entry ^ h) >> _SHIFT == _NONE)
+    count = 0
+    if not used:  # slot 0 holds no key yet
+        for i in range(len(first)):
+            others[i] = i
+        return len(first)
+    if block.shape[0] == 1:
+        for i in range(len(first)):
+            others[np.uint64(count)] = i
+            count += key[np.uint64(found[i])] != first[i]
+        return count
+    for i in range(len(first)):
+        slot = np.uint64(found[i])
+        same = True
+        for c in range(block.shape[0]):
+            same &= cells[slot, c] == block[c, i]
+        others[np.uint64(count)] = i
+        count += not same
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -226,18 +251,18 @@ def show_groups(touched, cells, width, always, lines, results, tells_gone, out, 
             if lines[a] < 0:
                 for j in range(len(block)):
                     now[j] = rows[slots[j]] + _ZERO_SIGNED
+                    differs[j] |= shown[slots[j]] != now[j]
             else:
                 result = results[lines[a], low : low + len(block)]
                 for j in range(len(block)):
                     now[j] = result[j]
-            for j in range(len(block)):
-                differs[j] |= shown[slots[j]] != now[j]
+                    differs[j] |= shown[slots[j]] != now[j]
         gone, come = 0, 0
         for j in range(len(block)):
-            old[gone] = slots[j]
+            old[np.uint64(gone)] = slots[j]
             gone += was[j] & differs[j]
-            new[come] = slots[j]
-            places[come] = j
+            new[np.uint64(come)] = slots[j]
+            places[np.uint64(come)] = j
             come += there[j] & differs[j]
         if tells_gone:
             signs[n : n + gone] = -1
@@ -245,19 +270,19 @@ def show_groups(touched, cells, width, always, lines, results, tells_gone, out, 
         else:
             untold += gone
             gone = 0
-        left, came = out[:, n : n + gone], out[:, n + gone : n + gone + come]
         for c in range(width):
-            key = cells[:, c]
+            left, came, key = out[c, n : n + gone], out[c, n + gone : n + gone + come], cells[:, c]
             for j in range(gone):
-                left[c, j] = key[old[j]]
+                left[j] = key[old[j]]
             for j in range(come):
-                came[c, j] = key[new[j]]
+                came[j] = key[new[j]]
         for a in range(len(lines)):
+            left, came = out[width + a, n : n + gone], out[width + a, n + gone : n + gone + come]
             shown, now = cells[:, width + 2 + a], said[a]
             for j in range(gone):
-                left[width + a, j] = shown[old[j]]
+                left[j] = shown[old[j]]
             for j in range(come):
-                came[width + a, j] = now[places[j]]
+                came[j] = now[places[j]]
                 shown[new[j]] = now[places[j]]
         n += gone + come
     return n, untold
@@ -337,9 +362,8 @@ def warm() -> None:
     rows, ids = one.reshape(1, 1), one.view(np.uint64)
     cells, heads, nexts = np.zeros((2, 5), np.int64), np.full(2, END, np.int32), np.full(2, END, np.int32)
     longs, slots = np.zeros(3, np.int64), np.zeros(1, np.int32)
-    chain_keys(rows, heads, nexts)
-    heads[:] = END
-    number_keys(rows, 0, cells, 0, heads, nexts, slots)
+    enter_keys(rows, np.zeros(2, np.uint64))
+    number_keys(rows, 0, cells, 0, np.zeros(2, np.uint64), slots)
     read = frozen(slots)
     tally_rows(read, one, 1, cells, 1, np.zeros(2, np.int32), 0)
     tally_bound(read, one, 1, ids, longs)

@@ -12,15 +12,13 @@ from numba import njit
 
 from hbase_store.arrays import frozen
 from stream_ext import group_kernels
-from stream_ext.group_kernels import END
 
 
 @njit(cache=True, nogil=True)
-def reach(sources, targets, at, cells, used, heads, nexts, edges_max):
+def reach(sources, targets, at, cells, used, table, edges_max):
     """Expands the pairs from `at` on; `sources` ascend. Stops after so many edges, or where there is no more room.
 
     Returns (the first pair that is not expanded yet, pairs used)."""
-    mask = np.uint64(len(heads) - 1)
     pair = np.empty((2, 1), np.int64)
     seen = 0
     while at < used and seen < edges_max:
@@ -37,23 +35,19 @@ def reach(sources, targets, at, cells, used, heads, nexts, edges_max):
             pair[1, 0] = np.int64(targets[low])
             low += 1
             seen += 1
-            bucket = group_kernels.bucket_of(pair, 0, mask)
-            slot = heads[bucket]
-            while slot >= 0 and (cells[slot, 1] != pair[1, 0] or cells[slot, 0] != pair[0, 0]):
-                slot = nexts[slot]
+            h = group_kernels.hash_of(pair, 0)
+            slot, place = group_kernels.find(pair, 0, h, cells, table)
             if slot >= 0:
                 continue
             if used == len(cells):
                 return at, used
             cells[used, 0], cells[used, 1] = pair[0, 0], pair[1, 0]
-            nexts[used] = heads[bucket]
-            heads[bucket] = used
+            table[place] = group_kernels.entry_of(h, used)
             used += 1
         at += 1
     return at, used
 
 
 def warm() -> None:
-    cells, heads, nexts = np.zeros((2, 2), np.int64), np.full(2, END, np.int32), np.full(2, END, np.int32)
     column = frozen(np.ones(1, np.uint64))
-    reach(column, column, 0, cells, 0, heads, nexts, 1)
+    reach(column, column, 0, np.zeros((2, 2), np.int64), 0, np.zeros(4, np.uint64), 1)

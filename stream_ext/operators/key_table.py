@@ -5,6 +5,7 @@ The number of a key (its *slot*) is where everything else that is known of it st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
@@ -19,8 +20,9 @@ Signed = npt.NDArray[np.int64]
 Cell = TypeVar("Cell", bound=np.generic)
 
 _LEAST_CAPACITY = 1024
-#: Buckets for each slot that there is room for: few keys share one then.
-_BUCKETS_PER_SLOT = 4
+_CACHE_LINE = 8  # so many numbers
+#: Places of the hash table for each slot that there is room for: few are taken by others then.
+_PLACES_PER_SLOT = 4
 
 
 class KeyTable:
@@ -33,9 +35,8 @@ class KeyTable:
         self._allocate(_LEAST_CAPACITY)
 
     def _allocate(self, capacity: int) -> None:
-        self.cells = np.zeros((capacity, self.width + self._more), np.int64)
-        self._nexts = np.empty(capacity, np.int32)
-        self._heads = np.full(_BUCKETS_PER_SLOT * capacity, kernels.END, np.int32)
+        self.cells = line_up(np.zeros, capacity, self.width + self._more)
+        self._entries = np.zeros(_PLACES_PER_SLOT * capacity, np.uint64)
         self.used = 0
 
     @property
@@ -47,16 +48,14 @@ class KeyTable:
         slots = np.empty(rows.shape[1], np.int32)
         signed, done = frozen(rows.view(np.int64)), 0
         while True:
-            done, self.used = kernels.number_keys(signed, done, self.cells, self.used, self._heads, self._nexts, slots)
+            done, self.used = kernels.number_keys(signed, done, self.cells, self.used, self._entries, slots)
             if done == len(slots):
                 return slots
             self._adopt(self.cells[: self.used], 2 * self.capacity)
 
     def reach(self, sources: Ids, targets: Ids, at: int, edges_max: int) -> int:
         """Keys are (start, node): adds what the nodes from `at` on lead to; the first that is not expanded yet."""
-        at, self.used = path_kernels.reach(
-            sources, targets, at, self.cells, self.used, self._heads, self._nexts, edges_max
-        )
+        at, self.used = path_kernels.reach(sources, targets, at, self.cells, self.used, self._entries, edges_max)
         if self.used == self.capacity:
             self._adopt(self.cells[: self.used], 2 * self.capacity)
         return at
@@ -89,7 +88,14 @@ class KeyTable:
         self._allocate(capacity)
         self.used = len(cells)
         self.cells[: self.used] = cells
-        kernels.chain_keys(frozen(np.ascontiguousarray(cells.T[: self.width])), self._heads, self._nexts)
+        kernels.enter_keys(frozen(np.ascontiguousarray(cells.T[: self.width])), self._entries)
+
+
+def line_up(make: Callable[[int, type[np.int64]], Signed], count: int, width: int) -> Signed:
+    """Lines of cells that begin where a line of the machine's cache does: none lies in more of these than it must."""
+    room = make(count * width + _CACHE_LINE, np.int64)
+    start = -(room.ctypes.data // room.itemsize) % _CACHE_LINE
+    return room[start : start + count * width].reshape(count, width)
 
 
 def fitted(array: npt.NDArray[Cell], capacity: int) -> npt.NDArray[Cell]:

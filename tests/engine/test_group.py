@@ -15,6 +15,7 @@ from stream_ext import group_kernels
 from stream_ext.control import Control
 from stream_ext.errors import QueryCancelled
 from stream_ext.operators.group import Aggregated, Group
+from stream_ext.operators.key_table import KeyTable
 from stream_ext.operators.moment import Moment
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import FOREVER, Ids, of_columns
@@ -263,6 +264,23 @@ def test_groups_that_are_no_more_are_forgotten() -> None:
     assert operator.capacity <= 8192  # 300 groups are there at a time; 20,000 have been
     newest = {row[0]: row[1:] for row, sign, _ in out if sign > 0}
     assert newest[integer_id(19_905)] == (integer_id(1), integer_id(5), integer_id(5))
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_keys_whose_hashes_are_alike_are_told_apart(width: int) -> None:
+    factor, chance = 0x9E3779B97F4A7C15, np.random.default_rng(width)
+    undone = pow(factor, -1, 1 << 64)
+    # Of one column the hash is a product, so keys can be made whose hashes agree in half of their bits, or more.
+    hashes = [(upper << 32) + (lower << 28) + 7 for upper in range(200) for lower in range(16)]
+    keys = np.array([each * undone % (1 << 64) for each in hashes], np.uint64)
+    table, known = KeyTable(width, more=2), dict[tuple[int, ...], int]()
+    for count in (1, 300, 3000, 3000):  # it grows in the middle of a batch
+        rows = chance.choice(keys, (width, count))
+        expected = [known.setdefault(tuple(row), len(known)) for row in rows.T.tolist()]
+        assert table.number(rows).tolist() == expected
+    kept = np.arange(table.used) % 3 == 0
+    renumbered = table.keep(kept)
+    assert table.number(np.array(list(known), np.uint64).T.copy()[:, kept]).tolist() == renumbered[kept].tolist()
 
 
 def test_a_cancelled_evaluation_ends() -> None:

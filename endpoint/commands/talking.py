@@ -172,8 +172,7 @@ def watch(arguments: argparse.Namespace) -> None:
         known = client.query_status(arguments.query)
         since = max(0, int(known["emissions"]) - 1) if arguments.since is None else arguments.since
         if live:
-            waits = f"; it waits for {', '.join(known['waits_for'])}" if known["waits_for"] else ""
-            print(f"{arguments.query}: nothing yet{waits}")
+            print(f"{arguments.query}: nothing yet{_why_nothing(client, known)}")
         for count, emission in enumerate(client.subscribe(arguments.query, since, on_change=_say), start=1):
             if arguments.json:
                 print(json.dumps(emission, ensure_ascii=False), flush=True)
@@ -183,6 +182,16 @@ def watch(arguments: argparse.Namespace) -> None:
                 _print_lines(emission)
             if count == arguments.limit:
                 return
+
+
+def _why_nothing(client: Client, status: dict[str, Any]) -> str:
+    if status["waits_for"]:
+        return f"; it waits for {', '.join(status['waits_for'])}"
+    if status["evaluated"] is not None:
+        return ""
+    times = [each["time"] for each in client.streams() if each["stream"] in status["streams"]]
+    come_to = max((time for time in times if time is not None), default=None)
+    return "" if come_to is None else f"; its streams have come to {terminal.moment(come_to)}, and it begins after that"
 
 
 def _say(line: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from endpoint.bench import BENCHES
 from endpoint.cli import build_parser, main
+from endpoint.client import Client
 from endpoint.commands import talking, terminal
 from endpoint.completion import script
 from tests.endpoint.live import NEAR, Live, live
@@ -287,6 +288,17 @@ def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.Captur
     assert rillet("resume", "near", *server) == 1
     assert "there is no registered query 'near'" in capsys.readouterr().err
     assert rillet("query", "DROP STREAM taxis", *server) == 0
+
+
+def test_a_watcher_is_told_why_there_is_nothing_yet(near: Live) -> None:
+    near.push(1_700_000_000_000).raise_for_status()
+    for name, stream in (("after", "taxis"), ("waiting", "silent")):
+        text = NEAR.replace("near", name).replace("STREAM taxis", f"STREAM {stream}")
+        near.register(text).raise_for_status()
+    with Client(near.url) as client:
+        said = {name: talking._why_nothing(client, client.query_status(name)) for name in ("after", "waiting")}
+    assert said["after"] == "; its streams have come to 2023-11-14T22:13:20Z, and it begins after that"
+    assert said["waiting"] == "; it waits for silent"
 
 
 def test_explain_before_a_text_is_told_as_json(near: Live, capsys: pytest.CaptureFixture[str]) -> None:

@@ -343,6 +343,7 @@ class _Connections:
         self._of_thread = threading.local()
         self._all: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
+        self._closing = threading.Lock()
         _every.add(self)
 
     def call(
@@ -398,11 +399,16 @@ class _Connections:
     def _discard(self) -> None:
         connection = self._of_thread.__dict__.pop("connection", None)
         if connection is not None:
-            connection.close()
+            self._end(connection)
 
     def close(self) -> None:
         self._closed = True
         for connection in list(self._all):
+            self._end(connection)
+
+    def _end(self, connection: Any) -> None:
+        """One at a time: whoever closes all breaks the calls of others, who then close theirs."""
+        with self._closing:
             connection.close()
 
     def disown(self) -> None:
@@ -412,6 +418,7 @@ class _Connections:
                 connection.transport.sock.close()
         self._all = weakref.WeakSet()
         self._of_thread = threading.local()
+        self._closing = threading.Lock()  # the parent's may be held for ever
 
 
 _every: weakref.WeakSet[_Connections] = weakref.WeakSet()

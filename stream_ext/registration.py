@@ -5,7 +5,7 @@ which streams are there, where have they come to) is settled by the writer, in t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -100,7 +100,7 @@ class Registration:
         )
         registered = CatalogStep("query", number, definition)
         check_ends(found.catalog.after(registered), definition)
-        warnings = [*warnings_of(self.query), *found.warnings]
+        warnings = [*warnings_of(self.query), *found.warnings, *_empty_graphs(self.query, view)]
         return Intent(
             result=lambda _: Registered(definition, True, warnings),
             steps=[*found.steps, registered],
@@ -175,6 +175,14 @@ def _waits(stream: StreamDefinition, view: View) -> bool:
     position = view.positions.get(stream.number)
     pushed = position is not None and position.batch > 0
     return not pushed and stream.runs_by is None and stream.of_query is None and stream.options.time is None
+
+
+def _empty_graphs(query: Query, view: View) -> Iterator[str]:
+    """A graph that FROM mistypes is as empty as one that is filled later."""
+    for graph in dict.fromkeys(clause.graph for clause in query.shape.graphs if clause.graph is not None):
+        id = int(view.store.ids([graph.text])[0])
+        if not id or not len(view.store.at(view.head).predicates(id)):
+            yield f"the graph {graph.text.decode()} has no triple yet"
 
 
 @dataclass(slots=True)

@@ -66,6 +66,14 @@ def test_what_of_the_store_is_read(
     assert told(service) == [(1000, expected)]
 
 
+def test_a_graph_without_a_triple_is_warned_of(service: Service) -> None:
+    service.create_stream("s", {})
+    service.update(P + "INSERT DATA { GRAPH :kb { :known :p :b } GRAPH :left { :known :p :b } } ; CLEAR GRAPH :left")
+    dataset = "FROM STREAM s [RANGE 1s] FROM :kb FROM :kbb FROM NAMED :left FROM :left FROM DEFAULT"
+    warnings = register(service, f"REGISTER QUERY q AS SELECT ?x ?y {dataset} WHERE {{ ?x :p ?y }}")
+    assert warnings == [f"the graph <{EX}{name}> has no triple yet" for name in ("kbb", "left")]
+
+
 def test_graph_with_a_streams_name_is_its_window(service: Service) -> None:
     register(
         service,

@@ -2,10 +2,10 @@
 # (numba infers the types of kernels)
 """The loops of a join's memory: a ring of rows, chained by the hash of their keys.
 
-A row has a number that only grows, and stands in the cell of that number, modulo the size of the ring: its key, how
-long it is valid, its weight, the number of the row behind it in its chain, and its values, side by side, so that who
-finds it has all of it. A chain leads from newer rows to older ones, so it ends where the ring has been given up: to
-forget rows nothing is unlinked."""
+A row has a number that only grows, and stands in the cell of that number, modulo the size of the ring: how long it is
+valid, the number of the row behind it in its chain, and its values, side by side, so that who finds it has all of it. A
+chain leads from newer rows to older ones, so it ends where the ring has been given up: to forget rows nothing is
+unlinked. Few rows count more than once: weights stand in an array of their own, which there is only if some do."""
 
 from __future__ import annotations
 
@@ -15,66 +15,67 @@ from numba import njit
 from hbase_store.arrays import frozen
 
 END = -1  # of a chain
-KEY, UNTIL, WEIGHT, NEXT, VALUES = range(5)  # places in a cell
+UNTIL, NEXT, VALUES = range(3)  # places in a cell
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-#: Probes that are looked up together.
+#: Rows that are looked up together.
 _BLOCK = 256
+#: So many cells are in the machine's cache; of more, those of a block are fetched together before they are compared.
+_CACHED = 1 << 15
 
 
 @njit(cache=True, nogil=True)
-def ring_insert(keys, columns, weights, untils, cells, heads, shift, number):
-    """Rows get the numbers from `number` on. Empty weights mean 1 each."""
+def ring_insert(keys, columns, untils, cells, heads, shift, number):
+    """Rows get the numbers from `number` on. The heads of a block of chains are fetched together, before they are
+    replaced."""
     mask = np.uint64(len(cells) - 1)
-    for i in range(len(keys)):
-        cell = cells[np.uint64(number) & mask]
-        bucket = (keys[i] * _FACTOR) >> shift
-        cell[KEY] = keys[i]
-        cell[UNTIL] = untils[i]
-        cell[WEIGHT] = weights[i] if len(weights) else 1
-        cell[NEXT] = heads[bucket]
-        for c in range(columns.shape[0]):
-            cell[VALUES + c] = columns[c, i]
-        heads[bucket] = number
-        number += 1
-
-
-@njit(cache=True, nogil=True)
-def ring_expire(cells, tail, number, time):
-    """The first number at or after `tail` whose row is still valid at `time`."""
-    mask = len(cells) - 1
-    while tail < number and cells[tail & mask, UNTIL] < time:
-        tail += 1
-    return tail
+    fetched = np.empty(_BLOCK, np.int32)
+    for low in range(0, len(keys), _BLOCK):
+        some = keys[low : low + _BLOCK]
+        for i in range(len(some)):
+            fetched[i] = heads[(some[i] * _FACTOR) >> shift]
+        for i in range(len(some)):
+            cell = cells[np.uint64(number) & mask]
+            bucket = (some[i] * _FACTOR) >> shift
+            cell[UNTIL] = untils[low + i]
+            cell[NEXT] = heads[bucket]
+            for c in range(columns.shape[0]):
+                cell[VALUES + c] = columns[c, low + i]
+            heads[bucket] = number
+            number += 1
 
 
 @njit(cache=True, nogil=True)
 def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, left, right):
     """All pairs (probe, cell) of rows that agree in their keys, and are valid at `time`; with numbers below `limit`.
 
-    A key of several columns is a hash: `columns` of the probes must then equal the values at the places `own`. Writes
-    as many pairs as fit into left/right and returns how many there are: call again with more room.
+    A key of several columns is a hash: `columns` of the probes (at least one) must equal the values at places `own`.
+    Writes as many pairs as fit into left/right and returns how many there are: call again with more room.
 
     The heads of a block of chains are fetched first, and those set aside that lead nowhere, without a branch: so the
     machine need not guess, and many look-ups are under way at once."""
     mask = np.uint64(len(cells) - 1)
     firsts, probes = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
+    fetched, first = np.empty(_BLOCK, np.int64), cells[:, VALUES + own[0]]
     found = 0
     for low in range(0, len(keys), _BLOCK):
-        some = keys[low : low + _BLOCK]
+        some, asked = keys[low : low + _BLOCK], columns[0, low : low + _BLOCK]
         count = 0
         for i in range(len(some)):
             number = heads[(some[i] * _FACTOR) >> shift]
             firsts[np.uint64(count)] = number
             probes[np.uint64(count)] = i
             count += number >= tail
+        if len(cells) > _CACHED:
+            for n in range(count):
+                fetched[n] = first[np.uint64(firsts[n]) & mask]
         for n in range(count):
             number, probe = firsts[n], np.uint64(probes[n])
             while number >= tail:
                 at = np.uint64(number) & mask
-                if np.uint64(cells[at, KEY]) == some[probe] and cells[at, UNTIL] >= time and number < limit:
+                if np.uint64(first[at]) == asked[probe] and cells[at, UNTIL] >= time and number < limit:
                     same = True
-                    for c in range(len(own)):
+                    for c in range(1, len(own)):
                         same &= np.uint64(cells[at, VALUES + own[c]]) == columns[c, low + probes[n]]
                     if same:
                         if found < len(left):
@@ -86,15 +87,19 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, left,
 
 
 @njit(cache=True, nogil=True)
-def ring_pair(left, right, columns, untils, weights, cells, weighted, places, first, other, start, out, ends, counts):
+def ring_pair(
+    left, right, columns, untils, weights, cells, counted, weighted, places, first, other, start, out, ends, counts,
+):  # fmt: skip
     """Writes the pairs side by side into `out` from `start` on: the probe's values from line `first` on, those at
-    `places` in the cell from line `other` on; and until when both are valid, and the product of their weights if there
-    are any."""
+    `places` in the cell from line `other` on; and until when both are valid, and the product of their weights (those
+    of the cells are `counted`) if there are any."""
     for n in range(len(left)):
         ends[start + n] = min(cells[np.uint64(right[n]), UNTIL], untils[np.uint64(left[n])])
     if weighted:
         for n in range(len(left)):
-            counts[start + n] = cells[right[n], WEIGHT] * (weights[left[n]] if len(weights) else 1)
+            counts[start + n] = weights[left[n]] if len(weights) else 1
+            if len(counted):
+                counts[start + n] *= counted[right[n]]
     for c in range(columns.shape[0]):
         line, column = out[first + c, start : start + len(left)], columns[c]
         for n in range(len(left)):
@@ -118,8 +123,8 @@ def warm() -> None:
     keys, longs, out = frozen(np.ones(1, np.uint64)), frozen(np.ones(1, np.int64)), np.zeros(1, np.int64)
     cells, heads, shift = np.zeros((2, VALUES + 1), np.int64), np.full(2, END, np.int32), np.uint64(63)
     rows, values = keys.reshape(1, 1), np.zeros((2, 1), np.uint64)
-    ring_insert(keys, rows, longs, longs, cells, heads, shift, 0)
-    ring_expire(cells, 0, 1, 0)
-    ring_probe(keys, rows, longs[:0], cells, heads, shift, 0, 1, 0, out, out.copy())
-    ring_pair(longs[:0], longs[:0], rows, longs, longs, cells, False, longs[:0], 0, 1, 0, values, out, out.copy())
+    ring_insert(keys, rows, longs, cells, heads, shift, 0)
+    ring_probe(keys, rows, frozen(longs[:1] - 1), cells, heads, shift, 0, 1, 0, out, out.copy())
+    pairs = longs[:0], longs[:0], rows, longs, longs
+    ring_pair(*pairs, cells, out, False, longs[:0], 0, 1, 0, values, out.copy(), out.copy())
     ring_take(cells, longs[:0], VALUES, values.view(np.int64)[:, :0])

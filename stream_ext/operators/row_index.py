@@ -6,6 +6,7 @@ it is laid out anew without them, so that memory follows the windows and the cos
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,11 +15,13 @@ import numpy.typing as npt
 from hbase_store.arrays import frozen
 from stream_ext import kernels
 from stream_ext import ring_kernels as ring
-from stream_ext.zset import Columns, Deferred, Ids, Untils, Weights, ZSet, consolidate, spread
+from stream_ext.operators.key_table import line_up
+from stream_ext.zset import Columns, Deferred, Ids, Untils, Weights, ZSet, are_shared, consolidate, latest, spread
 
 Slots = npt.NDArray[np.int64]
 
 _LEAST_CAPACITY = 1024
+_CHUNK = 1024
 _NUMBERS_MAX = 1 << 31
 #: Room is made for what was found before; what does not fit is looked up once more.
 _FAN_LEAST = 0.0
@@ -48,6 +51,7 @@ class Rows:
     def __init__(self, matrix: Ids, untils: Untils, weights: Weights | None, key: Sequence[int]) -> None:
         self.matrix: Ids = frozen(matrix)
         self.untils: Untils = frozen(spread(untils))
+        self._given = untils
         self.weights: Weights = _ONCE if weights is None else frozen(np.ascontiguousarray(weights))
         self._look_up_by(key)
 
@@ -59,13 +63,26 @@ class Rows:
         return cls(matrix, change.until_array(), change.weights, key)
 
     def _look_up_by(self, key: Sequence[int]) -> None:
-        self.key: Ids = self.matrix[:0] if len(key) < 2 else frozen(self.matrix[list(key)])
-        self.keys: Ids = self.matrix[key[0]] if len(key) == 1 else frozen(key_of(self.key, self.matrix.shape[1]))
+        if len(key) == 1:
+            self.key: Ids = self.matrix[key[0] : key[0] + 1]
+            self.keys: Ids = self.matrix[key[0]]
+        else:
+            self.key = frozen(self.matrix[list(key)])
+            self.keys = frozen(key_of(self.key, self.matrix.shape[1]))
+
+    def ends(self) -> list[tuple[int, int]]:
+        """(how many rows, the last validity of all of them), for some rows after the other."""
+        if len(self) <= _CHUNK or are_shared(self._given):
+            return [(len(self), latest(self._given))]
+        starts = np.arange(0, len(self), _CHUNK)
+        counts = np.minimum(len(self) - starts, _CHUNK)
+        return list(zip(counts.tolist(), np.maximum.reduceat(self.untils, starts).tolist(), strict=True))
 
     def keyed(self, key: Sequence[int]) -> Rows:
         """The same rows for another index."""
         other = Rows.__new__(Rows)
         other.matrix, other.untils, other.weights = self.matrix, self.untils, self.weights
+        other._given = self._given
         other._look_up_by(key)
         return other
 
@@ -83,16 +100,18 @@ class Rows:
 class RowIndex:
     def __init__(self, width: int, key: Sequence[int], capacity: int = _LEAST_CAPACITY) -> None:
         self.key = tuple(key)
-        self._own = frozen(np.array(self.key if len(self.key) > 1 else (), np.int64))
+        self._own = frozen(np.array(self.key, np.int64))
         self._width = width
         self._every = frozen(np.arange(width))
-        self.weighted = False
+        self._weights = np.empty(0, np.int64)  # of each cell, once a row counts more or less than once
         self._fan = _FAN_LEAST  # so many rows for each that is looked up are thought to be found
         self._allocate(max(capacity, _LEAST_CAPACITY))
 
     def _allocate(self, capacity: int) -> None:
         size = buckets(capacity)
-        self._cells = np.empty((size, ring.VALUES + self._width), np.int64)
+        self._cells = line_up(np.empty, size, ring.VALUES + self._width)
+        self._weights = np.empty(size if self.weighted else 0, np.int64)
+        self._ends: deque[tuple[int, int]] = deque()  # ascending: up to which number rows end by which time
         self._heads = np.full(2 * size, ring.END, np.int32)
         self._shift = np.uint64(64 - (2 * size - 1).bit_length())
         self._tail = self._number = 0
@@ -100,6 +119,10 @@ class RowIndex:
     def __len__(self) -> int:
         """Of the rows in the ring; some may have run out."""
         return self._number - self._tail
+
+    @property
+    def weighted(self) -> bool:
+        return len(self._weights) > 0
 
     @property
     def capacity(self) -> int:
@@ -117,7 +140,6 @@ class RowIndex:
         other.insert(old, time)
         first = other.number
         other.insert(new, time)
-        other.weighted = self.weighted
         return other, first
 
     def insert(self, change: ZSet, time: int) -> None:
@@ -127,17 +149,24 @@ class RowIndex:
     def insert_rows(self, rows: Rows, time: int) -> None:
         if not len(rows):
             return
-        self._tail = ring.ring_expire(self._cells, self._tail, self._number, time)
+        while self._ends and self._ends[0][1] < time:
+            self._tail = self._ends.popleft()[0]
         if len(self) + len(rows) > len(self._cells) or self._number + len(rows) >= _NUMBERS_MAX:
             self._lay_out(time, len(rows))
         self._append(rows)
 
     def _append(self, rows: Rows) -> None:
-        self.weighted = self.weighted or len(rows.weights) > 0
-        ring.ring_insert(
-            rows.keys, rows.matrix, rows.weights, rows.untils, self._cells, self._heads, self._shift, self._number
-        )
-        self._number += len(rows)
+        if len(rows.weights) and not self.weighted:
+            self._weights = np.ones(len(self._cells), np.int64)
+        if self.weighted:
+            places = np.arange(self._number, self._number + len(rows)) & (len(self._cells) - 1)
+            self._weights[places] = rows.weights if len(rows.weights) else 1
+        ring.ring_insert(rows.keys, rows.matrix, rows.untils, self._cells, self._heads, self._shift, self._number)
+        for count, last in rows.ends():
+            self._number += count
+            # What is given up with what stands before it need not be told apart.
+            before = self._ends.pop()[1] if self._ends and self._ends[-1][1] >= last else last
+            self._ends.append((self._number, before))
 
     def _lay_out(self, time: int, coming: int) -> None:
         """Anew, of what is still valid at `time`; retractions meet what they retract here."""
@@ -150,8 +179,13 @@ class RowIndex:
 
     def held(self, time: int, start: int = 0, stop: int = _NUMBERS_MAX) -> ZSet:
         """All that is remembered and valid, with a number from `start` on and below `stop`."""
+        return self.at(self._valid(time, start, stop))
+
+    def _valid(self, time: int, start: int, stop: int) -> Slots:
+        """The cells of the valid ones of these numbers."""
         places = np.arange(max(start, self._tail), min(stop, self._number)) & (len(self._cells) - 1)
-        return self.at(places[self._cells[places, ring.UNTIL] >= time])
+        valid: Slots = places[self._cells[places, ring.UNTIL] >= time]
+        return valid
 
     def at(self, places: Slots) -> ZSet:
         columns = np.empty((self._width, len(places)), np.int64)
@@ -159,14 +193,14 @@ class RowIndex:
         return ZSet(
             tuple(columns.view(np.uint64)),
             len(places),
-            self._cells[places, ring.WEIGHT] if self.weighted else None,
+            self._weights[places] if self.weighted else None,
             self._cells[places, ring.UNTIL],
         )
 
     def lazily_at(self, places: Slots) -> ZSet:
         """Of rows that stay for ever: a column that nobody looks at is never made."""
         values = self._cells[:, ring.VALUES :].view(np.uint64).T
-        weights = self._cells[places, ring.WEIGHT] if self.weighted else None
+        weights = self._weights[places] if self.weighted else None
         return ZSet(tuple(Deferred(column, places) for column in values), len(places), weights)
 
     def probe(self, columns: Columns, count: int, time: int) -> tuple[Slots, Slots]:
@@ -175,10 +209,14 @@ class RowIndex:
         `columns` are those of the probes that stand for the index's key, in its order."""
         if not count or not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        key = frozen(np.stack(columns)) if len(columns) > 1 else np.empty((0, count), np.uint64)
-        return self._found(frozen(key_of(columns, count)), frozen(key), time, _NUMBERS_MAX)
+        keys = frozen(key_of(columns, count))
+        key = np.stack(columns) if len(columns) > 1 else keys.reshape(1, -1)
+        return self._found(keys, frozen(key), time, _NUMBERS_MAX)
 
     def _found(self, keys: Ids, key: Ids, time: int, limit: int) -> tuple[Slots, Slots]:
+        if not self.key:
+            places = self._valid(time, 0, limit)
+            return np.arange(len(keys)).repeat(len(places)), np.tile(places, len(keys))
         room = max(1024, int(self._fan * min(len(keys), _THOUGHT)) + 2 * len(keys))
         while True:
             left, right = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -205,8 +243,9 @@ class RowIndex:
         left, right = found
         places = self._every if own is None else frozen(np.array(own, np.int64))
         ring.ring_pair(
-            frozen(left), frozen(right), rows.matrix, rows.untils, rows.weights, self._cells, out.weights is not None,
-            places, *lines, start, out.matrix, out.untils, out.untils if out.weights is None else out.weights,
+            frozen(left), frozen(right), rows.matrix, rows.untils, rows.weights, self._cells, self._weights,
+            out.weights is not None, places, *lines, start, out.matrix, out.untils,
+            out.untils if out.weights is None else out.weights,
         )  # fmt: skip
 
 

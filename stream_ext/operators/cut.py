@@ -13,7 +13,7 @@ from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.testing import scope_of
 from stream_ext.plan.ordering import Ranks, leading, order_ranks
-from stream_ext.zset import Weights, ZSet
+from stream_ext.zset import Columns, Weights, ZSet
 
 #: So many times the rows that are wanted are worth a look at which may be among them.
 _MANY = 8
@@ -30,7 +30,7 @@ class Cut:
     offset: int = 0
     limit: int | None = None
     per: tuple[str, ...] = ()  # cut for each of their values alone
-    by_text: bool = False  # rows that ORDER BY takes for equal stand by their texts, not by ids
+    by_text: bool = False  # rows that nothing else orders stand by their texts, not by ids
 
     @property
     def is_limited(self) -> bool:
@@ -72,6 +72,14 @@ class Cut:
         if self.by_text:
             keys = [*self._ranks_of_texts(moment, rows, keys), *keys]
         return rows.take(np.lexsort(keys)) if keys else rows
+
+    def as_they_appear(self, moment: Moment, columns: Columns, net: Weights) -> tuple[Columns, Weights]:
+        """For a ranking by first appearance: what comes in one evaluation."""
+        if self.order or not self.by_text or len(net) < 2:
+            return columns, net
+        keys = self._ranks_of_texts(moment, ZSet(columns, len(net), None), [])
+        places = np.lexsort(keys) if keys else np.arange(len(net))
+        return tuple(column[places] for column in columns), net[places]
 
     def _ranks(self, moment: Moment, rows: ZSet) -> list[Ranks]:
         """What ORDER BY says, as np.lexsort takes it: what decides last stands first."""

@@ -54,7 +54,8 @@ class Answer:
         if self._gains is not None:
             return self._gains.step(moment.time, change)
         if self.ranking is not None:
-            self.ranking.step(*net_change(self._rows.ended(moment.time), change))
+            came = net_change(self._rows.ended(moment.time), change)
+            self.ranking.step(*self._cut.as_they_appear(moment, *came))
         self._rows.step(change, moment.time)
         return self._rows.bag() if self.is_plain else self._said(moment)
 

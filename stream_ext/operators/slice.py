@@ -24,7 +24,7 @@ class Slice:
         gone = self._held.until_array() < moment.time
         columns, net = net_change(self._held.take(gone), change)
         self._held = consolidate(concat([self._held.take(~gone), change], change.width))
-        self._order.step(columns, net)
+        self._order.step(*self._cut.as_they_appear(moment, columns, net))
         rows, weights = self._order.shown()
         now = self._cut.of(moment, ZSet(rows, len(weights)))
         out = concat([now, self._shown.negated()], now.width)

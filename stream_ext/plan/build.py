@@ -548,7 +548,7 @@ class Builder:
         if node.distinct and not distinct_at_end:
             wire = self._distinct(wire)
         per = kept if node.is_cut else ()
-        by_text = self._makes_terms and node.is_cut and bool(node.order)
+        by_text = self._makes_terms and node.is_cut
         cut = Cut(wire.variables, names, node.order, distinct_at_end, node.offset, node.limit, per, by_text)
         return wire, cut
 

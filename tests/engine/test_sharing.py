@@ -73,7 +73,8 @@ CUT = [
     ("SELECT ?a ?b", "WINDOW :w1 { ?a :p % . ?a :p ?b } } ORDER BY ?b LIMIT 1 #", 1),
     ("SELECT ?a", "WINDOW :w1 { ?a :p % . ?a :p ?b } } ORDER BY DESC(?b) OFFSET 1 LIMIT 2 #", 1),
 ]
-#: Rows that ORDER BY takes for equal, of terms whose ids are not the same in two networks, nor after a restart.
+#: Rows that ORDER BY takes for equal, or that come at once where there is none, of terms whose ids are not the same in
+#: two networks, nor after a restart.
 MADE = [
     ("SELECT ?t", 'WINDOW :w1 { % :p ?b . ?a :p ?b BIND(CONCAT("t", STR(?a)) AS ?t) } } ORDER BY ?b LIMIT 1 #', 1),
     ("SELECT (STR(?a) AS ?t)", "WINDOW :w1 { ?a :p % . ?a :p ?b } } ORDER BY DESC(?b) LIMIT 2 #", 1),
@@ -87,6 +88,9 @@ MADE = [
         "WINDOW :w1 { ?a :p % . ?a :v ?v } } GROUP BY ?a ORDER BY ?n LIMIT 1 #",
         1,
     ),
+    ("SELECT ?t", 'WINDOW :w1 { % :p ?b . ?a :p ?b BIND(CONCAT("t", STR(?a)) AS ?t) } } LIMIT 2 #', 1),
+    ("SELECT DISTINCT ?t", 'WINDOW :w1 { ?a :p ?b . ?b :p % BIND(CONCAT("t", STR(?a)) AS ?t) } } LIMIT 2 #', 1),
+    ("SELECT ?a (SUM(?v + 0.5) AS ?n)", "WINDOW :w1 { ?a :p % . ?a :v ?v } } GROUP BY ?a OFFSET 1 LIMIT 1 #", 1),
 ]
 MERGED = [
     ("SELECT ?a ?b", "?a :p %", 2),

@@ -335,6 +335,25 @@ class _ConnectionDied(Exception):
     """The connection broke during a call, which may or may not have been done."""
 
 
+class _Connection(happybase.Connection):  # type: ignore[misc]  # happybase has no types
+    """May be closed by several threads at once, as thriftpy2's may not: by whoever closes the store, by the thread
+    whose call that breaks, and with the last reference when the thread has ended."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._closing = threading.RLock()
+        super().__init__(*arguments, **options)
+
+    def close(self) -> None:
+        with self._closing:
+            super().close()
+
+    def disown(self) -> None:
+        """As `_Connections.disown`; the lock may have been held by a thread that is not in this process."""
+        self._closing = threading.RLock()
+        if self.transport.is_open():
+            self.transport.sock.close()
+
+
 class _Connections:
     """One connection per thread, as they are not thread-safe."""
 
@@ -343,7 +362,6 @@ class _Connections:
         self._of_thread = threading.local()
         self._all: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
-        self._closing = threading.Lock()
         _every.add(self)
 
     def call(
@@ -388,7 +406,7 @@ class _Connections:
     def _connect(self) -> Any:
         try:
             # The compact protocol has no C codec in thriftpy2 and is several times slower.
-            return happybase.Connection(
+            return _Connection(
                 self._host, self._port, timeout=self._timeout_ms, transport="buffered", protocol="binary"
             )
         except (TException, OSError) as error:
@@ -399,26 +417,19 @@ class _Connections:
     def _discard(self) -> None:
         connection = self._of_thread.__dict__.pop("connection", None)
         if connection is not None:
-            self._end(connection)
+            connection.close()
 
     def close(self) -> None:
         self._closed = True
         for connection in list(self._all):
-            self._end(connection)
-
-    def _end(self, connection: Any) -> None:
-        """One at a time: whoever closes all breaks the calls of others, who then close theirs."""
-        with self._closing:
             connection.close()
 
     def disown(self) -> None:
         """In a forked child: forget the parent's sockets without the shutdown that would cut the parent off."""
         for connection in list(self._all):
-            if connection.transport.is_open():
-                connection.transport.sock.close()
+            connection.disown()
         self._all = weakref.WeakSet()
         self._of_thread = threading.local()
-        self._closing = threading.Lock()  # the parent's may be held for ever
 
 
 _every: weakref.WeakSet[_Connections] = weakref.WeakSet()

@@ -196,15 +196,15 @@ class Store:
     def net_changes(self, sn: int, predicates: Iterable[int] | None = None) -> Rows:
         """How the store differs from the snapshot before, exactly; None: in all predicates."""
         number = self._taken_in(sn)
+        wanted = None if predicates is None else set(predicates)
+        written = [each for each in self._edges.changes(self.row(number)) if wanted is None or each[1] in wanted]
+        if not written:
+            return Rows(NO_IDS, NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.int64))
         before = self.at(number - 1)
         parts: list[tuple[Ids, Ids, Ids, Ids, Mask]] = []
-        wanted = None if predicates is None else set(predicates)
-        for named, predicate, columns, inserted in self._edges.changes(self.row(number)):
-            if wanted is None or predicate in wanted:
-                changed = before.contains_rows(named, predicate, columns) != inserted
-                parts.append(_quads(predicate, columns, inserted, changed))
-        if not parts:
-            return Rows(NO_IDS, NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.int64))
+        for named, predicate, columns, inserted in written:
+            changed = before.contains_rows(named, predicate, columns) != inserted
+            parts.append(_quads(predicate, columns, inserted, changed))
         *quads, signs = zip(*parts, strict=True)
         s, p, o, g = (concatenate(column) for column in quads)
         return Rows(s, p, o, g, np.where(np.concatenate(signs), 1, -1))

@@ -39,7 +39,8 @@ class ChangesBetween:
     high: int
 
     def of(self, predicates: tuple[int, ...] | None) -> list[QuadChange]:
-        return [self.store.net_changes(sn, predicates) for sn in range(self.low + 1, self.high + 1)]
+        found = (self.store.net_changes(sn, predicates) for sn in range(self.low + 1, self.high + 1))
+        return [change for change in found if len(change)]
 
     def before(self) -> Snapshot:
         return self.store.at(self.low)

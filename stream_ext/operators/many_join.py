@@ -24,6 +24,10 @@ _SHARE_LEAST = 0.25
 #: What is found so many times as often as was thought is reason to try at once.
 _SURPRISE = 2
 
+#: So few rows may come next though they share nothing with what is joined: the one user who is asked about, before all
+#: whom the authors of new posts are known to.
+_HARDLY_ANY = 4
+
 Key = tuple[int, ...]  # places of the variables by which a part is looked up
 
 
@@ -108,9 +112,10 @@ class ManyJoin:
         return min(candidates, key=lambda n: self._fans.get((joined, n), 0.0))
 
     def _candidates(self, joined: frozenset[int], names: set[str]) -> list[int]:
-        """Those that share a variable with what is joined; all that are left, if none does."""
+        """Those that share a variable with what is joined, or have hardly a row; all that are left, if none does."""
         left = [n for n in range(len(self._parts)) if n not in joined]
-        return [n for n in left if names & set(self._parts[n].variables)] or left
+        near = [n for n in left if names & set(self._parts[n].variables)]
+        return [n for n in left if n in near or len(self._parts[n].held) <= _HARDLY_ANY] if near else left
 
     def _try(self, time: int, joined: frozenset[int], n: int, names: tuple[str, ...], rows: Rows) -> None:
         part = self._parts[n]
@@ -156,6 +161,9 @@ class _Held:
     def __init__(self, width: int, key: Key) -> None:
         self._indexes = {key: RowIndex(width, key)}
         self._marks = {key: 0}  # of each index: the number of the first row that came in this step
+
+    def __len__(self) -> int:
+        return len(next(iter(self._indexes.values())))
 
     def take_in(self, change: ZSet, time: int) -> Rows:
         rows = Rows.of(change, ())

@@ -35,7 +35,7 @@ class StoreChanges(Protocol):
     """How the store changed since the network's last step."""
 
     def of(self, predicates: tuple[int, ...] | None) -> list[QuadChange]:
-        """Of these predicates (None: of all), SN by SN."""
+        """Of these predicates (None: of all), SN by SN; nothing of those in which they have not changed."""
 
     def before(self) -> Snapshot:
         """The store as it was at the last step."""

@@ -6,13 +6,13 @@ store S + d as it now is, and what was remembered of the left side meets the sto
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from stream_ext.operators.counting import Counting
-from stream_ext.operators.moment import Moment
+from stream_ext.operators.moment import Moment, QuadChange
 from stream_ext.operators.pairing import Pairing
 from stream_ext.operators.pattern import G, IdPattern, Ids, O, P, S
 from stream_ext.operators.row_index import RowIndex
@@ -46,11 +46,16 @@ class StoreJoin:
         parts = [self._look_up(left, moment)]
         if moment.changes is not None:
             change = change_of(self.pattern, moment)
-            change = change.with_columns(tuple(change.held[i] for i in self._read))
-            i, slot = self._memory.probe(self._pairing.right_keys(change), len(change), moment.time)
-            parts.append(self._pairing.joined(self._memory.at(slot), change.take(i)))
+            if change.count:
+                parts.append(self._met(change, moment.time))
         self._memory.insert(left, moment.time)
         return concat(parts, len(self.variables))
+
+    def _met(self, change: ZSet, time: int) -> ZSet:
+        """How the store has changed, with what is remembered of the left side."""
+        change = change.with_columns(tuple(change.held[i] for i in self._read))
+        i, slot = self._memory.probe(self._pairing.right_keys(change), len(change), time)
+        return self._pairing.joined(self._memory.at(slot), change.take(i))
 
     def pieces(self, moment: Moment, left: ZSet) -> Iterator[ZSet]:
         """What `step` gives when nothing comes after, predicate by predicate where any will do."""
@@ -84,11 +89,13 @@ def change_of(pattern: IdPattern, moment: Moment) -> ZSet:
     """How the pattern's own matches in the store have changed."""
     assert moment.changes is not None
     width = len(pattern.variables)
-    edges = StoreEdges(moment.snapshot, pattern.graph)
     predicate = pattern.fixed.get(P)
     changes = moment.changes.of(None if predicate is None else (predicate,))
+    if not changes:
+        return empty(width)
+    edges = StoreEdges(moment.snapshot, pattern.graph)
     if pattern.graph.merged:
-        return _merged_change(pattern, moment, edges, predicate)
+        return _merged_change(pattern, changes, moment, edges)
     parts = []
     for change in changes:
         fits, columns = pattern.match((change.s, change.p, change.o, change.g))
@@ -97,12 +104,11 @@ def change_of(pattern: IdPattern, moment: Moment) -> ZSet:
     return concat(parts, width)
 
 
-def _merged_change(pattern: IdPattern, moment: Moment, edges: StoreEdges, predicate: int | None) -> ZSet:
+def _merged_change(pattern: IdPattern, changes: Sequence[QuadChange], moment: Moment, edges: StoreEdges) -> ZSet:
     """A triple of several graphs is there as long as one of them has it: what was touched is asked for again."""
     assert moment.changes is not None
-    changes = moment.changes.of(None if predicate is None else (predicate,))
     touched = [np.stack((c.s, c.p, c.o), axis=1)[edges.holds(c.g)] for c in changes]
-    rows = np.unique(np.concatenate(touched), axis=0) if touched else np.empty((0, 3), np.uint64)
+    rows = np.unique(np.concatenate(touched), axis=0)
     before = StoreEdges(moment.changes.before(), pattern.graph)
     parts = []
     for p in np.unique(rows[:, 1]).tolist():

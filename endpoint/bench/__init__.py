@@ -16,7 +16,7 @@ from typing import Any
 class Bench:
     module: str
     what: str
-    watches: bool = False  # a server's memory, for as many minutes as it is told
+    watches: bool = False  # a server's memory, for as many minutes as it is told; and may ask beside a large store
 
     def load(self) -> Any:
         return import_module(self.module)

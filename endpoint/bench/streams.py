@@ -27,14 +27,15 @@ Figures = dict[str, Any]
 _A_BATCH = 13_000
 _A_SECOND = 133_000
 _TUMBLING = "RANGE 1s STEP 1s"
+_STORED = (1_000_000, 10_000_000)
 #: The batches at which what is said is compared.
 _CHECKED = (2, 11)
 #: Two posts of one author with one tag: the answer grows with the square of what a window holds.
 _SPARSE = {"Q4": 1_000}
 
 
-def run(quick: bool, minutes: float = 0) -> Figures:
-    """`minutes`: for how long the memory of a server is watched; 0: not at all."""
+def run(quick: bool, minutes: float = 0, large: bool = False) -> Figures:
+    """`minutes`: for how long the memory of a server is watched; 0: not at all. `large`: beside a large store, too."""
     figures: Figures = {}
     data = source(500 if quick else 5_000, shared=False if quick else None)
     parts: dict[str, Callable[[Path], Figures]] = {
@@ -47,6 +48,8 @@ def run(quick: bool, minutes: float = 0) -> Figures:
         "watchers": partial(registering, quick),
         "served": partial(served, data, quick),
     }
+    if large:
+        parts["large"] = partial(beside_much, data)
     if minutes:
         parts["memory"] = lambda folder: stream_service.memory(folder / "memory", data, "inline", 2_000, minutes)
     for part, measure in parts.items():
@@ -110,19 +113,37 @@ def _compared(by_span: dict[int, Figures]) -> Figures:
 # ---- LSBench ----------------------------------------------------------------------------------------------------
 
 
-def questions(data: Source, asked: dict[str, Asked], window: str, quick: bool, folder: Path) -> Figures:
-    """Each alone, a batch a step: 13,000 triples a second of the streams' time, or ten times as many."""
+def questions(
+    data: Source, asked: dict[str, Asked], window: str, quick: bool, folder: Path, stored: int = 0
+) -> Figures:
+    """Each alone, a batch a step: 13,000 triples a second of the streams' time, or ten times as many; beside so many
+    stored triples at least."""
     figures = {}
     for name, each in asked.items():
         range_ms, step_ms, triples = (60_000, 1_000, _A_BATCH) if window == MINUTE else (1_000, 100, _A_SECOND // 10)
         triples = _SPARSE.get(name, triples) // (10 if quick else 1)
         tape = Tape(data, each.streams)
         batches = tape.dense(triples, 40 if quick else 140, step_ms)
-        replay = Replay(folder / name, data, tape, batches)
+        replay = Replay(folder / name, data, tape, batches, stored)
         stepped = replay.run([each.text(name, window)], kept=_CHECKED)
         rows = [replay.check(each, stepped[at], range_ms) for at in _CHECKED]
         figures[name] = {**told(stepped, batches), "checked_rows": rows}
         replay.close()
+    return figures
+
+
+def beside_much(data: Source, folder: Path) -> Figures:
+    """The narrow questions beside a million stored triples and beside ten: nothing of what is asked for is more."""
+    figures: Figures = {}
+    for name, each in NARROW.items():
+        sizes = {
+            stored: questions(data, {name: each}, SECOND, False, folder / str(stored), stored)[name]
+            for stored in _STORED
+        }
+        few, much = sizes.values()
+        ratios = {key: round(much[key] / few[key], 2) for key in ("batch_ms_p50", "batch_cpu_ms_p50")}
+        figures[name] = {**{str(stored): each for stored, each in sizes.items()}, "ratio": ratios}
+        print(name, json.dumps(ratios), file=sys.stderr, flush=True)
     return figures
 
 

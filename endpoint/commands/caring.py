@@ -26,6 +26,7 @@ def add(commands: Commands) -> None:
     bench_.add_argument("--quick", action="store_true", help="smaller inputs: the whole within 50 s")
     bench_.add_argument("--json", metavar="FILE", help="keep the raw figures")
     bench_.add_argument("--minutes", type=float, default=0.0, help="streams: watch a server's memory for so long")
+    bench_.add_argument("--large", action="store_true", help="streams: also ask beside 10,000,000 stored triples")
     completion_ = add_command(
         commands,
         "completion",
@@ -72,9 +73,9 @@ def bench(arguments: argparse.Namespace) -> None:
         raise UsageError(f"there is no benchmark {arguments.name!r}; there is {', '.join(BENCHES)}")
     found = BENCHES[arguments.name]
     module = found.load()
-    if arguments.minutes and not found.watches:
-        raise UsageError(f"the benchmark {arguments.name!r} takes no --minutes; streams does")
-    more = {"minutes": arguments.minutes} if found.watches else {}
+    if (arguments.minutes or arguments.large) and not found.watches:
+        raise UsageError(f"the benchmark {arguments.name!r} takes no --minutes and no --large; streams does")
+    more = {"minutes": arguments.minutes, "large": arguments.large} if found.watches else {}
     figures: dict[str, Any] = module.run(arguments.quick, **more)
     if arguments.json:
         found.keep(arguments.json, arguments.quick, figures)

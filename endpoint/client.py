@@ -108,6 +108,10 @@ class Client:
     def resume(self, query: str) -> dict[str, Any]:
         return _object(self._send("POST", _path("queries", query), params={"action": "resume"}))
 
+    def move(self, query: str, runner: str) -> dict[str, Any]:
+        """To another runner, "inline" or "spark"; its status."""
+        return _object(self._send("POST", _path("queries", query), params={"action": "move", "runner": runner}))
+
     def drop_query(self, query: str) -> None:
         self._send("DELETE", _path("queries", query))
 

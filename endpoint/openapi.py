@@ -60,7 +60,8 @@ _PARAMETERS: dict[str, tuple[Schema, str]] = {
     "size": (_NUMBER, "of the file, in bytes"),
     "modified": (_NUMBER, "when the file was written, in nanoseconds since 1970"),
     "digest": (_TEXT, "SHA-256 of the file"),
-    "action": ({"type": "string", "enum": ["pause", "resume"]}, "what is to become of the query"),
+    "action": ({"type": "string", "enum": ["pause", "resume", "move"]}, "what is to become of the query"),
+    "runner": ({"type": "string", "enum": ["inline", "spark"]}, "where it is moved to, with action=move"),
 }
 _WAIT_FOR_NEWS = {"wait": (_DURATION, "how long an empty answer is held back for something to come")}
 
@@ -129,7 +130,7 @@ _OF_QUERIES: dict[str, dict[str, Operation]] = {
     },
     "/queries/{query}": {
         "PUT": Operation("Register a query by name", "", (QUERY, FORM), (JSON,), 201, (200, 409), "Queries", True),
-        "POST": Operation("Pause or resume a query", "action", (), (JSON,), 200, (404,), "Queries", True),
+        "POST": Operation("Pause, resume or move a query", "action runner", (), (JSON,), 200, (404,), "Queries", True),
         "GET": Operation("How a query is doing", gives=(JSON,), also=(404,), tag="Queries"),
         "DELETE": Operation("Drop a query", "", (), (), 204, (404,), "Queries", True),
     },

@@ -79,16 +79,18 @@ async def drop(exchange: Exchange, name: str) -> None:
 async def act(exchange: Exchange, name: str) -> None:
     """POST /queries/{q}?action=..."""
     parameters: Parameters = exchange.parameters()
-    action = parameters.text("action")
-    parameters.done("action")
-    if action == "move":
+    action, runner = parameters.text("action"), parameters.text("runner")
+    parameters.done("action, runner")
+    if action not in ("pause", "resume", "move"):
         raise BadArgument(
-            "action=move is not built yet: all queries run where the server runs them, and move together by themselves"
+            f"POST /queries/{name} takes action=pause, resume or move; PUT registers a query under this name"
         )
-    if action not in ("pause", "resume"):
-        raise BadArgument(f"POST /queries/{name} takes action=pause or resume; PUT registers a query under this name")
+    if (action == "move") != (runner is not None):
+        raise BadArgument("action=move and runner=inline or runner=spark belong together")
     exchange.check_may_write()
-    service = exchange.desk.service
-    act = service.pause_query if action == "pause" else service.resume_query
-    await exchange.desk.workers.writers.run(act, name)
+    service, run = exchange.desk.service, exchange.desk.workers.writers.run
+    if runner is not None:
+        await run(service.move_query, name, runner)
+    else:
+        await run(service.pause_query if action == "pause" else service.resume_query, name)
     await exchange.answer_json(200, await exchange.desk.workers.readers.run(service.query_status, name))

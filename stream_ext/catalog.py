@@ -38,13 +38,21 @@ class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
     of_query: int | None = None
 
 
+class Left(msgspec.Struct, frozen=True, array_like=True):
+    """Where a query was when its move was asked for: whoever takes it over goes on from there, in silence."""
+
+    position: int
+    state: QueryState
+
+
 class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows.
 
     `since` is the snapshot from which it runs, with `state`: that of its registration, or of the last time that it was
     resumed. A query that is `paused` is evaluated nowhere; one that `constructs` says triples.
     A `live` one ends with the connection that asked for it. `output` is the stream that has what it says. One
-    that reads `any_stream` has a window on a variable: `streams` are those of its other windows."""
+    that reads `any_stream` has a window on a variable: `streams` are those of its other windows. One whose `home` is
+    inline stays in the server's process when the others are on Spark; it was `left` when it was last moved."""
 
     number: int
     name: str
@@ -62,6 +70,8 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     live: bool = False
     output: int | None = None
     any_stream: bool = False
+    home: Literal["inline"] | None = None
+    left: Left | None = None
 
     def standing(self, stored: QueryState | None) -> QueryState:
         """Where it goes on: from what a runner said of it, if it was said since it runs."""

@@ -1,12 +1,13 @@
-"""Changes of the catalog: creating and dropping a stream; pausing, resuming and dropping a query."""
+"""Changes of the catalog: creating and dropping a stream; pausing, resuming, moving and dropping a query."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import msgspec
 
-from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition, names_of
+from stream_ext.catalog import Catalog, CatalogStep, Left, QueryDefinition, StreamDefinition, names_of
 from stream_ext.errors import NameInUse
 from stream_ext.injector import Change, Intent, View
 from stream_ext.options import StreamOptions, parse_options
@@ -111,5 +112,18 @@ def resume_query(key: str, t0: int | None) -> Change:
         state = msgspec.structs.replace(initial_state(timing, view.positions), t0=t0, gap=True)
         resumed = msgspec.structs.replace(query, paused=False, since=view.head + 1, state=state)
         return Intent(result=int, steps=[CatalogStep("query", query.number, resumed)])
+
+    return change
+
+
+def move_query(key: str, home: Literal["inline"] | None, left: Callable[[QueryDefinition], Left]) -> Change:
+    """After the next snapshot another runner steps it. Its result: the snapshot."""
+
+    def change(view: View) -> Intent:
+        query = view.catalog.query(key)
+        if query.home == home:
+            return Intent(result=int)
+        moved = msgspec.structs.replace(query, home=home, left=left(query))
+        return Intent(result=int, steps=[CatalogStep("query", query.number, moved)])
 
     return change

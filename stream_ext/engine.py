@@ -20,11 +20,13 @@ from stream_ext.late_log import LateLog
 from stream_ext.lateness import Lateness
 from stream_ext.retention import Retain, Retention
 from stream_ext.runner.inline import InlineRunner
-from stream_ext.runner.merge import Merge
+from stream_ext.runner.merge import Merge, Role
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.shard import Shard
+from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
+
+_TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
 
 
 class Engine:
@@ -43,6 +45,7 @@ class Engine:
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self._lag = Lag()
+        self._at_home: set[int] = set()  # queries that stay inline
         self.merge = Merge(
             store.emissions,
             clock,
@@ -64,7 +67,7 @@ class Engine:
             self._collect_emissions,
         )  # fmt: skip
         self.subscriptions = Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        self.inline = InlineRunner(self.merge, lambda: Shard(store))
+        self.inline = InlineRunner(self.merge, lambda role: Shard(store, _TAKES[role]), self._sent_beside)
         self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock)
 
     def start(self) -> None:
@@ -77,6 +80,7 @@ class Engine:
             self._set_close_alarm(stream)
             self._set_idle_alarm(stream)
         self.retention.start(catalog)
+        self._find_homes()
         self.derived.start(self._store.emissions)
         self.alarms.start()
         self.inline.start()
@@ -89,6 +93,8 @@ class Engine:
     def published(self, news: Published) -> None:
         for step in news.steps:
             self._follow(step, news)
+            self._follow_home(step)
+        self.merge.publish(news.sn, bool(self._at_home))
         self.retention.published(news.sn, View(self._store, news.sn, news.catalog, news.positions))
         self._lag.published(news.sn, self._clock.now_ms(), self.merge.position)
         self._head_moved(news.sn)
@@ -104,6 +110,10 @@ class Engine:
         self._set_close_alarm(taken.stream)
         self._set_idle_alarm(taken.stream)
         return late
+
+    def _sent_beside(self) -> None:
+        if self.spark is not None:
+            self.spark.merged()
 
     def stopped(self, error: BaseException) -> None:
         """Whoever cannot write any more does not run the queries either: another may have taken over."""
@@ -139,7 +149,32 @@ class Engine:
         if self.spark is not None:
             self.spark.head_moved(sn)
 
+    def _find_homes(self) -> None:
+        """Of the snapshots that are still to be stepped."""
+        catalog = Catalog.read(self._store, self.merge.position)
+        for query in catalog.queries.values():
+            self._follow_home(CatalogStep("query", query.number, query))
+        self.merge.publish(self.merge.position, bool(self._at_home))
+        for sn in range(self.merge.position + 1, self._injector.head + 1):
+            later = catalog.followed(self._store, sn)
+            for number in catalog.queries.keys() | later.queries.keys():
+                self._follow_home(CatalogStep("query", number, later.queries.get(number)))
+            catalog = later
+            self.merge.publish(sn, bool(self._at_home))
+
+    def _follow_home(self, step: CatalogStep) -> None:
+        if step.kind != "query":
+            return
+        query = step.definition
+        if isinstance(query, QueryDefinition) and query.home is not None and not query.paused:
+            self._at_home.add(step.number)
+        else:
+            self._at_home.discard(step.number)
+
     def _follow(self, step: CatalogStep, news: Published) -> None:
+        was = news.before.queries.get(step.number) if step.kind == "query" else None
+        if was is not None and isinstance(step.definition, QueryDefinition) and was.home != step.definition.home:
+            return  # only who steps it is another
         if isinstance(step.definition, QueryDefinition) and step.definition.paused:
             self.lateness.forget(step.number)
             self.retention.forget(step.number, news.sn)

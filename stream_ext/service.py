@@ -35,7 +35,7 @@ from stream_ext.answers import (
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.bound import rows_at_most
 from stream_ext.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, pause_query, resume_query
+from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, move_query, pause_query, resume_query
 from stream_ext.clock import Clock
 from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
@@ -423,6 +423,17 @@ class Service:
         """From here on; the closes in between are left out, and its next emission says so."""
         state = self._engine.merge.state(self.query_definition(name).number)
         self._injector.change(resume_query(name, None if state is None else state.t0)).result()
+
+    def move_query(self, name: str, runner: str) -> int:
+        """To another runner: the snapshot after which it is there."""
+        if runner not in ("inline", "spark"):
+            raise BadArgument(f"runner={runner}: a query is moved to 'inline' or to 'spark'")
+        if runner == "spark" and self._engine.spark is None:
+            raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
+        home: Literal["inline"] | None = "inline" if runner == "inline" else None
+        sn = int(self._injector.change(move_query(name, home, self._engine.merge.left)).result())
+        self._await(sn, "evaluated")
+        return sn
 
     def drop_query(self, name: str) -> None:
         self._injector.change(drop_query(name)).result()

@@ -95,15 +95,32 @@ class Asked:
         return Joining(self.number, self.parametrised.constants, self.state)
 
 
+Takes = Callable[[QueryDefinition], bool]
+
+
+def takes_all(query: QueryDefinition) -> bool:
+    return True
+
+
+def takes_beside(query: QueryDefinition) -> bool:
+    """The inline runner, while the others are on Spark."""
+    return query.home is not None
+
+
+def takes_on_spark(query: QueryDefinition) -> bool:
+    return query.home is None
+
+
 class Shard:
-    """All queries' runs at snapshot `sn`. A query whose step raises is reported in `faults` and stepped no more.
+    """The runs at snapshot `sn` of all queries, or of those that it takes. A query whose step raises is reported in
+    `faults` and stepped no more.
 
     Queries of one template share a run where they are evaluated at the same times; one that has no such other runs
     alone. A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new
     shard."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, takes: Takes = takes_all) -> None:
+        self._store, self._takes = store, takes
         self.sn = 0
         self.faults: dict[int, str] = {}
         self._forget_all()
@@ -122,7 +139,7 @@ class Shard:
         self._forget_all()
         catalog = self._catalog = Catalog.read(self._store, sn)
         together: dict[tuple[object, ...], list[Asked]] = {}
-        for definition in catalog.queries.values():
+        for definition in filter(self._takes, catalog.queries.values()):
             number = definition.number
             asked = self._guarded((number,), partial(self._read, definition, states.get(number), catalog))
             if asked is not None:
@@ -162,22 +179,51 @@ class Shard:
             self._widen(before, sn)
         changes = [change for change in self._store.row(sn).catalog if change.kind == "query"]
         for change in changes:
+            was, definition = before.queries.get(change.number), catalog.queries.get(change.number)
+            if was is not None and definition is not None and was.home != definition.home:
+                self._move(was, definition, sn)
+                continue
             self._end(change.number)
             self.faults.pop(change.number, None)
-            definition = catalog.queries.get(change.number)
-            if definition is not None:
+            if definition is not None and self._takes(definition):
                 parts += self._guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
+
+    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> None:
+        """To another shard after this snapshot, or from another to this one."""
+        goes, comes = self._takes(was), self._takes(definition)
+        if goes and not comes:
+            self._end(was.number)
+            self.faults.pop(was.number, None)
+        elif comes and not goes and not definition.paused:
+            self._guarded((definition.number,), partial(self._take_over, definition, sn))
+
+    def _take_over(self, definition: QueryDefinition, sn: int) -> None:
+        """Steps it in silence from where it was left, and goes on as after a restart."""
+        left, number = definition.left, definition.number
+        assert left is not None, "it was moved"
+        alone = Shard(self._store, lambda query: query.number == number)
+        alone.build({number: left.state}, left.position)
+        while alone.sn < sn:
+            alone.step(alone.sn + 1)
+        if number in alone.faults:
+            self.faults[number] = alone.faults[number]
+            return
+        run = alone._runs.get(number)
+        asked = self._read(definition, None if run is None else _state_of(run, sn), self._catalog)
+        if asked is not None:
+            self._start([asked])
 
     def _widen(self, before: Catalog, sn: int) -> None:
         """What had a window on every stream gets one on the new ones, and goes on as after a restart."""
         for number, definition in before.queries.items():
-            if definition.any_stream and number in self._catalog.queries and number not in self.faults:
+            there = number in self._catalog.queries and number not in self.faults
+            if definition.any_stream and self._takes(definition) and there:
                 self._guarded((number,), partial(self._widen_one, definition, sn))
 
     def _widen_one(self, definition: QueryDefinition, sn: int) -> None:
         run = self._runs.get(definition.number)
-        state = run.state_now(sn) if isinstance(run, QueryRun) else None
+        state = None if run is None else _state_of(run, sn)
         self._end(definition.number)
         asked = self._read(definition, state, self._catalog)
         if asked is not None:
@@ -294,6 +340,12 @@ class Shard:
                 del self._templates[key]
 
 
+def _state_of(run: Run, sn: int) -> QueryState:
+    """Of a run of one query."""
+    assert not isinstance(run, TemplateRun)
+    return run.state_now(sn)
+
+
 def open_shard(store_url: str, base: str) -> Shard:
     """For a process of its own (a Spark task): a reader of the store, and a shard over it."""
-    return Shard(open_store(store_url, read_only=True))
+    return Shard(open_store(store_url, read_only=True), takes_on_spark)

@@ -14,7 +14,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
     merge, streams = engine.merge, injector.catalog.streams
     state = merge.state(query.number)
     last = state.evaluated if state is not None else None
-    error = _fault_of(query.number, engine)
+    error = _fault_of(query, engine)
     return {
         "query": query.name,
         "iri": query.iri,
@@ -22,8 +22,8 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "r2s": query.r2s,
         "state": "failed" if error is not None else _state(query, state),
         "error": error or engine.derived.faults.get(query.number),
-        "runner": merge.owner,
-        "why": _why(engine),
+        "runner": query.home or merge.owner,
+        "why": _why(engine) if query.home is None else "it was moved there",
         "stream": None if query.output is None else streams[query.output].name,
         "streams": [streams[number].name for number in injector.catalog.streams_of(query)],
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
@@ -79,12 +79,12 @@ def _state(query: QueryDefinition, state: QueryState | None) -> str:
     return "ended" if state is not None and state.ended else "running"
 
 
-def _fault_of(query: int, engine: Engine) -> str | None:
+def _fault_of(query: QueryDefinition, engine: Engine) -> str | None:
     if engine.merge.fault is not None:
         return f"{type(engine.merge.fault).__name__}: {engine.merge.fault}"
-    if engine.merge.owner == "spark" and engine.spark is not None:
-        return engine.spark.faults.get(query)
-    return engine.inline.faults.get(query)
+    if engine.merge.owner == "spark" and engine.spark is not None and query.home is None:
+        return engine.spark.faults.get(query.number)
+    return engine.inline.faults.get(query.number)
 
 
 def _why(engine: Engine) -> str:

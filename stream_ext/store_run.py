@@ -52,6 +52,9 @@ class StoreRun:
             if state.ranked is not None and self._network.answer.ranking is not None:
                 self._network.answer.restore(self._moment(sn, None), state.ranked)
 
+    def state_now(self, sn: int) -> QueryState:
+        return self._state
+
     def start(self, sn: int) -> Sequence[Part]:
         """The first answer, in the snapshot of the registration."""
         return [self._part(sn, said_of(self._query, self._step(sn)))]

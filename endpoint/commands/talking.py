@@ -1,4 +1,4 @@
-"""`rillet register`, `watch`, `status`, `pause`, `resume`, `drop`: what one says to a running server."""
+"""`rillet register`, `watch`, `status`, `pause`, `resume`, `move`, `drop`: what one says to a running server."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ def add(commands: Commands) -> None:
         parser = add_command(commands, run.__name__, run, what, f"  rillet {run.__name__} near")
         parser.add_argument("query", help="its name or IRI")
         add_server(parser)
+    move_ = add_command(
+        commands, "move", move, "have another runner step a registered query", "  rillet move near inline"
+    )
+    move_.add_argument("query", help="its name or IRI")
+    move_.add_argument("runner", choices=("inline", "spark"), help="where to")
+    add_server(move_)
 
 
 def add_text(parser: Parser) -> None:
@@ -153,6 +159,12 @@ def resume(arguments: argparse.Namespace) -> None:
 
 def _print_state(status: dict[str, Any]) -> None:
     print(f"{status['query']} is {status['state']}")
+
+
+def move(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        status = client.move(arguments.query, arguments.runner)
+    print(f"{status['query']} runs {status['runner']}: {status['why']}")
 
 
 def drop(arguments: argparse.Namespace) -> None:

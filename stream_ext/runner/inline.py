@@ -1,7 +1,8 @@
 """The inline runner: the queries in the endpoint's own process, one thread.
 
-It answers from the first moment and whenever Spark does not. While it is not the owner it holds nothing; when it
-becomes the owner it builds its shard at the merge's position and steps from there, so it needs no hand-over."""
+It answers from the first moment and whenever Spark does not; while Spark does, it has those queries that were moved to
+it. While it has none it holds nothing; when it gets some it builds its shard at the merge's position and steps from
+there, so it needs no hand-over."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Protocol
 
 from hbase_store.errors import StoreUnavailable
 from stream_ext.part import Told
-from stream_ext.runner.merge import Merge
+from stream_ext.runner.merge import Merge, Role
 from stream_ext.schedule import QueryState
 
 _PAUSE_S = 0.25
@@ -28,8 +29,11 @@ class Shard(Protocol):
 
 
 class InlineRunner:
-    def __init__(self, merge: Merge, make_shard: Callable[[], Shard]) -> None:
-        self._merge, self._make_shard = merge, make_shard
+    def __init__(
+        self, merge: Merge, make_shard: Callable[[Role], Shard], on_sent: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_sent` is called when parts were sent beside those of Spark."""
+        self._merge, self._make_shard, self._on_sent = merge, make_shard, on_sent
         self._changed = threading.Condition()
         self._head = 0
         self._closed = False
@@ -62,15 +66,15 @@ class InlineRunner:
 
     def _run(self) -> None:
         try:
-            while self._becomes_owner():
+            while self._is_wanted():
                 self._own_if_the_store_answers()
         except BaseException as error:  # noqa: BLE001 -- whoever waits for an evaluation must hear of it
             self._fault = error
             self._merge.fail(error)
 
-    def _becomes_owner(self) -> bool:
+    def _is_wanted(self) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._merge.owner == "inline")
+            self._changed.wait_for(lambda: self._closed or self._merge.role is not None)
             return not self._closed
 
     def _own_if_the_store_answers(self) -> None:
@@ -84,23 +88,29 @@ class InlineRunner:
                 self._changed.wait_for(lambda: self._closed, _PAUSE_S)
 
     def _own(self) -> None:
-        """Steps until somebody else is the owner."""
-        _, position, states = self._merge.attempt("inline")
-        shard = self._make_shard()
+        """Steps until its role is another."""
+        role = self._merge.role
+        if role is None:
+            return
+        _, position, states = self._merge.attempt(role)
+        shard = self._make_shard(role)
         shard.build(states, position)
         self.faults = shard.faults
-        while self._has_work(shard.sn):
+        while self._has_work(role, shard.sn):
             sn = shard.sn + 1
             parts = shard.step(sn)
             self.faults = shard.faults
-            self._merge.take("inline", sn, parts)
+            self._merge.take(role, sn, parts)
+            if role == "beside":
+                self._on_sent()
 
-    def _has_work(self, sn: int) -> bool:
+    def _has_work(self, role: Role, sn: int) -> bool:
         """Waits for the next snapshot. False: the merge does not stand where the shard does, for another has (or had)
         the queries meanwhile."""
 
         def goes_on() -> bool:
-            return not self._closed and self._merge.owner == "inline" and self._merge.position == sn
+            there = role == "beside" or self._merge.position == sn
+            return not self._closed and self._merge.goes_on(role) and there
 
         with self._changed:
             self._changed.wait_for(lambda: self._head > sn or not goes_on())

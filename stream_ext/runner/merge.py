@@ -6,9 +6,10 @@ the store alone, so it does not matter who made it, or how often: it matters tha
 
 State, all under one lock:
     stored <= position      what the emission log has; what is merged. Between them nothing was said.
-    owner                   whose parts are merged
+    owner                   whose parts are merged; of queries that stay inline beside Spark, always the inline runner's
     attempt                 the number of the spark runner's latest attempt; 0: there is none
     pending                 parts of the spark runner for snapshots above `position`, waiting for their turn
+    beside                  the same of the inline runner, of the queries that stay there; None: it has not begun
 
 Invariants:
     1. `position` grows by one snapshot at a time; that snapshot's emissions are in the log by then.
@@ -17,7 +18,8 @@ Invariants:
     3. One commit stores emissions, states and position; it happens or it does not. After a crash the log's
        position, states and numbers belong together, and the snapshots above are stepped again.
     4. `pending` holds nothing at or below `position`, and nothing of an attempt before the latest.
-    5. While spark is the owner, `position + 1` is not in `pending` (what can be merged has been).
+    5. While spark is the owner, what can be merged has been: `position + 1` is not in `pending`, or needs the parts of
+       `beside`, which has none of it yet.
 
     owner = inline --caught_up(attempt, sn >= position, pending complete up to sn)--> owner = spark
     owner = spark  --lost(attempt)--> owner = inline, which builds at `position`
@@ -30,16 +32,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from hbase_store import EmissionRow, Sn
-from stream_ext.catalog import QueryDefinition
+from stream_ext.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.emission import SharedBody, body_of, encode_body
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.insistence import insist
 from stream_ext.part import Ids, Part, SharedPart, Told
+from stream_ext.runner.homes import Homes
 from stream_ext.runner.standings import Group, Membership, Standings, Stored
 from stream_ext.schedule import QueryState
 
 Runner = Literal["inline", "spark"]
+#: What the inline runner is to do: all queries, or those that stay inline while the others are on Spark.
+Role = Literal["inline", "beside"]
 
 #: Positions without emissions are stored with the next commit, or after this time.
 _STORE_WITHIN_MS = 1_000
@@ -89,6 +94,8 @@ class Merge:
         self._attempt = 0
         self._attempts = 0
         self._pending: dict[int, list[Told]] = {}
+        self._beside: dict[int, list[Told]] | None = None
+        self.homes = Homes()
         self._fault: BaseException | None = None
 
     # ---- what everyone may ask ---------------------------------------------------------------------------------
@@ -100,6 +107,19 @@ class Merge:
     @property
     def owner(self) -> Runner:
         return self._owner
+
+    @property
+    def role(self) -> Role | None:
+        """That of the inline runner; None: it has nothing to do."""
+        with self._changed:
+            if self._owner == "inline":
+                return "inline"
+            return "beside" if self.homes.any_after(self._position) else None
+
+    def goes_on(self, role: Role) -> bool:
+        """Whether the inline runner's parts still count, which it began to send in this role."""
+        with self._changed:
+            return self.role == role and (role == "inline" or self._beside is not None)
 
     @property
     def fault(self) -> BaseException | None:
@@ -114,6 +134,11 @@ class Merge:
         """Where the query had come to at its last evaluation; None if it has had none."""
         with self._changed:
             return self._standings.state(query)
+
+    def left(self, query: QueryDefinition) -> Left:
+        """Where a query is now."""
+        with self._changed:
+            return Left(self._position, self._standings.state(query.number) or query.state)
 
     def stored(self) -> Stored:
         with self._changed:
@@ -161,6 +186,8 @@ class Merge:
             if runner == "spark":
                 self._attempt = self._attempts
                 self._pending.clear()
+            elif runner == "beside" and self._owner == "spark":
+                self._beside = {}
             return self._attempts, self._position, self._states_now()
 
     def take(self, runner: str, sn: int, parts: list[Told]) -> None:
@@ -169,13 +196,12 @@ class Merge:
             self._raise_fault()
             if sn <= self._position or not self._may_send(runner):
                 return
-            if runner == self._owner and sn == self._position + 1:
+            if runner == "inline":
+                assert sn == self._position + 1, f"the inline runner sent snapshot {sn} after {self._position}"
                 said = self._merge([(sn, parts), *self._following(sn)])
-            elif runner == "spark":
-                self._pending[sn] = parts
-                said = []
             else:
-                raise AssertionError(f"the inline runner sent snapshot {sn} after {self._position}")
+                (self._pending if runner == "spark" else self._sent_beside)[sn] = parts
+                said = self._merge(self._following(self._position)) if self._owner == "spark" else []
         self._tell(said)
 
     def caught_up(self, runner: str, attempt: int, sn: int) -> None:
@@ -187,7 +213,7 @@ class Merge:
             # All between must be pending, or something would be missing after the hand-over.
             if sn < self._position or any(n not in self._pending for n in range(self._position + 1, sn + 1)):
                 return
-            self._owner = "spark"
+            self._owner, self._beside = "spark", None
             said = self._merge(self._following(self._position))
         self._tell(said)
         self._on_owner_change()
@@ -200,11 +226,16 @@ class Merge:
             self._attempt = 0
             self._pending.clear()
             changed = self._owner == "spark"
-            self._owner = "inline"
+            self._owner, self._beside = "inline", None
         if changed:
             self._on_owner_change()
 
     # ---- what the service says ---------------------------------------------------------------------------------
+
+    def publish(self, sn: int, some: bool) -> None:
+        """After this snapshot `some` query stays inline, whoever has the others."""
+        with self._changed:
+            self.homes.published(sn, some)
 
     def dropped(self, query: int) -> None:
         """The query is gone: its state goes with the next commit, and its parts count no more."""
@@ -238,7 +269,14 @@ class Merge:
         return {number: found.get(number, query.state) for number, query in self._queries().items()}
 
     def _may_send(self, runner: str) -> bool:
+        if runner == "beside":
+            return self._beside is not None
         return self._owner == "inline" if runner == "inline" else self._attempt != 0
+
+    @property
+    def _sent_beside(self) -> dict[int, list[Told]]:
+        assert self._beside is not None
+        return self._beside
 
     def _raise_fault(self) -> None:
         if self._fault is not None:
@@ -248,7 +286,12 @@ class Merge:
         """What is pending right after `sn`, without a gap."""
         found = []
         while (sn := sn + 1) in self._pending:
-            found.append((sn, self._pending.pop(sn)))
+            beside: list[Told] = []
+            if self.homes.are_two(sn):
+                if self._beside is None or sn not in self._beside:
+                    break
+                beside = self._beside.pop(sn)
+            found.append((sn, [*self._pending.pop(sn), *beside]))
         return found
 
     def _merge(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
@@ -267,8 +310,10 @@ class Merge:
         elif self._stored == self._position:
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
         self._position = position
-        for sn in [sn for sn in self._pending if sn <= position]:
-            del self._pending[sn]
+        for waiting in (self._pending, self._beside or {}):
+            for sn in [sn for sn in waiting if sn <= position]:
+                del waiting[sn]
+        self.homes.forget(position)
         self._changed.notify_all()
         return rows
 

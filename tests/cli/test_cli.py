@@ -282,6 +282,8 @@ def test_a_file_is_loaded_into_the_store_of_a_server(
 
 def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
     server = ("--server", near.url)
+    assert rillet("move", "near", "inline", *server) == 0
+    assert capsys.readouterr().out == "near runs inline: it was moved there\n"
     for command, says in (("pause", "near is paused"), ("resume", "near is running"), ("drop", "near is dropped")):
         assert rillet(command, "near", *server) == 0
         assert capsys.readouterr().out == f"{says}\n"

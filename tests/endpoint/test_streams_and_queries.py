@@ -206,8 +206,17 @@ def test_put_gives_a_bare_query_its_name_and_must_agree_with_a_written_one(serve
     assert server.http.post("/queries", content=bare).status_code == 415
     assert server.http.post("/queries/bare?action=pause").json()["state"] == "paused"
     assert server.http.post("/queries/bare?action=resume").json()["state"] == "running"
-    assert "not built yet" in server.http.post("/queries/bare?action=move").text
-    assert "action=pause or resume" in server.http.post("/queries/bare?action=stop").text
+    assert "action=pause, resume or move" in server.http.post("/queries/bare?action=stop").text
+    moved = server.http.post("/queries/bare?action=move&runner=inline")
+    assert (moved.status_code, moved.json()["runner"], moved.json()["why"]) == (200, "inline", "it was moved there")
+    for wrong, says in (
+        ("action=move", "belong together"),
+        ("action=pause&runner=spark", "belong together"),
+        ("action=move&runner=flink", "is moved to 'inline' or to 'spark'"),
+        ("action=move&runner=spark", "there is no Spark to move a query to"),
+    ):
+        refused = server.http.post(f"/queries/bare?{wrong}")
+        assert (refused.status_code, says in refused.text) == (400, True)
     names = [query["query"] for query in server.http.get("/queries").json()["queries"]]
     assert {"bare", generated.json()["query"]} <= set(names)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from hbase_store import Store
-from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition
+from stream_ext.catalog import Catalog, CatalogStep, Left, QueryDefinition
 from stream_ext.part import Part, SharedPart, Told
 from stream_ext.schedule import QueryState, initial_state
 from stream_ext.shard import Asked, Shard, constants_of, query_of
@@ -67,6 +67,9 @@ class Registry:
         head = int(self.store.head())
         resumed = msgspec.structs.replace(self.queries[number], paused=False, since=head + 1, state=state)
         return self._publish(number, resumed)
+
+    def move(self, number: int, home: Literal["inline"] | None, left: Left) -> int:
+        return self._publish(number, msgspec.structs.replace(self.queries[number], home=home, left=left))
 
     @property
     def store(self) -> Store:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,10 @@ def say(service: Service, times: range) -> None:
 
 def said(service: Service) -> dict[str, list[bytes]]:
     return {name: [e.json for e in service.emissions(name, 0, None)] for name in ("whole", "new", "later")}
+
+
+def without(emission: bytes, *names: str) -> dict[str, Any]:
+    return {name: value for name, value in json.loads(emission).items() if name not in names}
 
 
 def kill_worker(service: Service) -> None:
@@ -67,3 +73,51 @@ def test_spark_says_what_the_inline_runner_says(tmp_path: Path) -> None:
         say(service, range(159, 160))
         assert said(service) == expected
     assert all(len(emissions) > 20 for emissions in expected.values())
+
+
+def test_a_query_that_is_moved_between_runners_says_what_it_says_inline(tmp_path: Path) -> None:
+    with opened(tmp_path / "inline") as service:
+        begin(service)
+        say(service, range(1, 60))
+        service.register(registration("later", window="RANGE PT1S STEP PT1S"))
+        say(service, range(60, 160))
+        expected = said(service)
+
+    with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
+        begin(service)
+        say(service, range(1, 20))
+        assert on_spark(service)
+        say(service, range(20, 40))
+        sn = service.move_query("new", "inline")
+        assert service.query_status("new")["runner"] == "inline"
+        assert service.query_status("whole")["runner"] == "spark"
+        say(service, range(40, 60))
+        assert service.head() > sn
+        service.register(registration("later", window="RANGE PT1S STEP PT1S"))
+        service.move_query("later", "inline")
+        say(service, range(60, 80))
+        kill_worker(service)
+        say(service, range(80, 100))
+        service.move_query("new", "spark")
+        service.move_query("whole", "inline")
+        say(service, range(100, 120))
+        assert on_spark(service)
+        assert {name: service.query_status(name)["runner"] for name in expected} == {
+            "new": "spark", "whole": "inline", "later": "inline",
+        }  # fmt: skip
+    with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
+        say(service, range(120, 130))
+        assert on_spark(service)
+        say(service, range(130, 140))
+        service.pause_query("later")
+        service.resume_query("later")
+        service.move_query("whole", "spark")
+        service.move_query("later", "spark")
+        say(service, range(140, 160))
+        assert service._engine.merge.role is None
+        found = said(service)
+    # Moves make snapshots of their own; the pause is told.
+    assert [without(each, "snapshot") for each in found["whole"]] == [without(e, "snapshot") for e in expected["whole"]]
+    assert [without(each, "snapshot") for each in found["new"]] == [without(e, "snapshot") for e in expected["new"]]
+    later = [without(each, "snapshot", "gap") for each in found["later"]]
+    assert later == [without(each, "snapshot", "gap") for each in expected["later"]]

@@ -155,6 +155,12 @@ class Bell:
             self._planning.notify_all()
             self._tell()
 
+    def merged(self) -> None:
+        """The merge has come further by what others sent; the seat may be told more."""
+        with self._lock:
+            self._merged = max(self._merged, int(self._merge.position))
+            self._tell()
+
     def cut(self, why: str) -> None:
         """Spark has gone: no connection counts any more, and the queries go on inline."""
         with self._lock:

@@ -70,6 +70,10 @@ class SparkRunner:
     def head_moved(self, sn: int) -> None:
         self._bell.head_moved(sn)
 
+    def merged(self) -> None:
+        """Somebody else's parts were merged."""
+        self._bell.merged()
+
     def close(self) -> None:
         """Idempotent; when it returns neither driver nor JVM runs any more."""
         with self._changed:

@@ -13,6 +13,7 @@ from hbase_store.errors import SnapshotGone
 
 Ids = npt.NDArray[np.uint64]
 Times = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,16 @@ class Arrival:
 
     def at_time(self, time: int) -> Arrival:
         """Only its elements of this timestamp."""
-        which = self.times == time
+        return self._of(self.element_times == time, self.times == time)
+
+    def up_to(self, time: int) -> Arrival:
+        """Only its elements of this timestamp and of those before."""
+        return self._of(self.element_times <= time, self.times <= time)
+
+    def _of(self, elements: Mask, which: Mask) -> Arrival:
         return replace(
             self,
-            element_times=self.element_times[self.element_times == time],
+            element_times=self.element_times[elements],
             s=self.s[which],
             p=self.p[which],
             o=self.o[which],

@@ -67,7 +67,7 @@ class Rerun:
     def _answer(self, at: Evaluated) -> Answer:
         number = self.definition.number
         asking = Asking(seed=seed_of(number, at.sn, at.k), salt=salt_of(number))
-        instant = Instant(at.time, at.sn, at.push)
+        instant = Instant(at.time, at.sn, at.push, at.arrived_at)
         try:
             windows = [window.for_arrivals() for window in self.windows] if at.arrived else self.windows
             return evaluate(self.store, self.query, at.sn, windows, instant, asking=asking)

@@ -72,13 +72,14 @@ class Moved(Protocol):
 
 class Evaluated(msgspec.Struct, frozen=True, array_like=True):
     """The last evaluation: in which snapshot, after which of its pushes, how manyeth there, for which time; and whether
-    it was that of an arrival."""
+    it was that of an arrival: then of the elements of that push those up to `arrived_at` had arrived."""
 
     sn: int
     push: int
     k: int
     time: int
     arrived: bool = False
+    arrived_at: int | None = None
 
 
 class QueryState(msgspec.Struct, frozen=True, array_like=True):

@@ -39,7 +39,10 @@ class Untold:
     run: Run
     push: int
     k: int
-    arrived: bool = False
+    arrived_at: int | None = None
+
+    def at(self, sn: int, k: int, time: int) -> Evaluated:
+        return Evaluated(sn, self.push, k, time, self.arrived_at is not None, self.arrived_at)
 
 
 class Steps(Generic[Made]):
@@ -52,12 +55,12 @@ class Steps(Generic[Made]):
 
     def add(self, due: Due, push: int, quiet: bool, said: Said) -> None:
         columns, boolean, emits = said
-        arrived = due.arrived is not None
+        told = Untold(one(due.time), push, self._next_k(1), due.arrived)
         if not emits or (quiet and not boolean and not any(map(len, columns))):
-            self._untold.append(Untold(one(due.time), push, self._next_k(1), arrived))
+            self._untold.append(told)
             return
         self._tell()
-        self._parts.append(self._query.part(Evaluated(self._sn, push, self._next_k(1), due.time, arrived), said))
+        self._parts.append(self._query.part(told.at(self._sn, told.k, due.time), said))
 
     def add_run(self, run: Run, push: int) -> None:
         self._untold.append(Untold(run, push, self._next_k(run.count())))
@@ -80,14 +83,14 @@ class Steps(Generic[Made]):
         *_, emits = said
         if count > RUN_TOLD_SINGLY_MAX or (count > 1 and not emits):
             last = untold[-1]
-            evaluated = Evaluated(self._sn, last.push, untold[0].k + count - 1, last.run.last, last.arrived)
+            evaluated = last.at(self._sn, untold[0].k + count - 1, last.run.last)
             part = self._query.part(evaluated, said)
             part.repeated, part.first = count, untold[0].run.first
             self._parts.append(part)
             return
         for entry in untold:
             for k, time in enumerate(entry.run.times(), entry.k):
-                self._parts.append(self._query.part(Evaluated(self._sn, entry.push, k, time, entry.arrived), said))
+                self._parts.append(self._query.part(entry.at(self._sn, k, time), said))
 
 
 def one(time: int) -> Run:

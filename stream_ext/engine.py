@@ -60,7 +60,7 @@ class Engine:
         )
         self.derived = Derived(injector, self.merge.last)
         self.emissions = Emissions(
-            store.emissions, self.merge.memberships, lambda query: injector.catalog.queries.get(query)
+            store.emissions, self.merge.last, self.merge.memberships, lambda query: injector.catalog.queries.get(query)
         )
         self.retention = Retention(
             store, clock, self.alarms, self.merge.stored, retain, injector.change,

@@ -47,9 +47,13 @@ class Emissions:
     ones, and all others from the log. What queries said together is parted here, for those that somebody asks for."""
 
     def __init__(
-        self, log: EmissionLog, memberships: Memberships, definition: Callable[[int], QueryDefinition | None]
+        self,
+        log: EmissionLog,
+        last: Numbers,
+        memberships: Memberships,
+        definition: Callable[[int], QueryDefinition | None],
     ) -> None:
-        self._log, self._memberships, self._definition = log, memberships, definition
+        self._log, self._last, self._memberships, self._definition = log, last, memberships, definition
         self._lock = threading.Lock()
         self._recent: OrderedDict[tuple[int, int], EmissionRow | Emission | _Shared] = OrderedDict()
         self._recent_bytes = 0
@@ -77,16 +81,18 @@ class Emissions:
         """Some of those after `since`, without one left out: what the query said by itself, or in one group."""
         if (emission := self._recently(query, since + 1)) is not None:
             return [emission]
+        # Asked before the memberships, which say of all up to it where they are, whatever is said meanwhile.
+        last = self._last(query)
         for member in self._memberships(query):
-            last = member.number(member.until or 0)
-            if since < last:
+            end = member.number(member.until or 0)
+            if since < end:
                 rows = self._log.read(query, since, limit) if since < member.before else ()
                 own = [_emission(row) for row in rows if row.number <= member.before]
                 since = max(since, member.before)
                 if found := own or [Emission(b.number, to_json(b)) for b in self._bodies(query, member, since, limit)]:
                     return found
-                since = last
-        return [_emission(row) for row in self._log.read(query, since, limit)]
+                since = end
+        return [_emission(row) for row in self._log.read(query, since, limit) if row.number <= last]
 
     def body(self, query: int, number: int) -> EmissionBody | None:
         """One emission; None: it is not kept any more."""
@@ -99,14 +105,13 @@ class Emissions:
 
     def oldest(self, query: int) -> int:
         """The number of the oldest emission that is kept; one more than the last if none is."""
-        own, last = self._log.oldest(query), self._log.last(query)
-        kept = [own] if own <= last else []
+        own = self._log.oldest(query)
+        kept = [own] if own <= self._log.last(query) else []
         for member in self._memberships(query):
             record, until = max(self._log.oldest(member.group), member.first), member.until or 0
-            last = max(last, member.number(until))
             if record <= until:
                 kept.append(member.number(record))
-        return min(kept, default=last + 1)
+        return min(kept, default=self._last(query) + 1)
 
     def collect(self, before_ms: int, kept_after: Mapping[int, int]) -> None:
         """As the log does it; and what is gone there is not remembered."""
@@ -134,19 +139,18 @@ class Emissions:
         definition = self._definition(query)
         if definition is None:
             return
-        until = member.until or 0
-        end = until if limit is None else min(until, member.record(since + limit))
-        for record, body in self._records(member.group, member.record(since), end):
+        for record, body in self._records(member.group, member.record(since), member.until or 0, limit):
             number = member.number(record)
             yield body.own(definition, number, member.gap and number == member.before + 1)
 
-    def _records(self, group: int, after: int, until: int) -> Iterator[tuple[int, SharedBody]]:
-        """Those after one, up to and with another."""
-        while after < until and (body := self._recent_record(group, after + 1)) is not None:
-            after += 1
+    def _records(self, group: int, after: int, until: int, limit: int | None) -> Iterator[tuple[int, SharedBody]]:
+        """The first `limit` that are kept of those after one, up to and with another."""
+        left = until - after if limit is None else min(limit, until - after)
+        while left and (body := self._recent_record(group, after + 1)) is not None:
+            after, left = after + 1, left - 1
             yield after, body
-        if after < until:
-            for row in self._log.read(group, after, until - after):
+        if left:
+            for row in self._log.read(group, after, left):
                 if row.number <= until:
                     yield row.number, decode_shared_body(row.body)
 

@@ -151,15 +151,12 @@ class Standings:
         for query, standing in standings.items():
             self._states[query] = standing.state
             self._numbers[query] = max(self._numbers[query], standing.last)
-            *past, latest = standing.memberships
-            if latest.until is None:
-                self._members[query] = latest
-                together.setdefault(latest.group, []).append(query)
+            past = self._past[query] = standing.memberships
+            if past and past[-1].until is None:
+                member = self._members[query] = past.pop()
+                together.setdefault(member.group, []).append(query)
             else:
-                past.append(latest)
                 self._kept[query] = standing.state
-            if past:
-                self._past[query] = past
         for number, members in together.items():
             group = self._groups[number]
             group.members = len(members)
@@ -350,7 +347,7 @@ class Standings:
 
     def _body(self, query: int) -> bytes:
         state, memberships = self._states[query], list(self._stored_memberships(query))
-        if not memberships:
+        if not memberships and query not in self._past:  # else the log does not know of all that it has said
             return _encode(state)
         return _STANDING + _encode(_Standing(state, memberships, self._numbers.get(query, 0)))
 

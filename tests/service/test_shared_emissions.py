@@ -9,7 +9,7 @@ import random
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +20,16 @@ import pytest
 
 from hbase_store import Store
 from hbase_store.lmdb_backend import LmdbKeyValue
+from stream_ext import subscriptions
 from stream_ext.clock import ManualClock
 from stream_ext.errors import Gone, RilletError
 from stream_ext.injector import Pace
 from stream_ext.outside import NOTHING
 from stream_ext.retention import Retain
+from stream_ext.runner.standings import Membership
 from stream_ext.service import Limits, Service
-from tests.service.opened import BASE, Reader, push, registration, triple
+from stream_ext.subscriptions import Emissions
+from tests.service.opened import BASE, Reader, opened, push, registration, triple
 from tests.simulation.mortal import WAYS, Died, Mortal
 
 TEMPLATES = [
@@ -40,6 +43,7 @@ TEMPLATES = [
     ("DSTREAM", "ASK", "{{ WINDOW :w {{ ?x :p :n{0} }} }} UNION {{ :n{0} :k ?y }}"),
 ]
 ZONES = 6
+MINUTE, HOUR = 60_000, 3_600_000
 
 
 def test_a_query_of_many_is_told_what_it_is_told_alone(tmp_path: Path) -> None:
@@ -216,6 +220,90 @@ class Play:
 
     def _settle(self) -> None:
         self.service._engine.merge.wait(self.service.head(), 30)
+
+
+def two(service: Service, window: str) -> None:
+    """Queries `a` and `b` that are told together."""
+    service.create_stream("s", {})
+    for name in "ab":
+        service.register(registration(name, window=window, pattern=f"?x :p :{name}", select="SELECT ?x"))
+
+
+def closes(service: Service, first: int, stop: int) -> None:
+    """Each of these seconds is a close."""
+    for second in range(first, stop):
+        push(service, "s", second * 1000, triple(f"x{second}", "a"))
+
+
+# ---- what is not kept any more ---------------------------------------------------------------------------------
+
+
+def test_who_begins_with_the_oldest_of_many_emissions_of_a_group_misses_none(tmp_path: Path) -> None:
+    clock = ManualClock(HOUR)
+    with opened(tmp_path, clock, retain=Retain(emissions_ms=MINUTE)) as service:
+        two(service, "RANGE PT2S STEP PT1S")
+        closes(service, 0, 40)
+        clock.advance(2 * MINUTE)
+        closes(service, 40, 50)
+        service.collect()
+        kept = [emission.number for emission in service.emissions("a")]
+        assert kept == list(range(40, 50)), "else this proves nothing"
+        assert [emission.number for emission in service.emissions("a", 0, 3)] == kept[:3]
+        with mock.patch.object(subscriptions, "_TAKE_MAX", 4):
+            assert Reader(service, "a").read_to(49) == kept
+
+
+def test_numbers_go_on_when_nothing_of_what_was_said_together_is_kept(tmp_path: Path) -> None:
+    clock = ManualClock(HOUR)
+    with opened(tmp_path, clock, retain=Retain(emissions_ms=MINUTE)) as service:
+        two(service, "RANGE PT2S STEP PT1S REPORT NON_EMPTY_CONTENT")
+        closes(service, 0, 10)
+        service.heartbeat("s", MINUTE, wait="evaluated")
+        told = service.query_status("a")["emissions"]
+        assert told > 5
+        service.drop_query("b")
+        service.heartbeat("s", 2 * MINUTE, wait="evaluated")  # from here on it is told by itself, and silent
+        clock.advance(HOUR)
+        service.collect()
+        service.heartbeat("s", 2 * MINUTE + 1000, wait="evaluated")
+        status = service.query_status("a")
+        assert (status["emissions"], status["oldest_emission"]) == (told, told + 1)
+        with pytest.raises(Gone):
+            service.emissions("a", 2)
+    with opened(tmp_path, clock) as service:
+        assert service.query_status("a")["emissions"] == told
+        closes(service, 130, 133)
+        assert [emission.number for emission in service.emissions("a")][:2] == [told + 1, told + 2]
+
+
+def test_nobody_leaves_out_what_is_said_with_others_while_he_reads(tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        two(service, "RANGE PT2S STEP PT1S")
+        closes(service, 0, 4)
+        engine = service._engine
+        asked = engine.merge.memberships
+        number = service.query_definition("a").number
+
+        def asked_too_early(query: int) -> Sequence[Membership]:
+            found = asked(query)
+            if query == number and not service.query_definition("a").paused:
+                service.drop_query("b")
+                closes(service, 4, 6)  # by itself
+                service.register(
+                    registration("b", window="RANGE PT2S STEP PT1S", pattern="?x :p :b", select="SELECT ?x")
+                )
+                closes(service, 6, 9)  # with the other
+                service.drop_query("b")
+                closes(service, 9, 10)  # by itself
+                service.pause_query("a")
+            return found
+
+        before = service.query_status("a")["emissions"]
+        emissions = Emissions(service.store.emissions, engine.merge.last, asked_too_early, engine.emissions._definition)
+        assert emissions.read(number, before, None) == []
+        now = service.query_status("a")["emissions"]
+        assert len(asked(number)) > 1, "else this proves nothing"
+        assert [each.number for each in emissions.read(number, before, None)] == list(range(before + 1, now + 1))
 
 
 if __name__ == "__main__":

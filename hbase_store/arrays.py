@@ -17,6 +17,9 @@ Mask = npt.NDArray[np.bool_]
 Item = TypeVar("Item", bound=np.generic)
 Columns = tuple[Ids, ...]
 
+#: So few rows are sorted as they are: to make a word of each would take longer.
+_FEW = 64
+
 NO_IDS: Ids = np.empty(0, np.uint64)
 NO_IDS.flags.writeable = False
 
@@ -63,7 +66,7 @@ def sort_distinct(columns: Columns) -> Columns:
 
 def lexicographic(columns: Columns) -> npt.NDArray[np.intp]:
     """The places of the rows in order; of equal rows, in whatever order."""
-    if len(columns[0]) > 1:
+    if len(columns[0]) > _FEW:
         bases, widths = _shape(columns)
         if sum(widths) <= 64:
             return np.argsort(_pack(columns, bases, widths))  # in some machine words at a time; not so a stable sort

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,31 +18,46 @@ class Presence:
     """Of one window. Times that are in no instance are left out."""
 
     window: ScheduledWindow
-    waiting: list[Times] = field(default_factory=list)
+    waiting: list[_Waiting] = field(default_factory=list)
     held_until: int | None = None
 
     def arrive(self, times: Times) -> None:
-        times = times[self.window.holds_ever(times)]
-        if len(times):
-            self.waiting.append(times)
+        first, last = (int(times.min()), int(times.max())) if len(times) else (0, -1)
+        if first == last:  # as in most pushes
+            if self.window.last_of(first) >= first + self.window.lead_ms:
+                self.waiting.append(_Waiting(times[:1], first, last))
+        elif len(held := times[self.window.holds_ever(times)]):
+            self.waiting.append(_Waiting(held, int(held.min()), int(held.max())))
 
     def move_to(self, time: int) -> None:
-        still = []
-        for times in self.waiting:
-            due = self.window.valid_from(times) <= time
-            if due.any():
-                until = int(self.window.valid_until(times[due]).max())
-                self.held_until = until if self.held_until is None else max(until, self.held_until)
-            if not due.all():
-                still.append(times[~due])
-        self.waiting = still
+        waiting, self.waiting = self.waiting, []
+        came = time - self.window.lead_ms  # elements of this time and before
+        for some in waiting:
+            if some.first > came:
+                self.waiting.append(some)
+                continue
+            latest = some.last
+            if latest > came:
+                due = some.times <= came
+                latest, later = int(some.times[due].max()), some.times[~due]
+                self.waiting.append(_Waiting(later, int(later.min()), some.last))
+            until = self.window.last_of(latest)  # what is later stays longer
+            self.held_until = until if self.held_until is None else max(until, self.held_until)
 
     def holds_at(self, time: int) -> bool:
         """Call it when moved to `time`."""
         return self.held_until is not None and self.held_until >= time
 
     def next_entry(self) -> int | None:
-        return min((int(self.window.valid_from(times).min()) for times in self.waiting), default=None)
+        return min((some.first + self.window.lead_ms for some in self.waiting), default=None)
+
+
+class _Waiting(NamedTuple):
+    """Times of elements that no evaluation has seen yet, with the least and the greatest of them."""
+
+    times: Times
+    first: int
+    last: int
 
 
 def next_entry(presences: Sequence[Presence]) -> int:

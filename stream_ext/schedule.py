@@ -364,14 +364,13 @@ class Schedule:
             self.t0 = t0_of(times)
             self.timing = self.timing.settled(self.t0)
             self._find_beats()
-        late = self._late(moved.stream, times)
+        least = int(times.min()) if len(times) else None
+        late = self._late(moved.stream, times, least)
         stands.latest, stands.heartbeat = moved.latest, moved.heartbeat
         stands.idle = moved.idle
-        if len(times):
-            least = int(times.min())
-            if stands.first is None or least < stands.first:
-                stands.first = least
-                self._find_beats()
+        if least is not None and (stands.first is None or least < stands.first):
+            stands.first = least
+            self._find_beats()
         return late
 
     def due(self, moved: Moved) -> Iterator[Due]:
@@ -533,18 +532,19 @@ class Schedule:
 
     # ---- lateness ----------------------------------------------------------------------------------------------
 
-    def _late(self, stream: int, times: Times) -> Mask:
+    def _late(self, stream: int, times: Times, least: int | None) -> Mask:
         """Late: some instance that the element belongs to was reported (by this query, so after registration). Where
-        arrivals are evaluated: it can be in no window any more."""
+        arrivals are evaluated: it can be in no window any more. `least`: of the times."""
         late = np.zeros(len(times), dtype=np.bool_)
-        if not len(times) or not self.timing.is_settled:
+        if least is None or not self.timing.is_settled:
             return late
         if self.timing.arrivals and not self._begins:
             return self._gone(stream, times)
         count = len(self.windows) * self.timing.closes
         periods = list(zip(self._begins[count:], self.timing.every_ms, strict=True))
         for place, window in enumerate(self.windows):
-            if window.stream == stream:
+            # Nothing was reported that any of them could have been in, as is mostly the case.
+            if window.stream == stream and self.after is not None and least + window.lead_ms <= self.after:
                 closes = [(self._begins[place], window.step_ms)] if self.timing.closes else []
                 late |= self._reported(window, times, [*closes, *periods])
         return late

@@ -70,7 +70,8 @@ class Gains:
 
     def _due(self, time: int) -> Taken:
         expired = self._wheel.due(time)
-        self._total -= int(expired[1].sum())
+        if len(expired[1]):
+            self._total -= int(expired[1].sum())
         return expired
 
     def _hang_what_is_aside(self) -> None:

@@ -37,6 +37,8 @@ class IdEquality:
         left = rows.column(self.left.at)
         if not self.decides and left.are_inline and _is_number(self.right, rows):
             return self.by_value.evaluate(rows)
+        if self.decides and isinstance(self.right, Fixed) and self.right.text not in _NANS:
+            return Truths(self._is_that(left.of_rows, rows))
         a, b = left.of_rows, _ids(self.right, rows)
         unbound = (a == 0) | (b == 0)
         same = a == b
@@ -52,6 +54,14 @@ class IdEquality:
             some = rows if len(open_) == rows.count else rows.some(open_, self.used)
             truths[open_] = some.truths(self.by_value.evaluate(some))
         return Truths(truths)
+
+    def _is_that(self, ids: Ids, rows: Rows) -> npt.NDArray[np.int8]:
+        """Compared with a constant, where equal ids say all."""
+        same = ids == _ids(self.right, rows)
+        truths: npt.NDArray[np.int8] = 1 - 2 * same.view(np.int8) if self.negated else 2 * same.view(np.int8) - 1
+        if not ids.all():
+            truths[ids == 0] = 0
+        return truths
 
     def _different(self, a: Ids, b: Ids, same: Mask) -> Mask:
         tags_a, tags_b = terms.tag_of(a), terms.tag_of(b)

@@ -20,7 +20,7 @@ UNTIL, NEXT, VALUES = range(3)  # places in a cell
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 #: Rows that are looked up together.
 _BLOCK = 256
-#: So many cells are in the machine's cache; of more, those of a block are fetched together before they are compared.
+#: So many cells are in the machine's cache.
 _CACHED = 1 << 15
 
 
@@ -45,6 +45,15 @@ def ring_insert(keys, columns, untils, cells, heads, shift, number):
             number += 1
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _agree(cells, at, own, columns, i):
+    """Whether a row and probe i, which have the first column of the key in common, have all of it."""
+    same = True
+    for c in range(1, len(own)):
+        same &= np.uint64(cells[at, VALUES + own[c]]) == columns[c, i]
+    return same
+
+
 @njit(cache=True, nogil=True)
 def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, left, right):
     """All pairs (probe, cell) of rows that agree in their keys, and are valid at `time`; with numbers below `limit`.
@@ -53,7 +62,8 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, left,
     Writes as many pairs as fit into left/right and returns how many there are: call again with more room.
 
     The heads of a block of chains are fetched first, and those set aside that lead nowhere, without a branch: so the
-    machine need not guess, and many look-ups are under way at once."""
+    machine need not guess, and many look-ups are under way at once. Where the cells are more than the cache holds, the
+    chains of a block are walked together for the same reason."""
     mask = np.uint64(len(cells) - 1)
     firsts, probes = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
     fetched, first = np.empty(_BLOCK, np.int64), cells[:, VALUES + own[0]]
@@ -66,22 +76,32 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, left,
             firsts[np.uint64(count)] = number
             probes[np.uint64(count)] = i
             count += number >= tail
-        if len(cells) > _CACHED:
+        while count and len(cells) > _CACHED:  # all chains of the block at once, a row of each at a time
             for n in range(count):
                 fetched[n] = first[np.uint64(firsts[n]) & mask]
-        for n in range(count):
+            more = 0
+            for n in range(count):
+                number, probe = firsts[n], np.uint64(probes[n])
+                at = np.uint64(number) & mask
+                valid = np.uint64(fetched[n]) == asked[probe] and cells[at, UNTIL] >= time and number < limit
+                if valid and _agree(cells, at, own, columns, low + probes[n]):
+                    if found < len(left):
+                        left[np.uint64(found)] = low + probes[n]
+                        right[np.uint64(found)] = at
+                    found += 1
+                firsts[np.uint64(more)], probes[np.uint64(more)] = cells[at, NEXT], probe
+                more += cells[at, NEXT] >= tail
+            count = more
+        for n in range(count):  # one after the other
             number, probe = firsts[n], np.uint64(probes[n])
             while number >= tail:
                 at = np.uint64(number) & mask
-                if np.uint64(first[at]) == asked[probe] and cells[at, UNTIL] >= time and number < limit:
-                    same = True
-                    for c in range(1, len(own)):
-                        same &= np.uint64(cells[at, VALUES + own[c]]) == columns[c, low + probes[n]]
-                    if same:
-                        if found < len(left):
-                            left[np.uint64(found)] = low + probes[n]
-                            right[np.uint64(found)] = at
-                        found += 1
+                valid = np.uint64(first[at]) == asked[probe] and cells[at, UNTIL] >= time and number < limit
+                if valid and _agree(cells, at, own, columns, low + probes[n]):
+                    if found < len(left):
+                        left[np.uint64(found)] = low + probes[n]
+                        right[np.uint64(found)] = at
+                    found += 1
                 number = cells[at, NEXT]
     return found
 

@@ -7,10 +7,11 @@ evaluations is another, has a `Part` of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from itertools import islice
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -57,6 +58,15 @@ class Evaluation:
     columns: Sequence[Ids] = ()
     holding: Ids | None = None
     is_run: bool = False
+
+
+class Stand(NamedTuple):
+    """Where a cohort stands: how many they are (who comes, comes behind them), what is the same for all of them, and
+    who has said nothing since a pause."""
+
+    members: int
+    state: QueryState
+    gaps: Set[int]
 
 
 class Network(Protocol):
@@ -160,13 +170,15 @@ class Cohort:
         return QueryState(None, self.evaluated, None, at.t0, at.after, at.last, at.begins, sn)
 
     def state_of(self, number: int, sn: int) -> QueryState:
-        member = self.members[number]
-        begins, gap = self._begun(member), number in self._gaps
-        return msgspec.structs.replace(self.state(sn), registered=member.registered, begins=begins, gap=gap)
+        return _own_state(self.members[number], self.state(sn), self._gaps)
 
-    def joining(self, sn: int) -> list[Joining]:
-        """All of them, on their way to another network."""
-        return [Joining(each.number, each.constants, self.state_of(each.number, sn)) for each in self.members.values()]
+    def stand(self, sn: int) -> Stand:
+        return Stand(len(self.members), self.state(sn), frozenset(self._gaps))
+
+    def joining(self, stand: Stand) -> list[Joining]:
+        """Those who were there then, as they were, on their way to another network."""
+        members = islice(self.members.values(), stand.members)
+        return [Joining(each.number, each.constants, _own_state(each, stand.state, stand.gaps)) for each in members]
 
     def tell_gap(self, number: int) -> bool:
         if number not in self._gaps:
@@ -237,6 +249,11 @@ class Cohort:
     def has_said(self, queries: Ids, whose: Ids, reports: bool) -> None:
         if self._gaps:
             self._gaps.difference_update((queries if reports else queries[np.unique(whose)]).tolist())
+
+
+def _own_state(member: Member, state: QueryState, gaps: Set[int]) -> QueryState:
+    begins, gap = own_begins(member.begins, state.begins), member.number in gaps
+    return msgspec.structs.replace(state, registered=member.registered, begins=begins, gap=gap)
 
 
 class Alone:

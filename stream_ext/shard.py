@@ -13,7 +13,7 @@ from typing import TypeVar
 from hbase_store import Store
 from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
-from stream_ext.arrivals import arrivals
+from stream_ext.arrivals import Arrival, arrivals
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.cohort import Joining
 from stream_ext.network import logic_of
@@ -60,6 +60,9 @@ def windows_of(
     windows = timing_of(query, catalog, t0).windows
     return tuple(window.for_arrivals() for window in windows) if arrived else windows
 
+
+#: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
+_TRIES_MAX = 200
 
 Run = QueryRun | StoreRun | TemplateRun
 Found = TypeVar("Found")
@@ -113,7 +116,7 @@ def takes_on_spark(query: QueryDefinition) -> bool:
 
 class Shard:
     """The runs at snapshot `sn` of all queries, or of those that it takes. A query whose step raises is reported in
-    `faults` and stepped no more.
+    `faults` and stepped no more; those that shared a network with it go on without it.
 
     Queries of one template share a run where they are evaluated at the same times; one that has no such other runs
     alone. A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new
@@ -147,7 +150,7 @@ class Shard:
                 together.setdefault(key, []).append(asked)
         # Those that have never been evaluated may find others that have.
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
-            self._guarded([asked.number for asked in alike], partial(self._start, alike))
+            self._start(alike)
 
     def step(self, sn: int) -> list[Told]:
         """The parts of the snapshot after the one that this shard is at."""
@@ -159,7 +162,7 @@ class Shard:
         read = frozenset[int]().union(*(run.streams for run in runs))
         pushes = arrivals(self._store, sn, read) if read else []
         for run in runs:
-            parts += self._guarded(run, partial(run.step, sn, pushes)) or []
+            parts += self._stepped_run(run, sn, pushes)
         self.sn = sn
         return parts + self._follow_catalog(sn)
 
@@ -234,19 +237,80 @@ class Shard:
         if asked is None:
             return []
         self._start([asked])
-        return self._runs[asked.number].start(sn)
+        run = self._runs.get(asked.number)
+        return [] if run is None else run.start(sn)
 
-    def _guarded(self, whose: Run | Sequence[int], call: Callable[[], Found]) -> Found | None:
-        """What a run finds; the fault of its queries must not stop the others, and is reported."""
+    def _guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
+        """What is found of queries; their fault must not stop the others, and is reported."""
         try:
             return call()
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  see above
-            for number in whose if isinstance(whose, Sequence) else whose.numbers:
+            for number in numbers:
                 self._end(number)
-                self.faults[number] = f"{type(error).__name__}: {error}"
+                self._report(number, error)
             return None
+
+    def _report(self, number: int, error: Exception) -> None:
+        self.faults[number] = f"{type(error).__name__}: {error}"
+
+    # ---- faults of those that share a network
+
+    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[Told]:
+        """What a run says; where its step fails, what those of its queries say whose fault it is not."""
+        try:
+            return run.step(sn, pushes)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  as in `_guarded`
+            before = run.joining_before() if isinstance(run, TemplateRun) else []
+            self._drop(run.numbers)
+            if not before:
+                for number in run.numbers:
+                    self._report(number, error)
+                return []
+            queries, catalog = self._catalog.queries, self._catalog
+            found = (self._read(queries[each.number], each.state, catalog) for each in before)
+            alike = [asked for asked in found if asked is not None]
+            return self._without_faulty(alike, error, lambda some: self._runs[some[0].number].step(sn, pushes))
+
+    def _without_faulty(
+        self, alike: Sequence[Asked], error: Exception, go_on: Callable[[Sequence[Asked]], Sequence[Told]]
+    ) -> list[Told]:
+        """Who fails alone is found by halves, and reported; the others go on in networks of their own."""
+        parts: list[Told] = []
+        waiting, tries = _halves(alike), 0
+        while waiting:
+            some = waiting.pop()
+            tries += 1
+            try:
+                if tries > _TRIES_MAX:
+                    raise error
+                self._start_apart(some)
+                parts += go_on(some)
+            except StoreUnavailable:
+                raise
+            except Exception as fault:  # noqa: BLE001  as in `_guarded`
+                self._drop([asked.number for asked in some])
+                if len(some) > 1 and tries <= _TRIES_MAX:
+                    waiting += _halves(some)
+                    continue
+                for asked in some:
+                    self._report(asked.number, fault)
+        return parts
+
+    def _start_apart(self, alike: Sequence[Asked]) -> None:
+        if len(alike) > 1:
+            self._share(alike)
+        else:
+            self._start_alone(alike[0])
+
+    def _drop(self, numbers: Sequence[int]) -> None:
+        """Their runs, which are of no others."""
+        runs = [run for number in numbers if (run := self._runs.pop(number, None)) is not None]
+        for run in dict.fromkeys(runs):
+            self._forget(run)
 
     # ---- who runs with whom
 
@@ -269,6 +333,15 @@ class Shard:
 
     def _start(self, alike: Sequence[Asked]) -> None:
         """Queries of one template that stand at one place; or one query."""
+        try:
+            self._start_with_others(alike)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  as in `_guarded`
+            left = [asked for asked in alike if asked.number not in self._runs]
+            self._without_faulty(left, error, lambda asked: [])
+
+    def _start_with_others(self, alike: Sequence[Asked]) -> None:
         left = [asked for asked in alike if asked.key is None or not self._finds_others(asked, asked.key)]
         if len(left) > 1:
             self._share(left)
@@ -338,6 +411,11 @@ class Shard:
             self._templates[key].remove(run)
             if not self._templates[key]:
                 del self._templates[key]
+
+
+def _halves(some: Sequence[Asked]) -> list[Sequence[Asked]]:
+    middle = len(some) // 2
+    return [half for half in (some[:middle], some[middle:]) if half]
 
 
 def _state_of(run: Run, sn: int) -> QueryState:

@@ -18,7 +18,7 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.arrivals import Arrival
-from stream_ext.cohort import Cohort, Evaluation, Joining, Member
+from stream_ext.cohort import Cohort, Evaluation, Joining, Member, Stand
 from stream_ext.lens import Lens
 from stream_ext.network import shared_network
 from stream_ext.operators.moment import Moment
@@ -42,6 +42,7 @@ class TemplateRun:
         self._cohort_of: dict[int, Cohort] = {}
         self._lens: Lens | None = None  # None: T0 is not known yet
         self._bounds: dict[int, list[WindowBounds]] = {}
+        self._before: list[tuple[Cohort, Stand]] = []
         self._time: int | None = None  # of the last evaluation
         self._width = len(columns_of(query))
         self.holds = True if query.form is Form.ASK else None  # what a row says of an ASK
@@ -141,6 +142,7 @@ class TemplateRun:
     def step(self, sn: int, arrivals: Sequence[Arrival]) -> list[Told]:
         """All evaluations that the pushes of this snapshot make due, in order, of each query."""
         self._bounds = {}
+        self._before = [(cohort, cohort.stand(sn - 1)) for cohort in self._cohorts]
         for arrival in arrivals:
             if arrival.stream in self.streams:
                 self._take(sn, arrival)
@@ -151,7 +153,11 @@ class TemplateRun:
         return parts
 
     def _begin_anew(self, sn: int) -> None:
-        self.build([joining for cohort in self._cohorts for joining in cohort.joining(sn)], sn)
+        self.build([joining for cohort in self._cohorts for joining in cohort.joining(cohort.stand(sn))], sn)
+
+    def joining_before(self) -> list[Joining]:
+        """All of them, as they were before the last step: for whoever does not trust this network any more."""
+        return [joining for cohort, stand in self._before for joining in cohort.joining(stand)]
 
     def _take(self, sn: int, arrival: Arrival) -> None:
         for cohort in self._cohorts:

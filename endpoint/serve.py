@@ -23,7 +23,7 @@ from stream_ext.errors import BadArgument, RilletError
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.service import Service
+from stream_ext.service import Limits, Service
 
 #: For how long a thread that computes keeps the event loop waiting for the interpreter. Python's own is 5 ms.
 _SWITCH_S = 0.001
@@ -44,6 +44,7 @@ class ServeSettings:
     retain_snapshots_s: float = 300.0
     retain_emissions_s: float = 3600.0
     timing_bytes: int = 1 << 30
+    max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
     query_workers: int | None = None  # None: one, for an embedded store
@@ -123,6 +124,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             engine=settings.engine,
             spark=spark,
             batch_ms=settings.batch_ms,
+            limits=Limits(queries=settings.max_queries),
             address=address,
             durability=settings.durability,
             retain=settings.retain(),

@@ -223,12 +223,13 @@ class Dictionary:
         if None not in found:
             return cast(list[bytes], found)
         missing = [i for i, text in enumerate(found) if text is None]
-        for i, text in zip(missing, self._read_terms(ids[missing] if len(missing) < len(ids) else ids), strict=True):
+        read = self._read_terms(ids[missing] if len(missing) < len(ids) else ids)
+        for i, text in zip(missing, read, strict=True):
             found[i] = text
         if len(missing) <= DECODED // 4:
             if len(self._decoded) + len(missing) > DECODED:
                 self._decoded = {}
-            self._decoded.update((listed[i], cast(bytes, found[i])) for i in missing)
+            self._decoded.update(zip([listed[i] for i in missing], read, strict=True))
         return cast(list[bytes], found)
 
     def _read_terms(self, ids: Ids) -> list[bytes]:

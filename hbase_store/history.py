@@ -110,7 +110,11 @@ class History:
         with self._lock:
             if sn == self.sn:
                 return dict(self._sums.vector)
-        return self._summed(sn).vector
+        start = sn - sn % WHOLE_EVERY
+        vector = {position.stream: position for position in self._whole(start).vector}
+        for row in self._range(start + 1, sn):
+            _move(vector, row)
+        return vector
 
     def catalog(self, sn: int) -> dict[CatalogKey, bytes]:
         with self._lock:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
 from hbase_store import Store
 from stream_ext.errors import BadArgument, NotFound
+from stream_ext.layered import Layered
 from stream_ext.options import StreamOptions, is_iri
 from stream_ext.schedule import QueryState
 
@@ -78,9 +79,6 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
         return stored if stored is not None and stored.sn >= max(self.since, 1) else self.state
 
 
-Definition = TypeVar("Definition", StreamDefinition, QueryDefinition)
-
-
 @dataclass(frozen=True, slots=True)
 class CatalogStep:
     """One change of the catalog: a definition that is new or replaced, or (None) one that is gone."""
@@ -95,6 +93,8 @@ class CatalogStep:
 
 @dataclass(frozen=True)
 class Catalog:
+    """What is found in it otherwise than by number is found once, and then carried on from change to change."""
+
     streams: Mapping[int, StreamDefinition] = field(default_factory=dict)
     queries: Mapping[int, QueryDefinition] = field(default_factory=dict)
 
@@ -120,8 +120,25 @@ class Catalog:
 
     def after(self, step: CatalogStep) -> Catalog:
         if step.kind == "stream":
-            return replace(self, streams=_after(self.streams, step.number, step.definition))  # type: ignore[arg-type]  # kind says which
-        return replace(self, queries=_after(self.queries, step.number, step.definition))  # type: ignore[arg-type]  # kind says which
+            assert not isinstance(step.definition, QueryDefinition), "kind says which"
+            streams = _after(self.streams, step.number, step.definition)
+            return replace(self, streams=streams)._with(self.__dict__, _OF_QUERIES)
+        assert not isinstance(step.definition, StreamDefinition), "kind says which"
+        queries = Layered.of(self.queries).after({step.number: step.definition})
+        changed = replace(self, queries=queries)._with(self.__dict__, _OF_STREAMS)
+        before, definition = self.queries.get(step.number), changed.queries.get(step.number)
+        if "_queries_by_name" in self.__dict__:
+            names: dict[str, QueryDefinition | None] = {} if before is None else {before.name: None, before.iri: None}
+            if definition is not None:
+                names |= {definition.name: definition, definition.iri: definition}
+            changed.__dict__["_queries_by_name"] = self._queries_by_name.after(names)
+        if "_special" in self.__dict__:
+            changed.__dict__["_special"] = _after_special(self._special, step.number, definition)
+        return changed
+
+    def _with(self, known: Mapping[str, object], names: Sequence[str]) -> Catalog:
+        self.__dict__.update({name: known[name] for name in names if name in known})
+        return self
 
     def find_stream(self, key: str) -> StreamDefinition | None:
         return self._streams_by_name.get(key)
@@ -134,13 +151,18 @@ class Catalog:
         return {key: stream for stream in self.streams.values() for key in (stream.name, stream.iri)}
 
     @cached_property
-    def _queries_by_name(self) -> dict[str, QueryDefinition]:
-        return {key: query for query in self.queries.values() for key in (query.name, query.iri)}
+    def _queries_by_name(self) -> Layered[str, QueryDefinition]:
+        return Layered({key: query for query in self.queries.values() for key in (query.name, query.iri)})
+
+    @cached_property
+    def _special(self) -> dict[int, QueryDefinition]:
+        """The queries that make a stream or read any: few."""
+        return {number: query for number, query in self.queries.items() if _is_special(query)}
 
     @cached_property
     def deriving(self) -> list[QueryDefinition]:
         """The queries whose emissions are streams, too."""
-        return [query for query in self.queries.values() if query.output is not None]
+        return [query for query in self._special.values() if query.output is not None]
 
     def stream(self, key: str) -> StreamDefinition:
         if (found := self.find_stream(key)) is None:
@@ -157,7 +179,7 @@ class Catalog:
 
     @property
     def reads_any_stream(self) -> bool:
-        return any(query.any_stream for query in self.queries.values())
+        return any(query.any_stream for query in self._special.values())
 
     def readers_of(self, stream: int) -> list[QueryDefinition]:
         return [query for query in self.queries.values() if query.any_stream or stream in query.streams]
@@ -186,7 +208,26 @@ def _query_of(body: bytes) -> QueryDefinition:
     return msgspec.msgpack.decode(body, type=QueryDefinition)
 
 
-def _after(now: Mapping[int, Definition], number: int, definition: Definition | None) -> dict[int, Definition]:
+#: What of a catalog is found in its streams alone, and in its queries alone.
+_OF_STREAMS = ("_streams_by_name",)
+_OF_QUERIES = ("_queries_by_name", "_special", "deriving")
+
+
+def _is_special(query: QueryDefinition) -> bool:
+    return query.output is not None or query.any_stream
+
+
+def _after_special(
+    now: dict[int, QueryDefinition], number: int, definition: QueryDefinition | None
+) -> dict[int, QueryDefinition]:
+    if definition is not None and _is_special(definition):
+        return now | {number: definition}
+    return {other: query for other, query in now.items() if other != number} if number in now else now
+
+
+def _after(
+    now: Mapping[int, StreamDefinition], number: int, definition: StreamDefinition | None
+) -> dict[int, StreamDefinition]:
     changed = dict(now)
     if definition is None:
         changed.pop(number, None)

@@ -29,7 +29,7 @@ def create_stream(key: str, options: Mapping[str, object], base: str) -> Change:
         for taken in (view.catalog.find_stream(names.name), view.catalog.find_stream(names.iri)):
             if taken is not None:
                 raise NameInUse(f"{key!r} would answer to a name of stream {taken.name!r} (<{taken.iri}>); use another")
-        number = view.store.kv.allocate("stream", 1)
+        number = view.new_number("stream")
         definition = StreamDefinition(number, names.name, names.iri, parsed)
         return Intent(result=lambda _: (definition, True), steps=[CatalogStep("stream", number, definition)])
 

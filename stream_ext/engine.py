@@ -51,7 +51,7 @@ class Engine:
             clock,
             lambda: injector.catalog.queries,
             store.terms,
-            lambda: store.kv.allocate("query", 1),
+            lambda: injector.numbers.new("query"),
             on_owner_change=lambda: self.inline.owner_changed(),
             on_emissions=self._tell,
             on_silence=lambda times: self.derived.silent(times),
@@ -95,7 +95,9 @@ class Engine:
             self._follow(step, news)
             self._follow_home(step)
         self.merge.publish(news.sn, bool(self._at_home))
-        self.retention.published(news.sn, View(self._store, news.sn, news.catalog, news.positions))
+        self.retention.published(
+            news.sn, View(self._store, news.sn, news.catalog, news.positions, self._injector.numbers.new)
+        )
         self._lag.published(news.sn, self._clock.now_ms(), self.merge.position)
         self._head_moved(news.sn)
         if any(step.kind == "query" for step in news.steps):

@@ -2,7 +2,8 @@
 
 Everything that changes the store is a request in one queue, and is acknowledged in the order of the queue. The
 writer takes what stands in front: either all pushes and heartbeats up to the next request of another kind,
-which become one snapshot (group commit), or one other request, which becomes a snapshot of its own.
+which become one snapshot (group commit), or all registrations up to the next of another kind, likewise, or one other
+request, which becomes a snapshot of its own.
 
     A batch of pushes closes when the writer is free and either
       - some time has passed since the last one was published (so that a busy stream makes few, big snapshots), or
@@ -30,9 +31,12 @@ from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.errors import Overload, RilletError
 from stream_ext.insistence import insist
+from stream_ext.numbers import Numbers
 
 #: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
 _BATCH_BYTES_MAX = 8 << 20
+#: And at most this many registrations: whoever steps begins with all of them at once.
+_CHANGES_MAX = 128
 _RETRY_AFTER_S = 1
 
 
@@ -54,21 +58,26 @@ class View:
     head: int
     catalog: Catalog
     positions: dict[int, StreamPosition]
+    new_number: Callable[[str], int]  # of a stream or a query: one that none has had
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a change will do. Without steps and without `write` nothing is published; `result` is given the SN."""
+    """What a change will do. Without steps and without `write` nothing is published; `result` is given the SN.
+
+    `terms` become permanent with its steps."""
 
     result: Callable[[int], Any]
     steps: Sequence[CatalogStep] = ()
+    terms: Sequence[bytes] = ()
     write: Callable[[Batch], None] | None = None
     skips_empty: bool = False  # what leaves the batch empty makes no snapshot; only `write` can tell
     publish: Callable[[], object] | None = None  # the last step of a load: it publishes one snapshot by itself, or none
 
 
 class Change(Protocol):
-    """An update request, or a change of the catalog: a snapshot of its own."""
+    """An update request, or a change of the catalog: a snapshot of its own, unless it `joins` those that are queued
+    behind one another and join, too. Such a one only changes the catalog, and encodes terms."""
 
     def __call__(self, view: View) -> Intent:
         """Raises if it cannot be done; nothing has been changed then."""
@@ -138,10 +147,16 @@ class _Waiting:
     def grouped(self) -> bool:
         return isinstance(self.request, (Push, Heartbeat, Idle))
 
+    @property
+    def joins(self) -> bool:
+        """It is a change that may be in one snapshot with others that join."""
+        return bool(getattr(self.request, "joins", False))
+
 
 class Injector:
     def __init__(self, store: Store, clock: Clock, pace: Pace) -> None:
         self._store, self._clock, self._pace = store, clock, pace
+        self.numbers = Numbers(store.kv)
         self._listener: Listener = _Nobody()
         self._changed = threading.Condition()
         self._queue: deque[_Waiting] = deque()
@@ -250,6 +265,8 @@ class Injector:
             while taken := self._take():
                 if taken[0].grouped:
                     self._publish_pushes(taken)
+                elif len(taken) > 1:
+                    self._publish_changes(taken)
                 else:
                     self._publish_change(taken[0])
         except BaseException as error:  # noqa: BLE001 -- it goes to all who wait, now and later
@@ -277,13 +294,18 @@ class Injector:
         front: list[_Waiting] = []
         size = 0
         for waiting in self._queue:
-            if front and not (waiting.grouped and size + waiting.size <= _BATCH_BYTES_MAX):
+            if front and not (self._joins(waiting, front) and size + waiting.size <= _BATCH_BYTES_MAX):
                 break
             front.append(waiting)
             size += waiting.size
-            if not waiting.grouped:
+            if not (waiting.grouped or waiting.joins):
                 break
         return front
+
+    def _joins(self, waiting: _Waiting, front: Sequence[_Waiting]) -> bool:
+        if front[0].joins:
+            return waiting.joins and len(front) < _CHANGES_MAX
+        return waiting.grouped
 
     def _close_at(self, front: list[_Waiting]) -> int | None:
         """When this batch closes; None: at once."""
@@ -339,12 +361,12 @@ class Injector:
         change = waiting.request
         assert not isinstance(change, (Push, Heartbeat, Idle))
         try:
-            intent = change(View(self._store, self.head, self.catalog, self.positions))
+            intent = change(self._view(self.catalog))
         except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
             waiting.future.set_exception(error)
             return
         if intent.steps or intent.write is not None:
-            batch = self._fill(intent.write, intent.steps, [waiting])
+            batch = self._fill(intent.write, intent.steps, [waiting], intent.terms)
             if batch is None:
                 return
             try:
@@ -363,6 +385,38 @@ class Injector:
                 return
         waiting.future.set_result(intent.result(self.head))
 
+    def _view(self, catalog: Catalog) -> View:
+        return View(self._store, self.head, catalog, self.positions, self.numbers.new)
+
+    def _publish_changes(self, group: Sequence[_Waiting]) -> None:
+        """Each sees what those before it did to the catalog; together they are one snapshot."""
+        catalog = self.catalog
+        intents: list[tuple[_Waiting, Intent]] = []
+        for waiting in group:
+            change = waiting.request
+            assert not isinstance(change, (Push, Heartbeat, Idle))
+            try:
+                intent = change(self._view(catalog))
+            except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
+                waiting.future.set_exception(error)
+                continue
+            intents.append((waiting, intent))
+            for step in intent.steps:
+                catalog = catalog.after(step)
+        steps = [step for _, intent in intents for step in intent.steps]
+        if steps:
+            terms = [term for _, intent in intents for term in intent.terms]
+            batch = self._fill(None, steps, [waiting for waiting, _ in intents], terms)
+            if batch is None:
+                return
+            try:
+                self._publish(batch, steps, [], catalog)
+            except Unwritable as error:
+                _refuse([waiting for waiting, _ in intents], error)
+                return
+        for waiting, intent in intents:
+            waiting.future.set_result(intent.result(self.head))
+
     def _publish_load(self, publish: Callable[[], object]) -> None:
         try:
             publish()
@@ -373,7 +427,11 @@ class Injector:
             self._published(sn, [], [])
 
     def _fill(
-        self, write: Callable[[Batch], None] | None, steps: Sequence[CatalogStep], group: Sequence[_Waiting]
+        self,
+        write: Callable[[Batch], None] | None,
+        steps: Sequence[CatalogStep],
+        group: Sequence[_Waiting],
+        terms: Sequence[bytes] = (),
     ) -> Batch | None:
         """The batch; None if it could not be written: a batch that is dropped leaves nothing behind."""
         batch = self._store.begin()
@@ -381,6 +439,8 @@ class Injector:
         try:
             if write is not None:
                 write(batch)
+            if terms:
+                batch.encode(terms)
             for step in steps:
                 batch.catalog(step.kind, step.number, step.body())
                 if isinstance(step.definition, StreamDefinition) and self.catalog.reads_any_stream:
@@ -390,14 +450,23 @@ class Injector:
             return None
         return batch
 
-    def _publish(self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken]) -> None:
-        self._published(int(insist(lambda: self._store.commit(batch), self._clock)), steps, taken)
+    def _publish(
+        self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None
+    ) -> None:
+        sn = int(insist(lambda: self._store.commit(batch), self._clock))
+        self._published(sn, steps, taken, catalog)
 
-    def _published(self, sn: int, steps: Sequence[CatalogStep], taken: Sequence[Taken]) -> None:
+    def _published(
+        self, sn: int, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None
+    ) -> None:
+        """`catalog`: the one after these steps, if it is known."""
         assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
         before = self.catalog
-        for step in steps:
-            self.catalog = self.catalog.after(step)
+        if catalog is None:
+            catalog = before
+            for step in steps:
+                catalog = catalog.after(step)
+        self.catalog = catalog
         self.positions = self._store.vts(sn)
         self.head = sn
         news = [one for one in taken if one is not REPEATED]

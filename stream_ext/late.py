@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -68,16 +68,25 @@ class LateElements:
 
 
 def found_late(
-    sn: int, push: int, times: npt.NDArray[np.int64], missed: Mapping[int, npt.NDArray[np.bool_]]
+    sn: int,
+    push: int,
+    times: npt.NDArray[np.int64],
+    missed: Sequence[tuple[Collection[int], npt.NDArray[np.bool_]]],
 ) -> list[Late]:
-    """`missed` says for each query which elements of the push are late for it."""
+    """`missed` says which elements of the push are late for which queries."""
     if not missed:
         return []
-    some = np.logical_or.reduce(list(missed.values()))
-    return [
-        Late(sn, push, element, int(times[element]), tuple(query for query, mask in missed.items() if mask[element]))
-        for element in np.flatnonzero(some).tolist()
-    ]
+    masks = np.array([mask for _, mask in missed])
+    known: dict[bytes, tuple[int, ...]] = {}  # many elements are late for the same ones
+    found = []
+    for element in np.flatnonzero(masks.any(axis=0)).tolist():
+        whose = masks[:, element]
+        queries = known.get(key := whose.tobytes())
+        if queries is None:
+            some = (missed[place][0] for place in np.flatnonzero(whose).tolist())
+            queries = known[key] = tuple(sorted(query for each in some for query in each))
+        found.append(Late(sn, push, element, int(times[element]), queries))
+    return found
 
 
 def told(store: Store, stream: int, late: Sequence[Late], names: Mapping[int, str]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -40,12 +40,15 @@ class _Place:
         return _Place(taken.latest, taken.heartbeat, min(known, default=None), taken.idle)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Followed:
+    """Queries that stand at one place, and have one schedule."""
+
     timing: Timing
     state: QueryState
     idles: bool  # one of its streams may be passed over
     schedule: Schedule | None = None  # None: made when somebody asks
+    queries: dict[int, None] = field(default_factory=dict)
 
     def keeps(self, schedule: Schedule) -> bool:
         return self.idles or self.timing.arrivals or not (schedule.timing.is_settled and schedule.has_begun)
@@ -80,8 +83,9 @@ class Lateness:
         self._log = log
         self._places = {n: _Place(at.latest, at.heartbeat, at.first, at.idle) for n, at in positions.items()}
         self._queries: dict[int, _Followed] = {}
-        self._readers: dict[int, list[int]] = {}  # of each stream
-        self._closely: dict[int, set[int]] = {}  # of each stream, the readers that follow every push
+        self._readers: dict[int, dict[_Followed, None]] = {}  # of each stream
+        self._closely: dict[int, dict[_Followed, None]] = {}  # of each stream, the readers that follow every push
+        self._latest: dict[Timing, _Followed] = {}  # who comes next mostly stands where the last one does
         self._grids: dict[int, set[_Grid]] = {}  # of each stream's readers
         self._lateness_ms_min: dict[int, int] = {}  # of each stream's readers
         self.counted: Counter[tuple[int, int]] = Counter()  # by stream and query
@@ -97,14 +101,29 @@ class Lateness:
         idles = any(w.by_variable or catalog.streams[w.stream].options.idle_ms is not None for w in timing.windows)
         followed = _Followed(timing, state, idles)
         schedule = self._made(followed)
+        latest = self._latest.get(timing)
+        if latest is not None and self._is_alike(latest, followed, schedule):
+            latest.queries[query.number] = None
+            self._queries[query.number] = latest
+            return
         if followed.keeps(schedule):
             followed.schedule = schedule
-        self._queries[query.number] = followed
+        followed.queries[query.number] = None
+        self._queries[query.number] = self._latest[timing] = followed
         for stream in {window.stream for window in timing.windows}:
-            self._readers.setdefault(stream, []).append(query.number)
+            self._readers.setdefault(stream, {})[followed] = None
             if followed.schedule is not None:
-                self._closely.setdefault(stream, set()).add(query.number)
+                self._closely.setdefault(stream, {})[followed] = None
             self._add_grids(timing, stream)
+
+    def _is_alike(self, one: _Followed, other: _Followed, schedule: Schedule) -> bool:
+        """Whether `other`, with its schedule, stands where that one does: from here on both will."""
+        if not one.queries or one.idles != other.idles:
+            return False
+        at = one.schedule or self._made(one)
+        return (at.timing, at.t0, at.after, at.last, at.begins) == (
+            schedule.timing, schedule.t0, schedule.after, schedule.last, schedule.begins,
+        )  # fmt: skip
 
     def widen(self, query: QueryDefinition, catalog: Catalog) -> None:
         """A stream is new that it reads, too."""
@@ -121,9 +140,13 @@ class Lateness:
         followed = self._queries.pop(query, None)
         if followed is None:
             return
+        del followed.queries[query]
+        if followed.queries:
+            return
         for stream in {window.stream for window in followed.timing.windows}:
-            self._readers[stream].remove(query)
-            self._closely.get(stream, set()).discard(query)
+            del self._readers[stream][followed]
+            self._closely.get(stream, {}).pop(followed, None)
+        self._latest = {timing: each for timing, each in self._latest.items() if each is not followed}
         self._find_grids(followed.timing)
 
     def _add_grids(self, timing: Timing, stream: int) -> None:
@@ -136,18 +159,18 @@ class Lateness:
         for stream in {window.stream for window in changed.windows}:
             self._grids.pop(stream, None)
             self._lateness_ms_min.pop(stream, None)
-            for timing in dict.fromkeys(self._queries[query].timing for query in self._readers[stream]):
+            for timing in dict.fromkeys(followed.timing for followed in self._readers[stream]):
                 self._add_grids(timing, stream)
 
     def take(self, taken: Taken, sn: int) -> int:
         """How many of these elements, which are in snapshot `sn`, are late for at least one query."""
-        missed = {}
+        missed = []
         closely = list(self._closely.get(taken.stream, ()))
-        for query in closely if self._is_in_time(taken) else self._readers.get(taken.stream, ()):
-            late = self._take(query, taken)
-            if late.any():
-                self.counted[taken.stream, query] += int(late.sum())
-                missed[query] = late
+        for followed in closely if self._is_in_time(taken) else self._readers.get(taken.stream, ()):
+            late = self._take(followed, taken)
+            if count := int(late.sum()):
+                self.counted.update(dict.fromkeys(((taken.stream, query) for query in followed.queries), count))
+                missed.append((followed.queries, late))
         self._places[taken.stream] = self._places.get(taken.stream, _NOWHERE).after(taken)
         found = found_late(sn, taken.ordinal, taken.element_times, missed)
         if found:
@@ -176,8 +199,7 @@ class Lateness:
         # A window that holds its end closes on a heartbeat at it, and holds what has this time.
         return place.heartbeat is None or least > place.heartbeat
 
-    def _take(self, query: int, taken: Taken) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        followed = self._queries[query]
+    def _take(self, followed: _Followed, taken: Taken) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         if followed.schedule is None:
             return self._made(followed).take(taken)
         schedule, unsettled = followed.schedule, not followed.timing.is_settled
@@ -193,7 +215,7 @@ class Lateness:
         if not followed.keeps(schedule):
             followed.state, followed.schedule = schedule.state(None), None
             for stream in schedule.streams():
-                self._closely[stream].discard(query)
+                self._closely[stream].pop(followed, None)
         return late
 
     def _schedule(self, query: int) -> Schedule:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import msgspec
 
-from hbase_store import Batch
 from hbase_store.terms import iri
 from stream_ext.adaptor import check_terms
 from stream_ext.catalog import (
@@ -35,7 +33,7 @@ from stream_ext.plan.stream_variables import follows_streams, has_stream_variabl
 from stream_ext.plan.terms import Position
 from stream_ext.query_run import columns_of
 from stream_ext.schedule import initial_state
-from stream_ext.shard import constants_of
+from stream_ext.shard import reading_of
 from stream_ext.syntax import parse_again
 from stream_ext.timing import key_of, timing_of
 
@@ -60,6 +58,11 @@ class Registration:
     queries_max: int
     live: bool = False  # ends with its connection, and makes no stream
 
+    @property
+    def joins(self) -> bool:
+        """Many that come at once are one snapshot."""
+        return True
+
     def __call__(self, view: View) -> Intent:
         names = self.names or self._generated(view.catalog)
         existing = view.catalog.find_query(names.name) or view.catalog.find_query(names.iri)
@@ -67,7 +70,9 @@ class Registration:
             same = self._same(existing)  # refused here: an error of `result` would be one of the writer
             return Intent(result=lambda _: Registered(same, False, []))
         if len(view.catalog.queries) >= self.queries_max:
-            raise TooLarge(f"{self.queries_max} queries are registered, which is the limit; drop one first")
+            raise TooLarge(
+                f"{self.queries_max} queries are registered, which is the limit (--max-queries); drop one first"
+            )
         if self.live:
             for window in self.query.windows:
                 if window.stream.variable is None:
@@ -76,7 +81,7 @@ class Registration:
         any_stream = follows_streams(self.query)
         if has_stream_variables(self.query) and not any_stream:
             found.read_all()
-        number = view.store.kv.allocate("query", 1)
+        number = view.new_number("query")
         output = self._output(names, number, found, view) if self._derives else None
         read = sorted(found.catalog.streams) if any_stream else found.streams
         iris = [found.catalog.streams[stream].iri for stream in read]
@@ -99,12 +104,14 @@ class Registration:
             any_stream=any_stream,
         )
         registered = CatalogStep("query", number, definition)
-        check_ends(found.catalog.after(registered), definition)
+        if output is not None:
+            check_ends(found.catalog.after(registered), definition)
         warnings = [*warnings_of(self.query), *found.warnings, *_empty_graphs(self.query, view)]
         return Intent(
             result=lambda _: Registered(definition, True, warnings),
             steps=[*found.steps, registered],
-            write=partial(self._write, iris if has_stream_variables(self.query) else []),
+            # Its network looks for the ids of its constants.
+            terms=[*self.constants, *(map(iri, iris) if has_stream_variables(self.query) else ())],
         )
 
     def _generated(self, catalog: Catalog) -> Names:
@@ -125,7 +132,7 @@ class Registration:
         """The stream of what the query says: a new one of its name, or one that waits for it under that name."""
         there = found.catalog.find_stream(names.name) or found.catalog.find_stream(names.iri)
         if there is None:
-            of_stream = view.store.kv.allocate("stream", 1)
+            of_stream = view.new_number("stream")
             there = StreamDefinition(of_stream, names.name, names.iri, StreamOptions())
         elif not _waits(there, view):
             raise NameInUse(
@@ -142,10 +149,6 @@ class Registration:
         raise NameInUse(
             f"{existing.name!r} is a registered query with another text; drop it first, or use another name"
         )
-
-    def _write(self, streams: Sequence[str], batch: Batch) -> None:
-        """The query's constants become permanent terms: its network looks for ids."""
-        batch.encode([*self.constants, *map(iri, streams)])
 
 
 def read_registration(text: str, base: str, name: str | None, queries_max: int) -> Registration:
@@ -165,7 +168,7 @@ def read_registration(text: str, base: str, name: str | None, queries_max: int) 
         if names is not None and names != wanted:
             raise BadArgument(f"the text registers {written!r}, but it was sent to {name!r}")
         names = wanted
-    constants = constants_of(query)
+    constants = reading_of(text, base).constants
     check_terms(constants)
     return Registration(text, base, names, query, constants, queries_max)
 
@@ -217,7 +220,7 @@ def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
         if stream is None:
             names = names_of(key, base + "streams/")
             near = meant(names.name, [stream.name for stream in found.catalog.streams.values()])
-            number = view.store.kv.allocate("stream", 1)
+            number = view.new_number("stream")
             stream = StreamDefinition(number, names.name, names.iri, StreamOptions(time=window.time_predicate))
             found.take(CatalogStep("stream", number, stream))
             found.warnings.append(

@@ -8,6 +8,7 @@ soft: opened again, it goes on from the catalog and the emission log, and says n
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -69,6 +70,8 @@ Result = TypeVar("Result")
 _SPACING_MS = {"lmdb": 5, "hbase": 20}
 
 
+#: So many texts are read before the first of them must be registered.
+_REGISTERED_AHEAD = 256
 #: An answer of so many rows takes less time than the way to a thread and back.
 _SMALL_ROWS = 64
 
@@ -78,7 +81,7 @@ class Limits:
     push_bytes: int = 64 << 20
     queue_bytes: int = 64 << 20
     text_characters: int = 1 << 20
-    queries: int = 10_000
+    queries: int = 100_000
     evaluated_s: float = 30.0  # how long wait=evaluated waits
     lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
 
@@ -399,8 +402,18 @@ class Service:
     def register(self, text: str, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
         self._check_text(text)
         registration = read_registration(text, self.base, name, self.limits.queries)
-        registered = cast("Registered", self._injector.change(registration).result())
-        return registered.definition, registered.created, registered.warnings
+        return _registered(self._injector.change(registration))
+
+    def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
+        """As `register`, one after the other, and many in one snapshot; ends with the first that is refused."""
+        waiting: deque[Future[Any]] = deque()
+        for text in texts:
+            self._check_text(text)
+            waiting.append(self._injector.change(read_registration(text, self.base, None, self.limits.queries)))
+            while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
+                yield _registered(waiting.popleft())
+        for future in waiting:
+            yield _registered(future)
 
     def register_live(self, text: str, name: str) -> None:
         """For as long as somebody listens; whoever asks for it drops it."""
@@ -512,6 +525,11 @@ class Service:
     def _check_text(self, text: str) -> None:
         if len(text) > self.limits.text_characters:
             raise TooLarge(f"a text of {len(text)} characters; the limit is {self.limits.text_characters}")
+
+
+def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
+    registered = cast("Registered", future.result())
+    return registered.definition, registered.created, registered.warnings
 
 
 def _check_wait(wait: str) -> None:

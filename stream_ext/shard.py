@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from hbase_store import Store
@@ -20,24 +20,58 @@ from stream_ext.network import logic_of
 from stream_ext.part import Told
 from stream_ext.plan import named_terms
 from stream_ext.plan.algebra import Form, Query, Register
+from stream_ext.plan.logic import Select
 from stream_ext.plan.parameters import Parametrised, Template, parametrised
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.query_run import QueryRun
 from stream_ext.schedule import QueryState, ScheduledWindow, Timing
 from stream_ext.store_run import StoreRun
-from stream_ext.syntax import parse
+from stream_ext.syntax import parse_again
 from stream_ext.template_run import TemplateRun
 from stream_ext.timing import timing_of
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a text says: its query, what that asks for, its template and constants. `parametrised` None: it shares no
+    network."""
+
+    query: Query
+    select: Select
+    parametrised: Parametrised | None
+
+    @classmethod
+    def of(cls, query: Query) -> Reading:
+        select = logic_of(query)
+        return cls(query, select, parametrised(query, select, ()))
+
+    @property
+    def constants(self) -> list[bytes]:
+        """The terms of its patterns and its parameters; registration makes them permanent, so that each has an id."""
+        shared = () if self.parametrised is None else self.parametrised.constants
+        return list(dict.fromkeys([*named_terms.constants_of(self.select), *shared]))
+
+
+def reading_of(text: str, base: str) -> Reading:
+    """Whoever registers, counts what is late, retains and runs a query reads it, one soon after the other."""
+    return _remembered(text, base) if len(text) <= _REMEMBERED_CHARACTERS else _read(text, base)
+
+
+def _read(text: str, base: str) -> Reading:
+    unit = parse_again(text, base)
+    query = unit.query if isinstance(unit, Register) else unit
+    if not isinstance(query, Query):
+        raise TypeError(f"an update is no query: {text!r}")  # registration has refused it already
+    return Reading.of(query)
+
+
+_remembered = lru_cache(maxsize=512)(_read)
+_REMEMBERED_CHARACTERS = 10_000
+
+
 def query_of(text: str, base: str) -> Query:
     """The query of a registration's text, with or without REGISTER."""
-    unit = parse(text, base)
-    if isinstance(unit, Register):
-        return unit.query
-    if not isinstance(unit, Query):
-        raise TypeError(f"an update is no query: {text!r}")  # registration has refused it already
-    return unit
+    return reading_of(text, base).query
 
 
 def query_over(definition: QueryDefinition, catalog: Catalog) -> Query:
@@ -47,10 +81,7 @@ def query_over(definition: QueryDefinition, catalog: Catalog) -> Query:
 
 
 def constants_of(query: Query) -> list[bytes]:
-    """The terms of a query's patterns and its parameters; registration makes them permanent, so that each has an id."""
-    select = logic_of(query)
-    shared = parametrised(query, select, ())
-    return list(dict.fromkeys([*named_terms.constants_of(select), *(() if shared is None else shared.constants)]))
+    return Reading.of(query).constants
 
 
 def windows_of(
@@ -328,7 +359,7 @@ class Shard:
         # Arrivals are evaluated one by one, windows of the past once; and one on a variable may get more windows.
         alone = timing.arrivals or timing.ends_at is not None or definition.any_stream
         if query.windows and not alone and query.form is not Form.CONSTRUCT:
-            shared = parametrised(query, logic_of(query), ())
+            shared = reading_of(definition.text, definition.base).parametrised
         return Asked(definition.number, query, timing, labels, shared, standing)
 
     def _start(self, alike: Sequence[Asked]) -> None:

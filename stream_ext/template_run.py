@@ -10,13 +10,13 @@ once, however many queries it has."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
 
 import numpy as np
 
-from hbase_store import Store
+from hbase_store import Store, StreamPosition
 from stream_ext.arrivals import Arrival
 from stream_ext.cohort import Cohort, Evaluation, Joining, Member, Stand
 from stream_ext.lens import Lens
@@ -44,6 +44,7 @@ class TemplateRun:
         self._bounds: dict[int, list[WindowBounds]] = {}
         self._before: list[tuple[Cohort, Stand]] = []
         self._time: int | None = None  # of the last evaluation
+        self._stands: tuple[int, Mapping[int, StreamPosition]] | None = None  # where streams stand at a snapshot
         self._width = len(columns_of(query))
         self.holds = True if query.form is Form.ASK else None  # what a row says of an ASK
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self._width))
@@ -83,7 +84,9 @@ class TemplateRun:
             self._build(sn, None)
 
     def join(self, joining: Joining, sn: int) -> None:
-        cohort = Cohort(Schedule(self._timing, joining.state, self._store.vts(sn)), joining.state.evaluated, self)
+        if self._stands is None or self._stands[0] != sn:
+            self._stands = sn, self._store.vts(sn)
+        cohort = Cohort(Schedule(self._timing, joining.state, self._stands[1]), joining.state.evaluated, self)
         cohort.add(Member(joining, next(self._rows)), joining.state)
         self._cohort_of[joining.number] = cohort.join_one_of(self._cohorts)
 

@@ -10,8 +10,9 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,15 @@ from endpoint.bench.stream_questions import Asked
 from endpoint.bench.tape import Batch, Source, Tape
 from hbase_store import PushMark, StreamColumns, StreamMove
 from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
+from stream_ext.clock import SystemClock
+from stream_ext.numbers import Numbers
 from stream_ext.options import StreamOptions
 from stream_ext.part import Ids, Part, Told
 from stream_ext.plan.algebra import R2S
 from stream_ext.query_run import columns_of
+from stream_ext.runner.merge import Merge
 from stream_ext.schedule import initial_state
-from stream_ext.shard import Shard, constants_of, query_of
+from stream_ext.shard import Shard, reading_of
 from stream_ext.timing import timing_of
 from stream_ext.vocabulary import decoder
 
@@ -38,16 +42,19 @@ Bag = Counter[tuple[str, ...]]
 _BASE = "http://ex/"
 #: A person, their account, friendships, groups.
 _OF_SOMEBODY = re.compile(rb"<http://www\.ins\.cwi\.nl/sib/(?!vocabulary/)")
-_OF_SOMEBODY = re.compile(rb"<http://www\.ins\.cwi\.nl/sib/(?!vocabulary/)")
+#: So many are registered in one snapshot.
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """What a snapshot took (on the clock, of a core), how often something was said at it, and of how many rows."""
+    """What a snapshot took to step (on the clock, of a core), and with what was said stored; how often something was
+    said at it, and of how many rows."""
 
     sn: int
     seconds: float
     cpu: float
+    stored_seconds: float
     evaluations: int
     rows: list[int]
     said: list[Told]  # where it is kept
@@ -96,21 +103,28 @@ class Replay:
         self._store.fold()
         return ids
 
-    def _register(self, number: int, text: str) -> None:
-        """The text's query, as this number."""
-        query = query_of(text, _BASE)
-        batch = self._store.begin()
-        batch.encode(constants_of(query))
-        for stream, defined in self._streams.items():
-            batch.catalog("stream", stream, CatalogStep("stream", stream, defined).body())
+    def _register(self, texts: Sequence[str]) -> dict[int, QueryDefinition]:
+        """One query a text, some in a snapshot, as a server registers them that come at once."""
+        defined: dict[int, QueryDefinition] = {}
+        for first in range(0, len(texts), _AT_ONCE):
+            batch = self._store.begin()
+            for stream, each in self._streams.items():
+                batch.catalog("stream", stream, CatalogStep("stream", stream, each).body())
+            for number, text in enumerate(texts[first : first + _AT_ONCE], first + 1):
+                definition = self._definition(number, text)
+                batch.encode(reading_of(text, _BASE).constants)
+                batch.catalog("query", number, CatalogStep("query", number, definition).body())
+                defined[number] = definition
+            self._store.commit(batch)
+        return defined
+
+    def _definition(self, number: int, text: str) -> QueryDefinition:
+        query = reading_of(text, _BASE).query
         timing = timing_of(query, Catalog(self._streams, {}))
-        definition = QueryDefinition(
+        return QueryDefinition(
             number, f"q{number}", f"{_BASE}q{number}", text, _BASE, (query.r2s or R2S.RSTREAM).value,
-            list(columns_of(query)), [window.stream for window in timing.windows], 0,
-            initial_state(timing, self._store.vts(self._store.head())),
+            list(columns_of(query)), [window.stream for window in timing.windows], 0, initial_state(timing, {}),
         )  # fmt: skip
-        batch.catalog("query", number, CatalogStep("query", number, definition).body())
-        self._store.commit(batch)
 
     def _commit(self, batch: Batch) -> None:
         writing = self._store.begin()
@@ -139,24 +153,36 @@ class Replay:
 
     def run(self, texts: Sequence[str], kept: Collection[int]) -> list[Stepped]:
         """One query a text. What is said is `kept` of these steps; else it goes, as what a runner has told goes."""
-        for number, text in enumerate(texts, 1):
-            self._register(number, text)
+        defined = self._register(texts)
         shard = Shard(self._store)
         shard.build({}, self._store.head())
         begin = self._store.head() + 1
         for batch in self._batches:
             self._commit(batch)
+        merge = self._merge(defined)
         stepped = []
         gc.freeze()  # the tape and its texts: a server has no such heap to look through
         for sn in range(begin, self._store.head() + 1):
             began, worked = time.perf_counter(), time.thread_time()
             parts = shard.step(sn)
             seconds = time.perf_counter() - began, time.thread_time() - worked
-            stepped.append(_stepped(sn, seconds, [part for part in parts if part.evaluated], sn - begin in kept))
+            merge.take("inline", sn, parts)
+            stored = time.perf_counter() - began
+            said = [part for part in parts if part.evaluated]
+            stepped.append(_stepped(sn, (*seconds, stored), said, sn - begin in kept))
             if shard.faults:
                 raise AssertionError(f"a query failed: {shard.faults}")
         gc.unfreeze()
         return stepped
+
+    def _merge(self, defined: Mapping[int, QueryDefinition]) -> Merge:
+        """At the snapshot before the first batch."""
+        new_number = partial(Numbers(self._store.kv).new, "group")
+        merge = Merge(self._store.emissions, SystemClock(), lambda: defined, self._store.terms, new_number)
+        merge.attempt("inline")
+        for sn in range(1, self._store.head() - len(self._batches) + 1):
+            merge.take("inline", sn, [])
+        return merge
 
     # ---- checking ---------------------------------------------------------------------------------------------------
 
@@ -193,7 +219,7 @@ def _of_another(text: bytes, copy: int) -> bytes:
     return text[:-1] + b"~%d>" % copy if copy and _OF_SOMEBODY.match(text) else text
 
 
-def _stepped(sn: int, seconds: tuple[float, float], said: list[Told], kept: bool) -> Stepped:
+def _stepped(sn: int, seconds: tuple[float, float, float], said: list[Told], kept: bool) -> Stepped:
     rows = [len(part.columns[0]) for part in said if part.columns]
     return Stepped(sn, *seconds, sum(max(1, part.repeated) * _queries_of(part) for part in said), rows, said * kept)
 
@@ -202,6 +228,7 @@ def told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
     """Of the batches after the first half: the windows are full by then."""
     half = len(stepped) // 2
     steady, seconds = stepped[half:], sorted(each.seconds for each in stepped[half:])
+    stored = sorted(each.stored_seconds for each in stepped[half:])
     triples = sum(len(batch.time) for batch in batches[half:])
     return {
         "batches": len(steady),
@@ -211,6 +238,8 @@ def told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
         "batch_ms_p50": round(statistics.median(seconds) * 1e3, 3),
         "batch_ms_p99": round(seconds[int(len(seconds) * 0.99)] * 1e3, 3),
         "batch_cpu_ms_p50": round(statistics.median(each.cpu for each in steady) * 1e3, 3),
+        "stored_ms_p50": round(statistics.median(stored) * 1e3, 3),
+        "stored_ms_p99": round(stored[int(len(stored) * 0.99)] * 1e3, 3),
         "mtriples_per_s": round(triples / sum(seconds) / 1e6, 3),
         "mtriples_per_cpu_s": round(triples / sum(each.cpu for each in steady) / 1e6, 3),
     }

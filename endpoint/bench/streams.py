@@ -148,9 +148,9 @@ def beside_much(data: Source, folder: Path) -> Figures:
 
 
 def many(data: Source, quick: bool, folder: Path) -> Figures:
-    """Q1 asked by 1, 50 and 1,000, each of a user of their own."""
+    """Q1 asked by 1, 50, 1,000 and 100,000, each of a user of their own."""
     figures: Figures = {}
-    for count in (1, 20) if quick else (1, 50, 1_000):
+    for count in (1, 20) if quick else (1, 50, 1_000, 100_000):
         tape = Tape(data, QUESTIONS["Q1"].streams)
         batches = tape.dense(_A_BATCH // (10 if quick else 1), 24, 1_000)
         replay = Replay(folder / str(count), data, tape, batches)

@@ -53,6 +53,8 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--retain-emissions", "for how long emissions are kept", "1h", type=seconds, metavar="TIME")
     taken = "what stream elements that are not absorbed may take in the store"
     add_setting(parser, "--timing-bytes", taken, "1G", type=size, metavar="SIZE")
+    many = "how many queries may be registered at a time"
+    add_setting(parser, "--max-queries", many, "100000", type=whole, metavar="N")
     longest = "the longest that a query or update may take"
     add_setting(parser, "--query-timeout", longest, "5m", type=seconds, metavar="TIME")
     most = "the most that one step of a query may make"
@@ -92,6 +94,7 @@ def serve(arguments: argparse.Namespace) -> None:
         retain_snapshots_s=arguments.retain_snapshots,
         retain_emissions_s=arguments.retain_emissions,
         timing_bytes=arguments.timing_bytes,
+        max_queries=arguments.max_queries,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,
         query_workers=arguments.query_workers,

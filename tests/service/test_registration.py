@@ -220,6 +220,34 @@ def test_no_more_queries_than_the_limit(tmp_path: Path) -> None:
             service.register(registration("b"))
 
 
+def test_many_that_come_at_once_are_few_snapshots_and_say_what_they_say_one_by_one(tmp_path: Path) -> None:
+    texts = [registration(f"q{n}", pattern=f"?x :p :n{n % 7} . ?x :p ?y") for n in range(300)]
+    told = []
+    for at_once in (True, False):
+        with opened(tmp_path / str(at_once)) as service:
+            head = service.head()
+            many = service.register_all(texts) if at_once else map(service.register, texts)
+            registered = [(found.name, found.number, created, warnings) for found, created, warnings in many]
+            assert (service.head() - head < 100) == at_once
+            push(service, "s", 500, triple("a", "n1"), triple("b", "n2"), triple("a", "n5"))
+            push(service, "s", 2500, triple("b", "n3"))
+            said_by = {
+                name: [(e["time"], e["emission"], values(e)) for e in said(service, name)] for name, *_ in registered
+            }
+            told.append((registered, said_by, [query.name for query in service.queries()]))
+    assert told[0] == told[1]
+
+
+def test_one_that_is_refused_among_many_leaves_the_others(service: Service) -> None:
+    service.create_stream("s", {})
+    many = service.register_all([registration("a"), registration("b"), registration("a", pattern="?y :q ?x")])
+    with pytest.raises(NameInUse):
+        list(many)
+    assert sorted(query.name for query in service.queries()) == ["a", "b"]
+    (again,) = service.register_all([registration("b")])
+    assert again[1] is False, "it is there already"
+
+
 def test_a_dropped_query_ends_and_a_new_one_of_that_name_starts_at_one(service: Service) -> None:
     service.register(registration())
     push(service, "s", 1500, triple("a", 1))

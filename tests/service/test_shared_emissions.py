@@ -29,6 +29,7 @@ from stream_ext.retention import Retain
 from stream_ext.runner.standings import Membership
 from stream_ext.service import Limits, Service
 from stream_ext.subscriptions import Emissions
+from tests.engine.many import AloneShard
 from tests.service.opened import BASE, Reader, opened, push, registration, triple
 from tests.simulation.mortal import WAYS, Died, Mortal
 
@@ -83,7 +84,7 @@ def compare(folder: Path, seed: int, deaths: float) -> int:
 @contextmanager
 def alone() -> Iterator[None]:
     """Each query has a network of its own."""
-    with mock.patch("stream_ext.shard.parametrised", lambda *_: None):
+    with mock.patch("stream_ext.engine.Shard", AloneShard):
         yield
 
 

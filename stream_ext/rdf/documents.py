@@ -29,6 +29,7 @@ _HINTS = {
     "application/x-www-form-urlencoded": " (what curl says if it is told nothing else: -H 'Content-Type: text/turtle')",
     "application/json": " (JSON-LD is application/ld+json, a push of one JSON object a line application/x-ndjson)",
 }
+_CONTEXT_ELSEWHERE = 'a JSON-LD "@context" that stands elsewhere is not fetched: write it out in the document'
 _STATEMENTS_AT_ONCE = 1 << 15
 _PREAMBLE = re.compile(r"^Parser error(?: at line \d+(?: between columns? \d+ and(?: columns?)? \d+| column \d+)?)?: ")
 _POSTAMBLE = re.compile(r" \(line \d+\)$")
@@ -100,4 +101,5 @@ def _as_n_quads(data: bytes, format_name: str, base: str) -> bytes:
 
 
 def _reason(error: SyntaxError) -> str:
-    return _POSTAMBLE.sub("", _PREAMBLE.sub("", error.msg or str(error)))
+    told = _POSTAMBLE.sub("", _PREAMBLE.sub("", error.msg or str(error)))
+    return _CONTEXT_ELSEWHERE if "LoadDocumentCallback" in told else told

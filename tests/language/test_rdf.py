@@ -238,6 +238,13 @@ def test_what_is_wrong_in_other_forms_is_bad_data(data: bytes, media_type: str, 
     assert caught.value.line == line or not line
 
 
+def test_a_context_elsewhere_is_not_fetched() -> None:
+    document = b'{"@context": "http://schema.org/", "name": "x"}'
+    for read in (lambda: parse_rdf(document, JSON_LD, ""), lambda: parse_push(document, JSON_LD, 1, BASE)):
+        with pytest.raises(BadData, match="not fetched: write it out in the document"):
+            read()
+
+
 def test_media_types_that_are_not_read_are_told_from_those_that_are() -> None:
     with pytest.raises(UnsupportedMedia, match=r"text/csv is not read here; these are: .*text/turtle"):
         parse_rdf(b"", "text/csv", BASE)

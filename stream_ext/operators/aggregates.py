@@ -58,6 +58,7 @@ class Tallies:
         self._bound: dict[str, Bound] = {}
         self._sums: dict[str, Sums] = {}
         self._members: dict[tuple[str, ...], Members] = {}
+        self._listed: set[str] = set()  # arguments of which every value is told
         self._followers: dict[tuple[str, str], Tally] = {}
         self._results = [self._result(aggregate) for aggregate in aggregates]
         self._rows = rows
@@ -77,6 +78,7 @@ class Tallies:
             return partial(self._sum, self._sums_of(argument, distinct), function == "AVG")
         if function == "GROUP_CONCAT":
             members, bound = self._members_of((argument,)), self._bound_of(argument, False)
+            self._listed.add(argument)
             return partial(self._concatenation, members, bound, distinct, aggregate.separator)
         extremum = self._extremum_of(argument, function == "MAX")
         if function == "SAMPLE":
@@ -151,11 +153,16 @@ class Tallies:
         for argument, sums in self._sums.items():
             sums.add(slots, weights, sign, ids[argument])
         for arguments, members in self._members.items():
-            if once and members.followers and all(isinstance(follower, Extremum) for follower in members.followers):
+            if once and self._only_the_best(arguments, members):
                 for follower in members.followers:  # nothing leaves, so the best is known without the others
                     follower.add(slots, ONCE, 1, ids[arguments[0]])
                 continue
             members.add(slots, weights, sign, tuple(ids[argument] for argument in arguments))
+
+    def _only_the_best(self, arguments: tuple[str, ...], members: Members) -> bool:
+        """Whether of these values no more is asked for than the least and the greatest."""
+        best = bool(members.followers) and all(isinstance(follower, Extremum) for follower in members.followers)
+        return best and self._listed.isdisjoint(arguments)
 
     def settle(self) -> None:
         """Called when all rows of a step are counted."""

@@ -186,6 +186,21 @@ def test_one_step_that_is_the_last_groups_all_that_comes(
         assert shown == expected(bag, functions, [0], terms, False)
 
 
+@pytest.mark.parametrize("function, distinct", ALL)
+def test_one_step_that_is_the_last_tells_two_aggregates_of_one_variable(function: str, distinct: bool) -> None:
+    terms = Terms(TERMS)
+    last = Moment(0, snapshot=None, changes=None, last=True)  # type: ignore[arg-type]  # it reads no store
+    for seed, (other, others) in enumerate(ALL):
+        source = Rows(seed, 2, terms.ids)
+        source.change(0, 100)
+        bag = model.alive(source.all, 0)
+        functions = [(function, 1, distinct), (other, 1, others)]
+        operator = Group(("a", "b"), ("a",), aggregated(functions, ("a", "b")), terms.vocabulary, False)
+        entries = entries_of(operator.step(last, zset([(row, n, FOREVER) for row, n in bag.items()], 2)))
+        shown = Counter(said(row, 1, [function, other], terms) for row, _, _ in entries)
+        assert shown == expected(bag, functions, [0], terms, False), other
+
+
 def test_sums_of_floats_forget_what_was_taken_back() -> None:
     """Infinity and not-a-number leave no trace, nor does a great number beside a small one."""
     terms = Terms([number(lexical, "double") for lexical in ("1.0E300", "0.1", "INF", "-INF", "NaN")])

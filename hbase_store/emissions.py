@@ -96,8 +96,10 @@ class EmissionLog:
         self._sum = _Sum()
         self._undecided: _Publication | None = None
         self._lock = threading.RLock()
-        # Of each query the last emission that was let go; the first commit that may still be there.
+        # Of each query the last emission that was let go, and whether the next number is known to be kept: some may be
+        # used elsewhere. And the first commit that may still be there.
         self._gone: dict[int, int] = {}
+        self._found: set[int] = set()
         self._first_commit: int | None = None
         self._swept = self._orphans_gone = False
 
@@ -186,7 +188,9 @@ class EmissionLog:
         for query, last in ends.items():
             done = self._gone.get(query, 0)
             if last > done:
-                self._gone[query] = last  # before anything of it goes: who reads meanwhile looks here
+                with self._lock:  # before anything of it goes: who reads meanwhile looks here
+                    self._gone[query] = last
+                    self._found.discard(query)
                 start, stop = _EMISSION_KEY.pack(query, done + 1, 0, 0), _EMISSION_KEY.pack(query, last + 1, 0, 0)
                 self._kv.delete_range("emission", start, stop, self.cell.head.last)
             if last == _ALL:
@@ -278,13 +282,15 @@ class EmissionLog:
 
     def oldest(self, query: int) -> int:
         """The number of the oldest emission that is kept; one more than the last if none is."""
-        known = self._gone.get(query)
-        if known is not None:
-            return known + 1
-        for number, _ in self._numbers(query, 0):
-            self._gone[query] = number - 1
-            return number
-        return self.last(query) + 1
+        gone, last = self._gone.get(query, 0), self.last(query)
+        if query in self._found or gone >= last:
+            return min(gone, last) + 1
+        number = next((number for number, _ in self._numbers(query, gone)), last + 1)
+        with self._lock:
+            if self._gone.get(query, 0) == gone:
+                self._gone[query] = number - 1
+                self._found.add(query)
+        return number
 
     # ---- reading
 

@@ -21,7 +21,7 @@ from stream_ext.outside import NOTHING
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.plan.stream_variables import over_streams
-from stream_ext.plan.walk import query_parts
+from stream_ext.plan.walk import query_parts, reads_store
 from stream_ext.query_run import seed_of
 from stream_ext.schedule import QueryState, ScheduledWindow, t0_of
 from stream_ext.shard import query_of, query_over, windows_of
@@ -112,12 +112,16 @@ def _windows_then(store: Store, query: Query, catalog: Catalog, sn: int) -> tupl
 
 
 def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryDefinition, state: QueryState) -> Answer:
-    """The whole answer of the evaluation that `state` speaks of, asked again."""
+    """The whole answer of the evaluation that `state` speaks of, asked again.
+
+    What it looks at is retained while the query runs; after a pause it may be gone (SnapshotGone)."""
     last = state.evaluated
     assert last is not None
     query = query_over(definition, catalog)
-    # Only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
-    then, instant = max(last.sn, store.oldest()), Instant(last.time, last.sn, last.push)
+    runs = not definition.paused and definition.standing(state) is state
+    # While it runs, only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
+    then = max(last.sn, store.oldest()) if runs or not reads_store(query) else last.sn
+    instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
     windows = windows_of(query, catalog, state.t0, last.arrived)
     asking = Asking(seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number))
     return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)

@@ -75,13 +75,14 @@ class Graph:
 @dataclass(frozen=True, slots=True)
 class Instant:
     """When windows are looked at: at `time`, with what had arrived up to the push of snapshot `sn` (of this push up to
-    the elements of `arrived_at`); without them, with all that had arrived in the snapshot that is read, all of which
-    must be retained."""
+    the elements of `arrived_at`); without them, with all that had arrived in the snapshot that is read. All of it must
+    be retained, unless `as_retained`: it is known that what is retained is all that counts."""
 
     time: int
     sn: int | None = None
     push: int | None = None
     arrived_at: int | None = None
+    as_retained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Graph]
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:
     for stream, oldest in reach(windows, at.time).items():
-        for arrival in history(store, stream, sn if at.sn is None else at.sn, oldest, whole=at.sn is None):
+        for arrival in history(store, stream, sn if at.sn is None else at.sn, oldest, whole=not at.as_retained):
             if at.push is None or (arrival.sn, arrival.push) < (at.sn, at.push):
                 network.arrive(arrival)
             elif (arrival.sn, arrival.push) == (at.sn, at.push):

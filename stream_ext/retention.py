@@ -10,7 +10,7 @@ All of it is found in the writer's thread: a query finds what was retained when 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +24,7 @@ from stream_ext.clock import Clock
 from stream_ext.errors import Overload
 from stream_ext.injector import Change, Intent, View
 from stream_ext.kept import Kept
-from stream_ext.plan.algebra import Bgp, InAnyWindow, InWindow, Query
-from stream_ext.plan.walk import Part, parts_of, query_parts
+from stream_ext.plan.walk import reads_store
 from stream_ext.presence import reach
 from stream_ext.runner.standings import Stored
 from stream_ext.schedule import QueryState, Timing
@@ -107,7 +106,7 @@ class Retention:
         if not timing.windows:
             return  # built anew at the position of the queries, wherever that is: it needs nothing older
         pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
-        needs = _Needs(timing, _reads_store(parsed), pace_ms)
+        needs = _Needs(timing, reads_store(parsed), pace_ms)
         self._queries[query.number] = self._needs.setdefault(needs, needs)
 
     def forget(self, query: int, sn: int) -> None:
@@ -304,17 +303,3 @@ class Retention:
             "collected": {"batches": self._collected_batches, "bytes": self._collected_bytes},
             "fault": self._fault,
         }
-
-
-def _reads_store(query: Query) -> bool:
-    """Whether a triple pattern stands outside of all windows."""
-    return any(isinstance(part, Bgp) for part in _outside_windows(query_parts(query)))
-
-
-def _outside_windows(parts: Sequence[Part]) -> Iterator[Part]:
-    waiting = list(parts)
-    while waiting:
-        part = waiting.pop()
-        if not isinstance(part, InWindow | InAnyWindow):
-            yield part
-            waiting += parts_of(part)

@@ -93,3 +93,15 @@ def walk(root: Part) -> Iterator[Part]:
         node = waiting.pop()
         yield node
         waiting += reversed(parts_of(node))
+
+
+def reads_store(query: Query) -> bool:
+    """Whether a triple pattern stands outside of all windows."""
+    waiting = list(query_parts(query))
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Bgp):
+            return True
+        if not isinstance(part, InWindow | InAnyWindow):
+            waiting += parts_of(part)
+    return False

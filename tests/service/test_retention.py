@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
@@ -396,3 +397,48 @@ def test_the_status_says_which_query_holds_the_elements_of_a_stream(tmp_path: Pa
         clock.advance(MINUTE)
         service.drop_query("waits")
         assert held_by()["s"] == "short"
+
+
+def test_what_a_paused_query_saw_is_asked_again_as_long_as_it_is_there(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=MINUTE)) as service:
+        service.create_stream("s", {"retention": "30s"})
+        window = "RANGE PT10S STEP PT1S"
+        service.register(registration("a", window=window, r2s="ISTREAM"))
+        service.register(registration("b", window=window, r2s="ISTREAM", pattern="?x :p ?y } { ?x :likes ?z"))
+        service.update(f"INSERT DATA {{ {triple('x', 'z', 'likes')} }}")
+        for second in range(4):
+            push(service, "s", second * SECOND, triple("x", second))
+        for name in "ab":
+            service.pause_query(name)
+            assert service.latest(name).count == 3
+        service.update(f"DELETE DATA {{ {triple('x', 'z', 'likes')} }}")
+        clock.advance(10 * MINUTE)
+        push(service, "s", 10 * MINUTE, triple("x", 5))
+        service.collect()
+        for name in "ab":
+            with pytest.raises(SnapshotGone):
+                service.latest(name)
+            with pytest.raises(Gone, match="cannot be made again"):
+                service.emission_again(name, 2)
+            service.resume_query(name)
+            with pytest.raises(SnapshotGone):
+                service.latest(name)
+        push(service, "s", 11 * MINUTE, triple("x", 6))
+        push(service, "s", 12 * MINUTE, triple("x", 7))
+        assert [service.latest(name).count for name in "ab"] == [0, 0]
+
+
+def test_an_emission_is_not_made_again_from_what_is_left_of_its_window(tmp_path: Path, clock: ManualClock) -> None:
+    with opened(tmp_path, clock) as service:
+        service.create_stream("s", {"retention": "30s"})
+        service.register(registration("a", window="RANGE PT10S STEP PT1S"))
+        for second in range(4):
+            push(service, "s", second * SECOND, triple("x", second))
+        assert json.loads(service.emission_again("a", 3)) == said(service, "a")[2]
+        service.pause_query("a")
+        clock.advance(MINUTE)
+        push(service, "s", MINUTE, triple("x", 5))
+        service.collect()
+        assert service.status()["retention"]["collected"]["batches"] > 0, "else this proves nothing"
+        with pytest.raises(Gone, match="cannot be made again"):
+            service.emission_again("a", 3)

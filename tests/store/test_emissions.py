@@ -15,6 +15,7 @@ from hbase_store import EmissionLog, EmissionRow, Sn
 from hbase_store.errors import Corrupt, Fenced, StoreUnavailable
 from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.opening import WallClock
+from stream_ext.clock import ManualClock
 from tests.store import faulty
 from tests.store.faulty import Shared
 
@@ -180,3 +181,22 @@ def test_a_missing_piece_is_named(shared: Shared) -> None:
     shared.delete("emission", [first], time=1)
     with pytest.raises(Corrupt, match="1 pieces of 2"):
         list(log.read(1))
+
+
+def test_the_oldest_that_is_kept_is_found_where_numbers_are_left_out(shared: Shared) -> None:
+    clock = ManualClock(1_000)
+    log = EmissionLog(shared, clock)
+    log.refresh()
+    say(log, 1, 1)
+    clock.advance(1_000)
+    say(log, 1, 5)
+    assert log.oldest(1) == 1
+    log.collect(clock.now_ms())
+    assert (log.oldest(1), numbers(log, 1)) == (5, [5])
+    assert opened(shared).oldest(1) == 5
+    say(log, 1, 9)
+    clock.advance(1_000)
+    log.collect(clock.now_ms())
+    assert (log.oldest(1), numbers(log, 1)) == (10, [])
+    say(log, 1, 20)
+    assert log.oldest(1) == 20

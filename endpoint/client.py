@@ -89,6 +89,11 @@ class Client:
         parameters = _given({"timestamp": timestamp, "wait": wait})
         return _object(self._send("POST", _path("streams", stream, "heartbeat"), params=parameters))
 
+    def late(self, stream: str, *, since: int | None = None, limit: int | None = None) -> dict[str, Any]:
+        """How many of its elements came late, and those of them that are kept."""
+        parameters = _given({"since": since, "limit": limit})
+        return _object(self._send("GET", _path("streams", stream, "late"), params=parameters))
+
     def register(self, text: str, name: str | None = None) -> dict[str, Any]:
         """Name, plan and warnings of the query; `name` is for a text that gives none."""
         headers = {"content-type": "application/sparql-query"}

@@ -437,11 +437,16 @@ class Service:
         state = self._engine.merge.state(self.query_definition(name).number)
         self._injector.change(resume_query(name, None if state is None else state.t0)).result()
 
+    @property
+    def has_spark(self) -> bool:
+        """Whether there may be a Spark to run queries on."""
+        return self._engine.spark is not None
+
     def move_query(self, name: str, runner: str) -> int:
         """To another runner: the snapshot after which it is there."""
         if runner not in ("inline", "spark"):
             raise BadArgument(f"runner={runner}: a query is moved to 'inline' or to 'spark'")
-        if runner == "spark" and self._engine.spark is None:
+        if runner == "spark" and not self.has_spark:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
         sn = int(self._injector.change(move_query(name, home, self._engine.merge.left)).result())

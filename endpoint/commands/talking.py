@@ -1,4 +1,5 @@
-"""`rillet register`, `watch`, `status`, `pause`, `resume`, `move`, `drop`: what one says to a running server."""
+"""What one says to a running server: `rillet register`, `watch`, `status`; of a query `pause`, `resume`, `move` and
+`drop`; of a stream `heartbeat` and `late`."""
 
 from __future__ import annotations
 
@@ -53,6 +54,21 @@ def add(commands: Commands) -> None:
     move_.add_argument("query", help="its name or IRI")
     move_.add_argument("runner", choices=("inline", "spark"), help="where to")
     add_server(move_)
+
+    heartbeat_ = add_command(
+        commands, "heartbeat", heartbeat, "say what time it is in a stream", "  rillet heartbeat taxis 2000"
+    )
+    heartbeat_.add_argument("stream", help="its name or IRI")
+    heartbeat_.add_argument("time", help="milliseconds or xsd:dateTime; windows that end by then close")
+    add_server(heartbeat_)
+    late_ = add_command(
+        commands, "late", late, "show what came late of a stream, and for which queries", "  rillet late taxis"
+    )
+    late_.add_argument("stream", help="its name or IRI")
+    late_.add_argument("--since", type=whole, metavar="SN", help="only those of snapshots after this one")
+    late_.add_argument("--limit", type=whole, metavar="N", help="at most so many")
+    late_.add_argument("--json", action="store_true", help="as the server sends it")
+    add_server(late_)
 
 
 def add_text(parser: Parser) -> None:
@@ -165,6 +181,28 @@ def move(arguments: argparse.Namespace) -> None:
     with client_of(arguments) as client:
         status = client.move(arguments.query, arguments.runner)
     print(f"{status['query']} runs {status['runner']}: {status['why']}")
+
+
+def heartbeat(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        receipt = client.heartbeat(arguments.stream, arguments.time, wait="evaluated")
+    print(f"time has come to {arguments.time} in {receipt['stream']}: snapshot {receipt['snapshot']}")
+
+
+def late(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        found = client.late(arguments.stream, since=arguments.since, limit=arguments.limit)
+    if arguments.json:
+        print_json(found)
+        return
+    columns = ["time", "snapshot", "late for", "data"]
+    rows = [
+        [str(each["timestamp"]), str(each["snapshot"]), ", ".join(each["queries"]), " ".join(each["data"].split("\n"))]
+        for each in found["elements"]
+    ]
+    print(f"{found['stream']}: {found['late']} came late, {len(rows)} are shown")
+    if rows:
+        print("\n".join(terminal.table(columns, rows)))
 
 
 def drop(arguments: argparse.Namespace) -> None:

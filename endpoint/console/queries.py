@@ -48,10 +48,13 @@ def registered(room: Room, name: str) -> ResponseReturnValue:
     state = room.service.query_status(name)
     text = str(state["text"])
     answer = room.service.latest(name)
+    definition = room.service.query_definition(name)
     return render_template(
         "console/registered.html",
         state=state,
-        plan=explain_text(parse_again(text, room.service.query_definition(name).base)),
+        stays=definition.home is not None,
+        has_spark=room.service.has_spark,
+        plan=explain_text(parse_again(text, definition.base)),
         table=table_of(room.service, answer, TABLE, prefixes_of(text)),
         answered=answer.sn,
         results=room.http_url("queries", state["query"], "results"),
@@ -71,6 +74,10 @@ def _act(room: Room, name: str, act: str) -> ResponseReturnValue:
     elif act == "resume":
         room.service.resume_query(name)
         flash(f"{name} goes on.")
+    elif act == "move":
+        runner = request.form.get("runner", "")
+        room.service.move_query(name, runner)
+        flash(f"{name} is moved to {runner}.")
     else:
         raise BadArgument(f"{act!r} is nothing that is done to a query")
     return redirect(url_for(".registered", name=name))

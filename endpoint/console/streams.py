@@ -114,6 +114,7 @@ def _one(room: Room, name: str, form: Any, problem: object = None) -> str:
         "console/stream.html",
         stream=definition,
         state=room.service.stream_status(definition.iri),
+        kept=room.service.status()["retention"]["streams"].get(definition.name),
         readers=readers,
         late=room.http_url("streams", definition.name, "late"),
         form=form,

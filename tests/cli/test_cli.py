@@ -303,6 +303,25 @@ def test_a_watcher_is_told_why_there_is_nothing_yet(near: Live) -> None:
     assert said["waiting"] == "; it waits for silent"
 
 
+def test_time_passes_by_a_heartbeat_and_what_is_late_is_shown(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    server = ("--server", near.url)
+    near.service.push("taxis", b"<http://ex/t> <http://ex/in> <http://ex/z1> .", "text/turtle", timestamp=1000)
+    assert rillet("heartbeat", "taxis", "20000", *server) == 0
+    assert capsys.readouterr().out.startswith("time has come to 20000 in taxis: snapshot ")
+    assert near.service.stream_status("taxis")["time"] == 20000
+    near.service.push("taxis", b"<http://ex/late> <http://ex/in> <http://ex/z1> .", "text/turtle", timestamp=1500)
+    assert rillet("late", "taxis", *server) == 0
+    first, *table = capsys.readouterr().out.splitlines()
+    assert first == "taxis: 1 came late, 1 are shown"
+    assert table[-1].split()[0] == "1500"
+    assert "near" in table[-1]
+    assert "<http://ex/late>" in table[-1]
+    assert rillet("late", "taxis", "--json", *server) == 0
+    assert json.loads(capsys.readouterr().out)["late"] == 1
+    assert rillet("heartbeat", "taxis", "soon", *server) == 1
+    assert "soon" in capsys.readouterr().err
+
+
 def test_explain_before_a_text_is_told_as_json(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
     assert rillet("query", f"EXPLAIN {NEAR}", "--server", near.url) == 0
     assert json.loads(capsys.readouterr().out)["dialect"] == "RSP-QL"

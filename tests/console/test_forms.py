@@ -162,7 +162,10 @@ def test_a_query_is_paused_and_resumed(fresh: Live) -> None:
     assert "near is paused" in said(page)
     assert fresh.service.query_status("near")["state"] == "paused"
     assert "Resume" in [button.shown for button in page.all("button")]
+    assert "Move inline" not in [button.shown for button in page.all("button")], "there is no Spark here"
     post(fresh, "/queries/near", act="resume")
+    assert "near is moved to inline" in said(post(fresh, "/queries/near", act="move", runner="inline"))
+    assert "there is no Spark to move a query to" in said(post(fresh, "/queries/near", 400, act="move", runner="spark"))
     assert fresh.service.query_status("near")["state"] == "running"
     assert "nothing that is done" in said(post(fresh, "/queries/near", 400, act="dance"))
 

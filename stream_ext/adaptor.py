@@ -136,7 +136,11 @@ def _times(stream: StreamDefinition, pushed: Pushed) -> Times:
     predicate = _index_of(parsed.terms, iri(stream.options.time))
     rows = np.flatnonzero(parsed.p == predicate) if predicate is not None else np.empty(0, np.int64)
     for row in rows.tolist():
-        element, time = int(pushed.element[row]), parse_time(parse_term(parsed.terms[parsed.o[row]]).value)
+        element = int(pushed.element[row])
+        try:
+            time = _time_of(parsed.terms[parsed.o[row]])
+        except BadArgument as error:
+            raise BadArgument(f"element {element + 1}, by <{stream.options.time}>: {error}") from None
         if times[element] not in (MISSING, time):
             raise BadData(
                 f"element {element + 1} has two times by <{stream.options.time}>: {times[element]} and {time}"
@@ -149,6 +153,13 @@ def _times(stream: StreamDefinition, pushed: Pushed) -> Times:
             f"from which stream {stream.name!r} takes its times"
         )
     return times
+
+
+def _time_of(term: bytes) -> int:
+    if not term.startswith(b'"'):
+        what = "a blank node" if is_blank(term) else term.decode()
+        raise BadArgument(f"{what} is no time: write milliseconds since the epoch or an xsd:dateTime")
+    return parse_time(parse_term(term).value)
 
 
 def absorbed_of(stream: StreamDefinition, parsed: Parsed) -> Mask | None:

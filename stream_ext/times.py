@@ -18,7 +18,7 @@ _CLOCK = r"(?P<hour>[01][0-9]|2[0-4]):(?P<minute>[0-5][0-9]):(?P<second>[0-5][0-
 _DATETIME = re.compile(_DATE + "T" + _CLOCK + _ZONE)
 _DATE_ONLY = re.compile(_DATE + _ZONE)
 _TIME_ONLY = re.compile(_CLOCK + _ZONE)
-_MILLISECONDS = re.compile(r"[+-]?[0-9]{1,18}")
+_MILLISECONDS = re.compile(r"[+-]?[0-9]{1,40}")
 #: Further from 1970 no sum of a time and some lengths is safe in 64 bits.
 TIME_MS_MAX = 10**18
 #: From the first of March of the year 0 to 1970-01-01.
@@ -165,7 +165,7 @@ def parse_time(text: str) -> int:
     What is finer than a millisecond is cut off: elements are ordered by whole milliseconds."""
     text = text.strip()
     if _MILLISECONDS.fullmatch(text):
-        return int(text)
+        return checked_time(int(text))
     moment = datetime_of(text)
     if moment is None:
         raise BadArgument(

@@ -82,6 +82,21 @@ def test_an_element_without_the_time_predicate_is_refused(service: Service) -> N
         push_lines(service, "s", {"data": triple("a", 1, "at")}, {"timestamp": 3, "data": triple("a", 1)})
 
 
+@pytest.mark.parametrize(
+    ("time", "says"),
+    [
+        ('"soon"', "'soon' is no time"),
+        ("_:b", "a blank node is no time"),
+        (f"<{EX}noon>", "<http://ex/noon> is no time"),
+        ('"99999999999999999999"', "out of range"),
+    ],
+)
+def test_a_time_that_is_none_is_told_with_its_element(service: Service, time: str, says: str) -> None:
+    service.create_stream("s", {"time": EX + "at"})
+    with pytest.raises(BadArgument, match=f"^element 2, by <http://ex/at>: .*{says}"):
+        push_lines(service, "s", {"data": triple("a", 1, "at")}, {"data": f"<{EX}a> <{EX}at> {time} ."})
+
+
 def test_an_element_with_two_different_times_is_refused(service: Service) -> None:
     service.create_stream("s", {"time": EX + "at"})
     with pytest.raises(BadData, match="two times"):

@@ -387,14 +387,14 @@ def test_times_are_milliseconds_since_1970(written: str, milliseconds: int) -> N
 @pytest.mark.parametrize(
     "written",
     ["", "now", "1.5", "2024-01-01", "2024-1-1T00:00:00Z", "2023-02-29T00:00:00Z", "2024-01-01T25:00:00Z",
-     "2024-01-01T24:00:01Z", "2024-01-01T00:60:00Z", "2024-01-01T00:00:00+15:00", "2024-01-01T00:00Z", "9" * 30],
+     "2024-01-01T24:00:01Z", "2024-01-01T00:60:00Z", "2024-01-01T00:00:00+15:00", "2024-01-01T00:00Z", "9" * 41],
 )  # fmt: skip
 def test_what_is_no_time_is_a_bad_argument(written: str) -> None:
     with pytest.raises(BadArgument, match="is no time"):
         parse_time(written)
 
 
-@pytest.mark.parametrize("written", ["999999999-01-01T00:00:00Z", "-999999999-01-01T00:00:00Z"])
+@pytest.mark.parametrize("written", ["999999999-01-01T00:00:00Z", "-999999999-01-01T00:00:00Z", "9" * 30])
 def test_a_time_that_no_sum_may_overflow_is_refused(written: str) -> None:
     with pytest.raises(BadArgument, match="out of range"):
         parse_time(written)

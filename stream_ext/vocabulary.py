@@ -67,6 +67,8 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[bytes]) -> Ids:
         """The id of each term, a new local one where there is none."""
+        if len(texts) == 1 and (known := self._ids.get(texts[0])):  # as a constant, at each step
+            return np.array([known], np.uint64)
         if not self._ids and not any(map(_is_own_blank, texts)):
             ids = self._encode_stored(texts)
             self._keep(texts, ids)

@@ -29,8 +29,8 @@ def rows_of(chance: np.random.Generator, count: int, time: int, weighted: bool) 
 def test_rows_find_those_that_agree_with_them(key: Sequence[int], capacity: int, weighted: bool) -> None:
     chance = np.random.default_rng(len(key))
     index, held = RowIndex(_WIDTH, key, capacity), list[tuple[Row, int, int]]()
-    for time in range(40):
-        asked = rows_of(chance, int(chance.integers(0, 60)), time, False)
+    for time in range(25):
+        asked = rows_of(chance, int(chance.integers(0, 30)), time, False)
         rows, limit = Rows.of(asked, key), int(index.number - chance.integers(0, 50))
         old = index.number - len(held)  # of the first that the list still has
         for bound, known in ((1 << 31, held), (limit, held[: max(limit - old, 0)])):
@@ -42,7 +42,7 @@ def test_rows_find_those_that_agree_with_them(key: Sequence[int], capacity: int,
             assert Counter(told) == Counter(pairs(asked, key, known, time))
         i, places = index.probe(tuple(asked.column(place) for place in key), asked.count, time)
         assert len(i) == len(list(pairs(asked, key, held, time))) == len(index.at(places))
-        came = rows_of(chance, int(chance.integers(0, 200)), time, weighted and time > 5)
+        came = rows_of(chance, int(chance.integers(0, 100)), time, weighted and time > 4)
         before = index.number
         index.insert(came, time)
         if index.number - before != came.count:  # laid out anew, of what is valid: numbers begin again

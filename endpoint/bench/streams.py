@@ -30,6 +30,8 @@ _TUMBLING = "RANGE 1s STEP 1s"
 _STORED = (1_000_000, 10_000_000)
 #: The batches at which what is said is compared.
 _CHECKED = (2, 11)
+#: The pattern of one window; with what is stored; groups.
+_SMALL = ("Q1", "Q2", "Q10")
 #: Two posts of one author with one tag: the answer grows with the square of what a window holds.
 _SPARSE = {"Q4": 1_000}
 
@@ -44,6 +46,7 @@ def run(quick: bool, minutes: float = 0, large: bool = False) -> Figures:
         "skew": lambda _: skew.measure(40 if quick else 200, 1_000 if quick else 10_000),
         "questions": partial(questions, data, QUESTIONS, MINUTE, quick),
         "narrow": partial(questions, data, NARROW, SECOND, quick),
+        "small": partial(small, data, quick),
         "many": partial(many, data, quick),
         "watchers": partial(registering, quick),
         "served": partial(served, data, quick),
@@ -127,6 +130,20 @@ def questions(
         replay = Replay(folder / name, data, tape, batches, stored)
         stepped = replay.run([each.text(name, window)], kept=_CHECKED)
         rows = [replay.check(each, stepped[at], range_ms) for at in _CHECKED]
+        figures[name] = {**told(stepped, batches), "checked_rows": rows}
+        replay.close()
+    return figures
+
+
+def small(data: Source, quick: bool, folder: Path) -> Figures:
+    """Ten triples a step, as most steps are: what each of the registered questions costs, whatever comes."""
+    figures = {}
+    for name in _SMALL:
+        each, tape = QUESTIONS[name], Tape(data, QUESTIONS[name].streams)
+        batches = tape.dense(10, 100 if quick else 400, 1_000)
+        replay = Replay(folder / name, data, tape, batches)
+        stepped = replay.run([each.text(name, MINUTE)], kept=_CHECKED)
+        rows = [replay.check(each, stepped[at], 60_000) for at in _CHECKED]
         figures[name] = {**told(stepped, batches), "checked_rows": rows}
         replay.close()
     return figures

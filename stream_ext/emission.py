@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from hbase_store.terms import parse_term
 from stream_ext.catalog import QueryDefinition
+from stream_ext.operators.key_table import KeyTable
 from stream_ext.part import Ids, Part, SharedPart, WindowBounds
 from stream_ext.schedule import Evaluated
 from stream_ext.vocabulary import decoder
@@ -138,10 +139,15 @@ def _texts(
     rows = len(columns[0]) if columns else 0
     if not rows:
         return [], [np.empty(0, _PLACES) for _ in columns]
-    ids, places = np.unique(np.concatenate(columns), return_inverse=True)
-    unbound = int(len(ids) > 0 and ids[0] == 0)  # the id 0 is no term, and comes first
-    texts = decode(ids[unbound:])
-    return texts, np.split((places.reshape(-1) - unbound).astype(_PLACES), len(columns))
+    # Most ids of a large answer come again and again: numbered first, only distinct ones need be put in order.
+    table = KeyTable(1)
+    slots = [table.number(np.ascontiguousarray(column).reshape(1, -1)) for column in columns]
+    ids = table.ids(np.arange(table.used, dtype=np.int32), 0)
+    order = np.argsort(ids)
+    unbound = int(ids[order[0]] == 0)  # the id 0 is no term, and comes first
+    places = np.empty(len(ids), _PLACES)
+    places[order] = np.arange(-unbound, len(ids) - unbound)
+    return decode(ids[order[unbound:]]), [places[each] for each in slots]
 
 
 def columns_of(body: EmissionBody) -> list[npt.NDArray[np.int32]]:

@@ -259,7 +259,13 @@ def names_of(key: str, folder: str, own_iri: str | None = None) -> Names:
 
 
 def generated_name(taken: Callable[[str], bool]) -> str:
-    number = 1
-    while taken(f"q{number}"):
-        number += 1
-    return f"q{number}"
+    """q1, q2, ...: the first that is free, where none in between is; found in some steps, not by trying all."""
+    if not taken("q1"):
+        return "q1"
+    low, high = 1, 2
+    while taken(f"q{high}"):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if taken(f"q{middle}") else (low, middle)
+    return f"q{high}"

@@ -20,7 +20,7 @@ from endpoint.bench import skew, standing, stream_service
 from endpoint.bench.replay import Replay, told
 from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
 from endpoint.bench.tape import Source, Tape, source
-from endpoint.bench.watchers import registering
+from endpoint.bench.watchers import at_once, registering
 
 Figures = dict[str, Any]
 
@@ -49,6 +49,7 @@ def run(quick: bool, minutes: float = 0, large: bool = False) -> Figures:
         "small": partial(small, data, quick),
         "many": partial(many, data, quick),
         "watchers": partial(registering, quick),
+        "watchers_at_once": partial(at_once, quick),
         "served": partial(served, data, quick),
     }
     if large:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stream_ext.catalog import generated_name
 from stream_ext.errors import BadArgument, NameInUse, NotFound, QuerySyntaxError, TooLarge, Unsupported
 from stream_ext.service import Limits, Service
 
@@ -211,6 +213,26 @@ def test_what_cannot_be_registered_is_refused_and_leaves_nothing(service: Servic
     with pytest.raises(Unsupported, match="a NOW window"):
         service.register(registration(window="NOW"))
     assert (service.head(), service.streams(), service.queries()) == (head, [], [])
+
+
+def test_a_name_that_is_made_is_free_and_found_soon() -> None:
+    chance = random.Random(3)
+    for count in (0, 1, 2, 3, 1_000, 100_000):
+        names = Asked(f"q{number}" for number in range(1, count + 1))
+        assert generated_name(names.taken) == f"q{count + 1}"
+        assert names.times < 40
+        fewer = Asked(chance.sample(sorted(names), count // 2))
+        assert generated_name(fewer.taken) not in fewer
+
+
+class Asked(set[str]):
+    """Names that are taken, and how often somebody has asked."""
+
+    times = 0
+
+    def taken(self, name: str) -> bool:
+        self.times += 1
+        return name in self
 
 
 def test_no_more_queries_than_the_limit(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 SPARK = SparkSettings(epoch_s=0.3, warmup_epochs=2)
 
 
+NAMES = ("whole", "new", "later")
+SHARED = tuple(f"{kind}{number}" for kind in ("of", "is") for number in range(4))
+
+
 def begin(service: Service) -> None:
     service.create_stream("s", {})
     service.register(registration("whole"))
     service.register(registration("new", r2s="ISTREAM"))
+
+
+def share(service: Service) -> None:
+    """Four queries of each of two templates."""
+    for number in range(4):
+        service.register(registration(f"of{number}", pattern=f":a{number} :p ?y", select="SELECT ?y"))
+        service.register(registration(f"is{number}", pattern=f"?x :p {number}", select="ASK", r2s="ISTREAM"))
 
 
 def say(service: Service, times: range) -> None:
@@ -34,8 +46,8 @@ def say(service: Service, times: range) -> None:
         push(service, "s", time * 250, triple(f"a{time % 7}", time % 3), triple("b", time))
 
 
-def said(service: Service) -> dict[str, list[bytes]]:
-    return {name: [e.json for e in service.emissions(name, 0, None)] for name in ("whole", "new", "later")}
+def said(service: Service, names: Sequence[str] = NAMES) -> dict[str, list[bytes]]:
+    return {name: [e.json for e in service.emissions(name, 0, None)] for name in names}
 
 
 def without(emission: bytes, *names: str) -> dict[str, Any]:
@@ -55,13 +67,15 @@ def on_spark(service: Service) -> bool:
 def test_spark_says_what_the_inline_runner_says(tmp_path: Path) -> None:
     with opened(tmp_path / "inline") as service:
         begin(service)
+        share(service)
         say(service, range(1, 60))
         service.register(registration("later", window="RANGE PT1S STEP PT1S"))
         say(service, range(60, 160))
-        expected = said(service)
+        expected = said(service, (*NAMES, *SHARED))
 
     with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
         begin(service)
+        share(service)
         say(service, range(1, 20))  # still inline
         assert on_spark(service)
         say(service, range(20, 60))
@@ -71,8 +85,9 @@ def test_spark_says_what_the_inline_runner_says(tmp_path: Path) -> None:
         say(service, range(100, 159))
         assert on_spark(service)
         say(service, range(159, 160))
-        assert said(service) == expected
-    assert all(len(emissions) > 20 for emissions in expected.values())
+        assert said(service, (*NAMES, *SHARED)) == expected
+    assert all(len(expected[name]) > 20 for name in (*NAMES, "of0", "of3"))
+    assert expected["is0"]
 
 
 def test_a_query_that_is_moved_between_runners_says_what_it_says_inline(tmp_path: Path) -> None:

@@ -64,12 +64,14 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Group:
-    """`queries`: those of its last part. `kept`: its state, as it is stored."""
+    """`queries`: those of its last part, and `absent` those of them that are in it no more. `kept`: its state, as it is
+    stored."""
 
     def __init__(self, number: int, reports: bool, state: QueryState, records: int) -> None:
         self.number, self.reports, self.state, self.records = number, reports, state, records
         self.kept = state
         self.queries: Ids = np.empty(0, np.uint64)
+        self.absent: set[int] = set()
         self.members = 0
         self.evaluations = 0  # since this process started
         self._rows: npt.NDArray[np.int64] = np.empty(0, np.int64)  # of each of `queries`, since they were these
@@ -247,6 +249,8 @@ class Standings:
         if member is None or part.joined:
             return None
         group = self._groups[member.group]
+        if group.absent:
+            return None
         if group.queries is not part.queries:
             if not np.array_equal(group.queries, part.queries):
                 return None
@@ -254,28 +258,36 @@ class Standings:
         return group
 
     def _gathered(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> Group | None:
-        """Somebody has come or gone, or says how it came."""
-        there = [query for query in part.queries.tolist() if query in queries]
-        if not there:
-            return None
-        group = self._that_of_most(there, part) or self._new_group(part)
-        for query in there:
+        """Somebody has come or gone, or says how it came. Looked at are these; the others are where they were."""
+        group = self._that_of_most(part)
+        if group is None:
+            if not any(query in queries for query in part.queries.tolist()):
+                return None
+            group = self._new_group(part)
+        come = np.setdiff1d(part.queries, group.queries, assume_unique=True).tolist()
+        back = group.absent.intersection(part.queries.tolist()) if group.absent else ()
+        looked_at = dict.fromkeys((*come, *sorted(back), *part.joined))
+        for query in looked_at:
             joined = part.joined.get(query)
-            if not self._goes_on(query, group, joined):
+            if query in queries and not self._goes_on(query, group, joined):
                 self._enter(query, group, joined or self.state(query) or queries[query].state)
-        staying = set(there)
-        for query in group.queries.tolist():
-            if query not in staying and self.is_in(query, group):
+        for query in np.setdiff1d(group.queries, part.queries, assume_unique=True).tolist():
+            if self.is_in(query, group):
                 self._leave(query)
         self._rows.update(group.be(part.queries))
-        return group
+        group.absent = {query for query in looked_at if not self.is_in(query, group)}
+        return group if group.members else None
 
-    def _that_of_most(self, there: Sequence[int], part: SharedPart) -> Group | None:
-        counted = Counter(member.group for query in there if (member := self._members.get(query)) is not None)
-        for number, count in counted.most_common(1):
-            group = self._groups[number]
-            if 2 * count > group.members and group.reports == part.reports:
-                return group
+    def _that_of_most(self, part: SharedPart) -> Group | None:
+        """The first, the last and the one in the middle mostly say which it is."""
+        some = part.queries[[0, len(part.queries) // 2, -1]].tolist()
+        for asked in (some, part.queries.tolist()):
+            counted = Counter(member.group for query in asked if (member := self._members.get(query)) is not None)
+            for number, _ in counted.most_common(1):
+                group = self._groups[number]
+                common = len(np.intersect1d(group.queries, part.queries, assume_unique=True)) - len(group.absent)
+                if 2 * common > group.members and group.reports == part.reports:
+                    return group
         return None
 
     def _new_group(self, part: SharedPart) -> Group:
@@ -312,6 +324,7 @@ class Standings:
         self._evaluations[query] += group.evaluations
         self._rows[query] += group.give_rows_of(query)
         group.members -= 1
+        group.absent.add(query)
         self._dirty.add(query)
         self.moved = True
 

@@ -96,10 +96,15 @@ class Derived:
         #: Queries one of whose emissions could not be pushed, and why.
         self.faults: dict[int, str] = {}
 
-    def start(self, log: Log) -> None:
-        """Pushes again what was stored and did not come to its stream. Before anything is evaluated."""
+    def start(self, log: Log, evaluated: Mapping[int, int]) -> None:
+        """Pushes again what was stored and did not come to its stream; `evaluated`: for what time each query was last,
+        be it silently. Before anything is evaluated."""
         for query in self._pushes.catalog.deriving:
             self.said(list(log.read(query.number, self._line(query).next - 1)))
+            time, position = evaluated.get(query.number), self._pushes.positions.get(query.output or 0)
+            come_to = None if position is None else position.heartbeat
+            if time is not None and (come_to is None or come_to < time):
+                self.silent({query.number: time})
 
     def said(self, rows: Sequence[EmissionRow]) -> None:
         """These emissions are stored."""

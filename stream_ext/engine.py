@@ -81,7 +81,8 @@ class Engine:
             self._set_idle_alarm(stream)
         self.retention.start(catalog)
         self._find_homes()
-        self.derived.start(self._store.emissions)
+        evaluated = {number: state.evaluated.time for number, state in states.items() if state.evaluated is not None}
+        self.derived.start(self._store.emissions, evaluated)
         self.alarms.start()
         self.inline.start()
         if self.spark is not None:

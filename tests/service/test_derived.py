@@ -12,7 +12,7 @@ from stream_ext.errors import BadArgument, DeadlineExceeded, NameInUse
 from stream_ext.retention import Retain
 from stream_ext.service import Limits, Service
 
-from .opened import EX, open_service, opened, push, registration, said, triple, values
+from .opened import EX, Reader, open_service, opened, push, registration, said, triple, values
 
 BUSY = registration("busy", window="RANGE 2s STEP 1s", select="CONSTRUCT { ?y :of ?x . ?x :in [ :is ?y ] }")
 OVER = registration("over", stream="busy", window="RANGE 3s STEP 1s", pattern="?x :of ?y", select="SELECT ?x ?y")
@@ -86,6 +86,27 @@ def test_what_was_stored_and_not_pushed_when_the_server_died_is_pushed_at_the_ne
     with opened(tmp_path) as service:
         push(service, "s", 3500, triple("d", "here"))
         assert said(service, "over") == again
+
+
+def test_a_silent_evaluation_whose_time_did_not_come_to_the_stream_brings_it_there_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock(1_000_500)
+    with opened(tmp_path, clock) as service:
+        service.register(f"PREFIX : <{EX}> REGISTER ISTREAM came AS CONSTRUCT {{ ?x :p ?y }} {{ ?x :k ?y }}")
+        service.register(registration("over", stream="came", window="RANGE 5s STEP 1s"))
+        service.update(f"INSERT DATA {{ {triple('a', 'b', 'k')} }}", wait="evaluated")
+        clock.advance(2_000)
+        service._engine.derived.silent = lambda times: None  # type: ignore[method-assign]  # as if it died here
+        service.update(f"DELETE DATA {{ {triple('a', 'b', 'k')} }}", wait="evaluated")
+        assert told(service, "over") == []
+    heads = []
+    for _ in range(2):
+        with opened(tmp_path, clock) as service:
+            Reader(service, "over").read_to(2)
+            assert told(service, "over") == [(1_001_000, [("a", "b")]), (1_002_000, [("a", "b")])]
+            heads.append(service.head())
+    assert heads[0] == heads[1], "it is told once"
 
 
 def test_chains_of_three_are_evaluated_by_one_push_that_waits(service: Service) -> None:

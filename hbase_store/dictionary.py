@@ -24,10 +24,11 @@ from hbase_store.transient import TransientRow, TransientTerms
 
 # Below this many ids, a loop is faster than sorting them.
 _FEW = 64
-#: So many terms are remembered twice: those asked for since the last clearing, and those of the time before.
-REMEMBERED = 1 << 20
-#: So many texts that were decoded are kept.
-DECODED = 1 << 18
+#: So many terms are remembered twice, and so many bytes of their texts: those asked for since the last clearing, and
+#: those of the time before.
+REMEMBERED, REMEMBERED_BYTES = 1 << 20, 64 << 20
+#: So many texts that were decoded are kept, and so many bytes of them.
+DECODED, DECODED_BYTES = 1 << 18, 32 << 20
 
 
 class _Recent:
@@ -106,6 +107,7 @@ class Dictionary:
         self._remembered: dict[bytes, int] = {}
         self._before: dict[bytes, int] = {}
         self._decoded: dict[int, bytes] = {}
+        self._remembered_bytes = self._decoded_bytes = 0
 
     def version(self) -> object:
         """Another one whenever terms may have come."""
@@ -210,9 +212,13 @@ class Dictionary:
         return self._places[0].hashed()
 
     def _remember(self, ids: dict[bytes, int]) -> None:
-        if len(self._remembered) + len(ids) > REMEMBERED:
-            self._before, self._remembered = self._remembered, {}
+        size = sum(map(len, ids))
+        if size > REMEMBERED_BYTES:
+            return
+        if len(self._remembered) + len(ids) > REMEMBERED or self._remembered_bytes + size > REMEMBERED_BYTES:
+            self._before, self._remembered, self._remembered_bytes = self._remembered, {}, 0
         self._remembered.update(ids)
+        self._remembered_bytes += size
 
     # ---- id to text
 
@@ -226,10 +232,12 @@ class Dictionary:
         read = self._read_terms(ids[missing] if len(missing) < len(ids) else ids)
         for i, text in zip(missing, read, strict=True):
             found[i] = text
-        if len(missing) <= DECODED // 4:
-            if len(self._decoded) + len(missing) > DECODED:
-                self._decoded = {}
+        size = sum(map(len, read))
+        if len(missing) <= DECODED // 4 and size <= DECODED_BYTES // 4:
+            if len(self._decoded) + len(missing) > DECODED or self._decoded_bytes + size > DECODED_BYTES:
+                self._decoded, self._decoded_bytes = {}, 0
             self._decoded.update(zip([listed[i] for i in missing], read, strict=True))
+            self._decoded_bytes += size
         return cast(list[bytes], found)
 
     def _read_terms(self, ids: Ids) -> list[bytes]:

@@ -79,6 +79,24 @@ def test_terms_are_remembered_up_to_a_number(store: Store, monkeypatch: pytest.M
     fresh.close()
 
 
+def test_long_texts_are_remembered_up_to_so_many_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dictionary, "DECODED_BYTES", 40_000)
+    monkeypatch.setattr(dictionary, "REMEMBERED_BYTES", 40_000)
+    held = store._dictionary
+    texts = [literal(f"{number} " + "x" * 3_000) for number in range(60)]
+    for text in texts:
+        batch = store.begin()
+        batch.encode([text])
+        store.commit(batch)
+        store.fold()
+        assert store.terms(store.ids([text])) == [text]
+        for known in (held._decoded.values(), held._remembered, held._before):
+            assert sum(map(len, known)) <= 40_000
+    assert held._decoded and held._remembered, "the latest ones are at hand"
+    assert store.terms(store.ids(texts)) == texts
+    assert sum(map(len, held._decoded.values())) <= 40_000
+
+
 def test_terms_of_one_hash_are_told_apart(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hbase_store.hashing.hash_texts", lambda texts: np.zeros(len(texts), np.uint64))
     monkeypatch.setattr("hbase_store.hashing.hash_column", lambda data, offsets: np.zeros(len(offsets) - 1, np.uint64))

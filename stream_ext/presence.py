@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_ext.schedule import ScheduledWindow, Times
+from stream_ext.schedule import ScheduledWindow, Times, least_and_greatest
 
 
 @dataclass(slots=True)
@@ -22,12 +22,12 @@ class Presence:
     held_until: int | None = None
 
     def arrive(self, times: Times) -> None:
-        first, last = (int(times.min()), int(times.max())) if len(times) else (0, -1)
+        first, last = least_and_greatest(times) if len(times) else (0, -1)
         if first == last:  # as in most pushes
             if self.window.last_of(first) >= first + self.window.lead_ms:
                 self.waiting.append(_Waiting(times[:1], first, last))
         elif len(held := times[self.window.holds_ever(times)]):
-            self.waiting.append(_Waiting(held, int(held.min()), int(held.max())))
+            self.waiting.append(_Waiting(held, *least_and_greatest(held)))
 
     def move_to(self, time: int) -> None:
         waiting, self.waiting = self.waiting, []

@@ -29,6 +29,8 @@ Mask = npt.NDArray[np.bool_]
 #: Before every evaluation.
 NEVER = np.iinfo(np.int64).min
 _FLOOR_MS = 1000
+#: For so few, lists are quicker than arrays.
+_FEW = 64
 
 
 class StreamTime(Protocol):
@@ -281,6 +283,14 @@ def own_begins(own: Sequence[int | None], later: Sequence[int | None]) -> list[i
     return [after if begin is None else begin for begin, after in zip(own, later, strict=True)]
 
 
+def least_and_greatest(times: Times) -> tuple[int, int]:
+    """Of some times; a few are looked at one by one."""
+    if len(times) <= _FEW:
+        listed = times.tolist()
+        return min(listed), max(listed)
+    return int(times.min()), int(times.max())
+
+
 def t0_of(times: Times) -> int:
     """The origin that the first push after registration gives."""
     return int(times.min()) // _FLOOR_MS * _FLOOR_MS
@@ -364,7 +374,7 @@ class Schedule:
             self.t0 = t0_of(times)
             self.timing = self.timing.settled(self.t0)
             self._find_beats()
-        least = int(times.min()) if len(times) else None
+        least = least_and_greatest(times)[0] if len(times) else None
         late = self._late(moved.stream, times, least)
         stands.latest, stands.heartbeat = moved.latest, moved.heartbeat
         stands.idle = moved.idle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -43,25 +43,28 @@ class IdPattern:
     fixed: dict[int, int]
     binding: dict[int, str]
     graph: IdGraph = IdGraph()
+    #: Each variable once, in order of s, p, o, g; and the position that says what it is.
+    variables: tuple[str, ...] = field(init=False)
+    _places: tuple[int, ...] = field(init=False)
+    _repeated: tuple[tuple[int, int], ...] = field(init=False)  # positions that have to agree
 
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Each variable once, in order of s, p, o, g."""
-        return tuple(dict.fromkeys(self.binding.values()))
+    def __post_init__(self) -> None:
+        places: dict[str, int] = {}
+        for position, name in self.binding.items():
+            places.setdefault(name, position)
+        repeated = [(places[name], position) for position, name in self.binding.items() if places[name] != position]
+        object.__setattr__(self, "variables", tuple(places))
+        object.__setattr__(self, "_places", tuple(places.values()))
+        object.__setattr__(self, "_repeated", tuple(repeated))
 
     def match(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask | slice], tuple[Ids, ...]]]:
         """Which triples fit (whatever their graph); and how to take their bindings, a column a variable."""
         tests = [columns[position] == np.uint64(value) for position, value in self.fixed.items()]
-        where: dict[str, int] = {}
-        for position, name in self.binding.items():
-            if name in where:
-                tests.append(columns[position] == columns[where[name]])
-            else:
-                where[name] = position
+        tests += [columns[one] == columns[other] for one, other in self._repeated]
         fits = tests[0] if tests else np.ones(len(columns[0]), np.bool_)
         for test in tests[1:]:
             fits &= test
-        return fits, lambda which: tuple(columns[where[name]][which] for name in self.variables)
+        return fits, lambda which: tuple([columns[place][which] for place in self._places])
 
 
 def id_pattern(source: Source, resolve: Resolve) -> IdPattern:

@@ -15,7 +15,7 @@ from hbase_store.arrays import concatenate
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdPattern
 from stream_ext.operators.window_content import WindowContent
-from stream_ext.schedule import ScheduledWindow
+from stream_ext.schedule import ScheduledWindow, least_and_greatest
 from stream_ext.zset import Columns, Ids, ZSet, shared
 
 Times = npt.NDArray[np.int64]
@@ -49,7 +49,7 @@ class WindowScan:
             self._wait(columns(fits), times[fits])
 
     def _wait(self, columns: Columns, times: Times) -> None:
-        self._waiting.append(_Waiting(columns, times, int(times.min()), int(times.max())))
+        self._waiting.append(_Waiting(columns, times, *least_and_greatest(times)))
 
     def step(self, moment: Moment) -> ZSet:
         columns, untils = self._entering(moment)

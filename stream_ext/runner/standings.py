@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from stream_ext.catalog import QueryDefinition
 from stream_ext.part import Ids, SharedPart
-from stream_ext.schedule import QueryState
+from stream_ext.schedule import QueryState, own_begins
 
 
 class Membership(msgspec.Struct, frozen=True, array_like=True):
@@ -255,6 +255,7 @@ class Standings:
             if not np.array_equal(group.queries, part.queries):
                 return None
             group.queries = part.queries  # the next is compared by identity
+        self._keep_begins(group, part.state.begins)
         return group
 
     def _gathered(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> Group | None:
@@ -264,6 +265,7 @@ class Standings:
             if not any(query in queries for query in part.queries.tolist()):
                 return None
             group = self._new_group(part)
+        self._keep_begins(group, part.state.begins)
         come = np.setdiff1d(part.queries, group.queries, assume_unique=True).tolist()
         back = group.absent.intersection(part.queries.tolist()) if group.absent else ()
         looked_at = dict.fromkeys((*come, *sorted(back), *part.joined))
@@ -277,6 +279,20 @@ class Standings:
         self._rows.update(group.be(part.queries))
         group.absent = {query for query in looked_at if not self.is_in(query, group)}
         return group if group.members else None
+
+    def _keep_begins(self, group: Group, begins: list[int | None]) -> None:
+        """Those whose first closes are the group's have them for themselves, where those of the part are other ones:
+        queries come to one network from several, and another runner may put them together in another way."""
+        if own_begins(group.state.begins, begins) == begins:
+            return
+        for query in group.queries.tolist():
+            if not self.is_in(query, group):
+                continue
+            state = self._states[query]
+            if not state.begins or None in state.begins:
+                mine = own_begins(state.begins, group.state.begins)
+                self._states[query] = msgspec.structs.replace(state, begins=mine)
+                self._dirty.add(query)
 
     def _that_of_most(self, part: SharedPart) -> Group | None:
         """The first, the last and the one in the middle mostly say which it is."""

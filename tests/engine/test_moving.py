@@ -138,7 +138,11 @@ class _Moving(_Play):
 def _place(merge: Merge, query: int) -> tuple[object, ...]:
     """Where it has come to."""
     state = merge.state(query)
-    return () if state is None else (state.evaluated, state.after, state.last, state.registered, state.gap, state.t0)
+    return (
+        ()
+        if state is None
+        else (state.evaluated, state.after, state.last, state.registered, state.gap, state.t0, state.begins)
+    )
 
 
 def play(seed: int, folder: Path) -> tuple[int, int]:

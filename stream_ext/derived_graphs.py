@@ -128,7 +128,8 @@ def _asked_again(
     if not query.windows:  # it is silent where nothing came, or went
         answer = evaluate(store, query, sn)
     else:
-        answer = Rerun(definition, query, windows_of(query, catalog, t0), store).answer(body)
+        is_last = body.number == store.emissions.last(definition.number)
+        answer = Rerun(definition, query, windows_of(query, catalog, t0), store).answer(body, is_last)
     assert answer.graph is not None, "a CONSTRUCT makes a graph"
     ids, places = np.unique(np.concatenate(answer.graph), return_inverse=True)
     texts = answer.vocabulary.decode(ids) if len(ids) else []

@@ -59,18 +59,21 @@ class Rerun:
         decode: Callable[[Ids], list[bytes]] = self.store.terms
         return to_json(body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph))
 
-    def answer(self, body: EmissionBody) -> Answer:
-        """The whole answer of the emission's evaluation."""
+    def answer(self, body: EmissionBody, is_last: bool) -> Answer:
+        """The whole answer of the emission's evaluation. What the last one saw is retained while the query runs."""
         assert body.at is not None, "every emission is stored with its evaluation"
-        return self._answer(body.at)
+        definition = self.definition
+        return self._answer(body.at, is_last and not definition.paused and body.at.sn >= definition.since)
 
-    def _answer(self, at: Evaluated) -> Answer:
+    def _answer(self, at: Evaluated, is_retained: bool = False) -> Answer:
         number = self.definition.number
         asking = Asking(seed=seed_of(number, at.sn, at.k), salt=salt_of(number))
-        instant = Instant(at.time, at.sn, at.push, at.arrived_at)
+        instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained)
+        # Then only one that reads nothing of the store can be older than the oldest snapshot.
+        sn = max(at.sn, self.store.oldest()) if is_retained else at.sn
         try:
             windows = [window.for_arrivals() for window in self.windows] if at.arrived else self.windows
-            return evaluate(self.store, self.query, at.sn, windows, instant, asking=asking)
+            return evaluate(self.store, self.query, sn, windows, instant, asking=asking)
         except SnapshotGone as error:
             raise Gone(
                 f"the evaluation at {at.time} cannot be made again: {error}; "

@@ -12,9 +12,11 @@ import pyoxigraph as ox
 import pytest
 
 from hbase_store import Loading
+from stream_ext.clock import ManualClock
 from stream_ext.errors import NameInUse, NotFound, UpdateFailed
 from stream_ext.graph_store import Document
 from stream_ext.loads import Lines
+from stream_ext.retention import Retain
 from stream_ext.service import Service
 
 from .opened import BASE, EX, NT, opened, push, registration, said, triple
@@ -216,3 +218,28 @@ def test_describe_reads_it_where_from_names_it(service: Service) -> None:
     assert described(f"FROM <{Q}> FROM :g") == here
     assert described("FROM :g") == {("here", "a")}
     assert described(f"FROM <{Q}> WHERE {{ :here :of ?x }}") == here
+
+
+@pytest.mark.parametrize("other", ["", " OPTIONAL { ?x :likes ?z }"])
+def test_the_answer_of_a_stream_that_fell_silent_is_read_for_as_long_as_it_is_the_latest(
+    tmp_path: Path, other: str
+) -> None:
+    clock = ManualClock(3_600_000)
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=60_000)) as service:
+        service.create_stream("s", {"retention": "30s"})
+        for time in (100, 1100, 2100):
+            push(service, "s", time, triple("old", time))
+        clock.advance(60_000)
+        push(service, "s", 3000, triple("a", "here"))
+        service.collect()
+        assert service.status()["retention"]["collected"]["batches"] == 3, "else this proves nothing"
+        text = BUSY.replace("RSTREAM", "ISTREAM").replace("RANGE 2s", "RANGE 9s")
+        service.register(text.replace("} }", "}" + other + " }") if other else text)
+        for time in (3100, 4100, 5100):
+            push(service, "s", time, triple("b", "here"))
+        for _ in range(2):
+            found = service.query(f"SELECT ?x {{ GRAPH <{Q}> {{ ?y ?p ?x }} }}")
+            assert sorted(row[0] for row in service.decode(found)) == [f"<{EX}a>".encode(), f"<{EX}b>".encode()]
+            clock.advance(600_000)
+            service.update(f"INSERT DATA {{ {triple('x', 'y', 'z')} }}", wait="evaluated")
+            service.collect()

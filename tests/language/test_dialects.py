@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stream_ext.errors import QuerySyntaxError, TextError, Unsupported
+from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.algebra import Graph, InAnyWindow, InWindow, Query, Register
 from stream_ext.plan.policy import Empty, Evaluated, FirstClose, Origin, Scope, policy_of
 from stream_ext.plan.windows import R2S, Bounds, Dialect, Extent, Report, Trigger, WindowClause
@@ -83,8 +84,8 @@ def test_windows_that_never_close_are_evaluated_at_arrivals_in_any_dialect() -> 
 
 
 def test_c_sparql_without_a_graph_is_warned() -> None:
-    assert "reads nothing of the store" in policy_of(query(CSPARQL)).warnings[0]
-    assert not policy_of(query(WUKONG)).warnings
+    assert "reads nothing of the store" in warnings_of(query(CSPARQL))[0]
+    assert not warnings_of(query(WUKONG))
 
 
 # ---- windows -----------------------------------------------------------------------------------------------------

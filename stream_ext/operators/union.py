@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.project import Project
@@ -16,4 +17,5 @@ class Union:
 
     def step(self, moment: Moment, *changes: ZSet) -> ZSet:
         aligned = [part.step(moment, change) for part, change in zip(self._aligned, changes, strict=True)]
-        return concat(aligned, len(self.variables))
+        # What is new in the one part may have been there before, or have gone just now, in another.
+        return replace(concat(aligned, len(self.variables)), fresh=None)

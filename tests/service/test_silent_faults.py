@@ -170,6 +170,19 @@ def test_istream_says_what_is_new_only(service: Service) -> None:
     assert [values(emission) for emission in said(service)] == [[("1",)], [], [("2",)]]
 
 
+def test_what_goes_in_one_part_of_a_union_and_comes_in_the_other_is_not_new(service: Service) -> None:
+    service.register(
+        f"{P} REGISTER ISTREAM q AS SELECT ?x FROM NAMED WINDOW :w ON s [RANGE 1s STEP 1s] "
+        "FROM NAMED WINDOW :v ON t [RANGE 1s STEP 1s] "
+        "WHERE { { WINDOW :w { ?x :p ?y } } UNION { WINDOW :v { ?x :p ?y } } }"
+    )
+    push(service, "s", 500, triple("a", 1))
+    push(service, "t", 1500, triple("a", 1), triple("b", 1))
+    for stream in ("s", "t"):
+        service.heartbeat(stream, 2000, wait="evaluated")
+    assert [values(emission) for emission in said(service)] == [[("a",)], [("b",)]]
+
+
 def test_a_second_window_over_the_same_stream_is_another_window(service: Service) -> None:
     service.register(
         f"{P} REGISTER RSTREAM q AS SELECT ?x ?y FROM NAMED WINDOW :short ON s [RANGE PT1S STEP PT1S] "

@@ -14,8 +14,8 @@ from stream_ext.errors import BadArgument, Gone
 from stream_ext.evaluate import Answer, trace
 from stream_ext.network import Network, Traced, logic_of
 from stream_ext.plan.algebra import Admin, Query, Register, Update
-from stream_ext.plan.build import Stage
 from stream_ext.plan.refuse import parse_runnable
+from stream_ext.plan.wires import Stage
 from stream_ext.printing.stages import Line, lines_of
 from stream_ext.service import Service
 from stream_ext.syntax import DEFAULT_BASE, parse

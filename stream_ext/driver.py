@@ -18,7 +18,7 @@ from stream_ext.operators.otherwise import Otherwise
 from stream_ext.operators.project import Project
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.operators.union import Union
-from stream_ext.plan.build import Stage
+from stream_ext.plan.wires import Stage
 
 #: Rows of the first piece, where a few answers are enough; each next one is four times as large.
 PIECE = 1024

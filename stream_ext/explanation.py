@@ -26,10 +26,10 @@ from stream_ext.plan.algebra import (
     Unit,
     Update,
 )
-from stream_ext.plan.build import Stage
 from stream_ext.plan.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.plan.refuse import first_refusal
 from stream_ext.plan.windows import WindowClause
+from stream_ext.plan.wires import Stage
 from stream_ext.printing.stages import Line, lines_of
 from stream_ext.syntax import parse
 from stream_ext.timing import key_of

@@ -29,7 +29,7 @@ from stream_ext.operators.r2s import Answer
 from stream_ext.operators.shared_answer import SharedAnswer
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
-from stream_ext.plan.build import Builder, Stage
+from stream_ext.plan.build import Builder
 from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
@@ -37,6 +37,7 @@ from stream_ext.plan.named_terms import constants_of
 from stream_ext.plan.normalise import normalise, template_of
 from stream_ext.plan.parameters import Template as QueryTemplate
 from stream_ext.plan.terms import Constant
+from stream_ext.plan.wires import Stage
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import Columns, Weights, ZSet, concat, empty, in_order
 

@@ -7,7 +7,7 @@ bound. Where that would change its meaning (`takes`), it is built from the start
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from stream_ext.operators.aggregates import Aggregated
 from stream_ext.operators.anew import Anew
@@ -78,47 +78,11 @@ from stream_ext.plan.order import order_items, reads_store, reads_window
 from stream_ext.plan.places import NOWHERE
 from stream_ext.plan.takes import takes
 from stream_ext.plan.terms import Variable
+from stream_ext.plan.wires import Ground, Plan, Stage, Wire, both_resources, maybe_of, merged_names, resources_of
 from stream_ext.schedule import ScheduledWindow
 
 #: So many rows of the store are copied beside the rows of a window that they are merged with.
 _KEPT_MAX = 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """What comes out of a stage: its columns, and which of them no row leaves unbound."""
-
-    stage: int
-    variables: tuple[str, ...]
-    certain: Names
-    rows: float = 1.0  # as many are expected
-    resources: Names = NO_NAMES  # which of them never hold a literal
-
-    @property
-    def maybe(self) -> Names:
-        return frozenset(self.variables) - self.certain
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    operator: Operator
-    inputs: tuple[int, ...]
-    estimate: float  # of its rows; for EXPLAIN
-    says: str  # what it does, for EXPLAIN
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """Where independent parts begin: the unit row, or the values for which a question is asked (`carried`)."""
-
-    wire: Wire
-    carried: Names = NO_NAMES
-
-
-@dataclass
-class Plan:
-    stages: list[Stage] = field(default_factory=list)
-    scans: list[WindowScan] = field(default_factory=list)
 
 
 class Builder:
@@ -417,16 +381,16 @@ class Builder:
     def _optional(self, node: Optional, wire: Wire, ground: Ground) -> Wire:
         left = self.extend(node.left, wire, ground)
         right = self._right_side(node.right, left, ground)
-        merged, resources = _merged(left, right), _both_resources(left, right)
+        merged, resources = merged_names(left, right), both_resources(left, right)
         testers = [Tester(merged, test.condition, self._sees(test, ground), resources) for test in node.tests]
         if any(test.questions for test in node.tests) or any(tester.is_volatile for tester in testers):
             return self._optional_that_asks(node, left, right, ground)
-        operator = LeftJoin(left.variables, right.variables, testers, _maybe(left, right))
+        operator = LeftJoin(left.variables, right.variables, testers, maybe_of(left, right))
         return self._add(operator, (left, right), left.certain, "optional", node)
 
     def _optional_that_asks(self, node: Optional, left: Wire, right: Wire, ground: Ground) -> Wire:
         """Joined and tested as any other part; what no row of that covers is added alone."""
-        open_ = tuple(v for v in left.variables if v in right.variables and v in _maybe(left, right))
+        open_ = tuple(v for v in left.variables if v in right.variables and v in maybe_of(left, right))
         marks = tuple(f"{v}'" if v in open_ else v for v in left.variables)
         marked = self._project(left, (*left.variables, *(f"{v}'" for v in open_)), (*left.variables, *open_))
         matched = self._tested(node.tests, self._joined(marked, right), ground)
@@ -449,7 +413,7 @@ class Builder:
             return left  # nothing is compatible with what it shares no variable with
         other = self.extend(right, ground.wire, ground)
         hidden = frozenset(left.variables) - own.variables - ground.carried
-        operator = Minus(left.variables, other.variables, _maybe(left, other), hidden, ground.carried)
+        operator = Minus(left.variables, other.variables, maybe_of(left, other), hidden, ground.carried)
         return self._add(operator, (left, other), left.certain, "minus")
 
     def _either(self, parts: list[Wire]) -> Wire:
@@ -583,7 +547,7 @@ class Builder:
         if right.stage == self._unit.stage:
             return left
         stays = isinstance(self.plan.stages[right.stage].operator, TableSource)
-        operator = Join(left.variables, right.variables, _maybe(left, right), stays)
+        operator = Join(left.variables, right.variables, maybe_of(left, right), stays)
         return self._add(operator, (left, right), left.certain | right.certain, "join")
 
     def _distinct(self, wire: Wire) -> Wire:
@@ -604,31 +568,8 @@ class Builder:
             estimate *= self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
         self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, says))
         names = frozenset(operator.variables)
-        resources = _resources(operator, inputs, node) & names
+        resources = resources_of(operator, inputs, node) & names
         return Wire(len(self.plan.stages) - 1, operator.variables, certain & names, estimate, resources)
-
-
-def _resources(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None) -> Names:
-    """Subjects, predicates and graphs are no literals; joins keep what both their sides keep."""
-    found = inputs[0].resources if inputs else NO_NAMES
-    if isinstance(operator, Union):
-        others = [wire.resources | (frozenset(operator.variables) - set(wire.variables)) for wire in inputs]
-        found = others[0].intersection(*others[1:])
-    elif isinstance(operator, Join | LeftJoin):
-        found = _both_resources(inputs[0], inputs[1])
-    for source in node.items if isinstance(operator, Intersection) and isinstance(node, Conjunction) else (node,):
-        if isinstance(source, Source):
-            parts = (source.subject, source.predicate, source.graph.node)
-            found |= {part.name for part in parts if isinstance(part, Variable)}
-    return found
-
-
-def _both_resources(left: Wire, right: Wire) -> Names:
-    """Of a variable that both sides have, a row may have what the one says where the other leaves it unbound."""
-    own_left, own_right = set(left.variables) - set(right.variables), set(right.variables) - set(left.variables)
-    certain = (left.resources & left.certain) | (right.resources & right.certain)
-    alone = (left.resources & own_left) | (right.resources & own_right)
-    return alone | (certain & left.certain & right.certain) | (left.resources & right.resources)
 
 
 def _only_in(item: Logic, whole: Conjunction, unread: Names) -> Names:
@@ -644,14 +585,6 @@ def _only_in(item: Logic, whole: Conjunction, unread: Names) -> Names:
 
 def _read_by(test: Test) -> Names:
     return test.mentions.union(*(mentioned(question.inner) for question in test.questions))
-
-
-def _maybe(left: Wire, right: Wire) -> Names:
-    return left.maybe | right.maybe
-
-
-def _merged(left: Wire, right: Wire) -> tuple[str, ...]:
-    return left.variables + tuple(v for v in right.variables if v not in left.variables)
 
 
 def _unmarked(marks: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stream_ext.plan.build import Stage
+from stream_ext.plan.wires import Stage
 
 
 @dataclass(frozen=True, slots=True)

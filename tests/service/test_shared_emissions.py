@@ -5,6 +5,7 @@ python -m tests.service.test_shared_emissions SEED"""
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import re
 import sys
@@ -45,6 +46,7 @@ TEMPLATES = [
 ]
 ZONES = 6
 MINUTE, HOUR = 60_000, 3_600_000
+KEPT = Retain(snapshots_ms=1 << 40, emissions_ms=MINUTE)
 
 
 def test_a_query_of_many_is_told_what_it_is_told_alone(tmp_path: Path) -> None:
@@ -101,6 +103,7 @@ class Play:
     texts: dict[str, str] = field(default_factory=dict)
     paused: set[str] = field(default_factory=set)
     time: int = 0
+    now: int = 1_000_000
     shared: int = 0
 
     def run(self) -> dict[str, Any]:
@@ -109,7 +112,8 @@ class Play:
         self.trace: list[str] = []
         self.chosen = self.chance.sample(TEMPLATES, 2)
         self._open()
-        self.service.create_stream("s", {"lateness": "5ms"})
+        # All elements stay: who is registered later sees as many, whenever it is that others go.
+        self.service.create_stream("s", {"lateness": "5ms", "retention": "1d"})
         # Rows stand in the order of the terms' ids, of which a death uses up some: these are given before.
         nodes = [*(f"n{zone}" for zone in range(ZONES)), "x", "y", "z"]
         self.service.update(f"INSERT DATA {{ {' '.join(triple(node, node, 'named') for node in nodes)} }}")
@@ -128,13 +132,8 @@ class Play:
         chance, there = self.chance, sorted(self.texts)
         action = chance.random()
         if not there or action < 0.35:
-            r2s, select, pattern = chance.choice(self.chosen)
-            window = chance.choice(("RANGE PT0.03S STEP PT0.01S", "RANGE PT0.03S STEP PT0.01S", "RANGE PT0.02S"))
-            text = registration(
-                f"q{number}", window=window, select=select, r2s=r2s, pattern="@"
-            ).replace("WINDOW :w { @ }", pattern.format(chance.randrange(ZONES)))  # fmt: skip
-            self.texts[f"q{number}"] = text
-            return lambda: self.service.register(text)
+            new = [self._text(number * 20 + i) for i in range(chance.choice((1, 1, 1, 1, 12)))]
+            return lambda: [self.service.register(text) for text in new]
         if action < 0.42:
             name = chance.choice(there)
             del self.texts[name]
@@ -152,11 +151,33 @@ class Play:
             return lambda: self.service.update(f"{verb} DATA {{ {line} }}", wait="evaluated")
         if action < 0.6:
             return self._restart
+        if action < 0.65:
+            return self._later(chance.choice((20_000, 61_000)))
         self.time += chance.choice((0, 3, 8, 15, 15, 40, 90, 15_000))
         time, named = self.time, {"source": f"source {number}", "seq": 1}
         subjects = [f"n{chance.randrange(ZONES)}" for _ in range(chance.randrange(4))]
         lines = [triple(subject, f"n{chance.randrange(ZONES)}") for subject in subjects]
         return lambda: push(self.service, "s", time, *(lines or [triple("x", "y")]), **named)
+
+    def _text(self, number: int) -> str:
+        chance = self.chance
+        r2s, select, pattern = chance.choice(self.chosen)
+        window = chance.choice(("RANGE PT0.03S STEP PT0.01S", "RANGE PT0.03S STEP PT0.01S", "RANGE PT0.02S"))
+        window += chance.choice(("", "", "", " REPORT NON_EMPTY_CONTENT"))
+        text = registration(f"q{number}", window=window, select=select, r2s=r2s, pattern="@")
+        self.texts[f"q{number}"] = text = text.replace("WINDOW :w { @ }", pattern.format(chance.randrange(ZONES)))
+        return text
+
+    def _later(self, ms: int) -> Callable[[], object]:
+        """Emissions of more than a minute before go."""
+        self.now += ms
+
+        def collect() -> None:
+            self._settle()
+            self.clock.advance(self.now - self.clock.now_ms())
+            self.service.collect()
+
+        return collect
 
     def _restart(self) -> None:
         self.service.close()
@@ -166,18 +187,21 @@ class Play:
     def _told(self, name: str) -> dict[str, Any]:
         number = self.service.query_definition(name).number
         told = [emission.json for emission in self.service.emissions(name)]
-        half = len(told) // 2
-        assert [e.json for e in self.service.emissions(name, half, 3)] == told[half : half + 3]
+        status, half = self.service.query_status(name), len(told) // 2
+        first, last = status["oldest_emission"], status["emissions"]
+        assert [json.loads(each)["emission"] for each in told] == list(range(first, last + 1))
+        assert [e.json for e in self.service.emissions(name, 0, 3)] == told[:3]
         if told:
-            reader = Reader(self.service, name)
-            assert reader.read_to(len(told)) == list(range(1, len(told) + 1))
+            assert [e.json for e in self.service.emissions(name, first - 1 + half, 3)] == told[half : half + 3]
+            with mock.patch.object(subscriptions, "_TAKE_MAX", 3):
+                assert Reader(self.service, name).read_to(last) == list(range(first, last + 1))
         latest = self.service.latest(name)
         self.shared += sum(m.until - m.first + 1 for m in self.service._engine.merge.memberships(number) if m.until)
         return {
             "told": told if self.exact else [re.sub(rb'"snapshot":\d+', b"", json) for json in told],
             "latest": sorted(self.service.decode(latest), key=str) if latest.boolean is None else latest.boolean,
-            "last": self.service.query_status(name)["emissions"],
-            "again": self._again(name, half + 1) if told and self.exact else None,
+            "last": last,
+            "again": self._again(name, first + half) if told and self.exact else None,
         }
 
     def _again(self, name: str, number: int) -> bytes | str:
@@ -191,11 +215,11 @@ class Play:
 
     def _open(self) -> None:
         self.kv = Mortal(LmdbKeyValue(self.folder / "store"), self.trace)
-        clock = ManualClock(1_000_000)
+        self.clock = clock = ManualClock(self.now)
         store = Store(self.kv, f"lmdb:{self.folder / 'store'}", clock, folding=False)
         store.take_lease("")
         store.emissions.take_over()
-        self.service = Service(store, BASE, clock, Pace(0, 0), Limits(), None, Retain(), NOTHING)
+        self.service = Service(store, BASE, clock, Pace(0, 0), Limits(), None, KEPT, NOTHING)
 
     def _insist(self, act: Callable[[], object]) -> None:
         again = False

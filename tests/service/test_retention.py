@@ -51,7 +51,8 @@ def live(service: Service, clock: ManualClock, minutes: Iterator[int] | range) -
             push(service, "s", time, triple(f"a{(minute + second) % 9}", second))
             clock.advance(10 * SECOND)
         liked = f"INSERT DATA {{ {triple(f'a{minute % 9}', f'z{minute % 4}', 'likes')} }}"
-        service.update(f"DELETE DATA {{ {triple(f'a{(minute + 5) % 9}', f'z{minute % 4}', 'likes')} }} ; {liked}")
+        gone = f"DELETE DATA {{ {triple(f'a{(minute + 5) % 9}', f'z{minute % 4}', 'likes')} }}"
+        service.update(f"{gone} ; {liked}", wait="evaluated")
         if minute % 5 == 4:
             service.store.fold()
             service.collect()

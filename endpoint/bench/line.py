@@ -322,7 +322,7 @@ def subscriber(server: Server) -> Iterator[Arrived]:
     import httpx
 
     arrived = Arrived()
-    connected = threading.Event()
+    connected, closed = threading.Event(), threading.Event()
     with httpx.Client(base_url=server.url, timeout=None) as client:
 
         def listen(on_line: Callable[[str], None]) -> None:
@@ -342,9 +342,14 @@ def subscriber(server: Server) -> Iterator[Arrived]:
             try:
                 listen(take)
             except httpx.HTTPError as error:
+                if closed.is_set():
+                    return  # nobody waits for more
                 print(f"subscriber: the stream ended ({error})", file=sys.stderr)
 
         thread = threading.Thread(target=run_until_closed, name="subscriber", daemon=True)
         thread.start()
         connected.wait(30)
-        yield arrived
+        try:
+            yield arrived
+        finally:
+            closed.set()

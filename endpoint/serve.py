@@ -44,6 +44,7 @@ class ServeSettings:
     retain_snapshots_s: float = 300.0
     retain_emissions_s: float = 3600.0
     timing_bytes: int = 1 << 30
+    max_lag_s: float = 10.0
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
@@ -53,6 +54,9 @@ class ServeSettings:
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
+
+    def service_limits(self) -> Limits:
+        return Limits(queries=self.max_queries, lag_ms=int(self.max_lag_s * 1000))
 
     def limits(self) -> HttpLimits:
         return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes)
@@ -124,7 +128,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             engine=settings.engine,
             spark=spark,
             batch_ms=settings.batch_ms,
-            limits=Limits(queries=settings.max_queries),
+            limits=settings.service_limits(),
             address=address,
             durability=settings.durability,
             retain=settings.retain(),

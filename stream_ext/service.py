@@ -233,7 +233,11 @@ class Service:
 
     def _check_lag(self, stream: StreamDefinition) -> None:
         if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
-            raise Overload(f"the queries over stream {stream.name!r} are {lag_ms} ms behind; send this push later", 1)
+            raise Overload(
+                f"the queries over stream {stream.name!r} are {lag_ms} ms behind, more than {self.limits.lag_ms} ms "
+                "(--max-lag); send this push later",
+                1,
+            )
 
     def _receipt(self, stream: StreamDefinition, future: Future[Receipt], wait: Wait) -> PushReceipt:
         receipt = future.result()

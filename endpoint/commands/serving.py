@@ -7,7 +7,6 @@ import argparse
 from endpoint.commands.flags import (
     Commands,
     OneOf,
-    Refuse,
     UsageError,
     add_command,
     add_setting,
@@ -26,8 +25,6 @@ _EXAMPLES = """\
   RILLET_TOKEN=secret rillet serve --host 0.0.0.0     others may read; who has the token may write"""
 
 _ENGINE = OneOf("spark", "inline", not_built=["auto"])
-
-_NOT_BUILT = ("--max-lag",)
 
 
 def add(commands: Commands) -> None:
@@ -53,6 +50,8 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--retain-emissions", "for how long emissions are kept", "1h", type=seconds, metavar="TIME")
     taken = "what stream elements that are not absorbed may take in the store"
     add_setting(parser, "--timing-bytes", taken, "1G", type=size, metavar="SIZE")
+    behind = "when registered queries are further behind than this, pushes to their streams get 429"
+    add_setting(parser, "--max-lag", behind, "10s", type=seconds, metavar="TIME")
     many = "how many queries may be registered at a time"
     add_setting(parser, "--max-queries", many, "100000", type=whole, metavar="N")
     longest = "the longest that a query or update may take"
@@ -69,8 +68,6 @@ def add(commands: Commands) -> None:
     longest = "the longest that LOAD and SERVICE wait for one answer"
     add_setting(parser, "--fetch-timeout", longest, "30s", type=seconds, metavar="TIME")
     add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
-    for flag in _NOT_BUILT:
-        parser.add_argument(flag, action=Refuse)
 
 
 def serve(arguments: argparse.Namespace) -> None:
@@ -94,6 +91,7 @@ def serve(arguments: argparse.Namespace) -> None:
         retain_snapshots_s=arguments.retain_snapshots,
         retain_emissions_s=arguments.retain_emissions,
         timing_bytes=arguments.timing_bytes,
+        max_lag_s=arguments.max_lag,
         max_queries=arguments.max_queries,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,

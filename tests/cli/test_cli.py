@@ -20,6 +20,7 @@ from endpoint.cli import build_parser, main
 from endpoint.client import Client
 from endpoint.commands import talking, terminal
 from endpoint.completion import script
+from endpoint.serve import ServeSettings
 from tests.endpoint.live import NEAR, Live, live
 
 TURTLE = "@prefix ex: <http://ex/> . ex:z1 ex:partOf ex:c1 . ex:a ex:knows [ ex:name 'é' ] ."
@@ -465,7 +466,7 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
         (1, "no server answers at http://127.0.0.1:1;", ["status", "--server", "127.0.0.1:1"]),
         (2, "auto is not built yet", ["serve", "--engine", "auto"]),
         (2, "spark or inline", ["serve", "--engine", "flink"]),
-        (2, "--max-lag is not built yet", ["serve", "--max-lag", "5s"]),
+        (2, "no length of time", ["serve", "--max-lag", "soon"]),
         (2, "no whole number", ["serve", "--port", "http"]),
         (2, "no length of time", ["serve", "--spark-epoch", "soon"]),
         (2, "process or power", ["serve", "--durability", "hope"]),
@@ -491,6 +492,15 @@ def test_a_mistake_is_one_clear_line(
     assert "Traceback" not in said
     assert said.startswith("rillet: ")
     assert not list(tmp_path.iterdir()), "nothing is made by a mistake"
+
+
+def test_how_far_queries_may_be_behind_is_a_setting_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[ServeSettings] = []
+    monkeypatch.setattr("endpoint.serve.serve", lambda settings, say: given.append(settings))
+    assert rillet("serve", "--max-lag", "2.5s") == 0
+    monkeypatch.setenv("RILLET_MAX_LAG", "1m")
+    assert rillet("serve") == 0
+    assert [settings.service_limits().lag_ms for settings in given] == [2_500, 60_000]
 
 
 def test_a_setting_of_the_environment_is_checked_as_a_flag_is(

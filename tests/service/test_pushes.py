@@ -339,13 +339,15 @@ def test_a_push_of_many_kinds_of_lines_names_the_bad_one(service: Service) -> No
 
 def test_queries_that_are_far_behind_take_no_more_pushes(tmp_path: Path) -> None:
     clock = ManualClock(1_000_000)
-    with opened(tmp_path, clock) as service:
+    with opened(tmp_path, clock, limits=Limits(lag_ms=3_000)) as service:
         service.register(registration())
         service.create_stream("unread", {})
         service._engine.inline.close()  # a runner that is too slow
         push(service, "s", 1, triple("a", 1), wait="published")
-        clock.advance(10_001)
-        with pytest.raises(Overload, match="10001 ms behind"):
+        clock.advance(3_000)
+        push(service, "s", 1, triple("a", 2), wait="published")
+        clock.advance(1)
+        with pytest.raises(Overload, match=r"3001 ms behind, more than 3000 ms \(--max-lag\)"):
             push(service, "s", 2, triple("a", 1), wait="published")
         push(service, "unread", 2, triple("a", 1), wait="published")
 

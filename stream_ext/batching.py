@@ -215,6 +215,7 @@ class Gathering:
         ]
 
     def write(self, batch: Batch) -> None:
+        self.dropped.clear()  # it may be written again, where the store did not answer in the middle
         for move in self.moves():
             moving = self._moving[move.stream]
             if self._is_wanted(moving.definition):

@@ -11,8 +11,10 @@ request, which becomes a snapshot of its own.
       - another request stands behind it, so that nothing can join it any more.
     An idle stream is therefore published at once.
 
-What fails before the commit fails the requests of that batch alone, and leaves nothing behind. What fails in the
-commit stops the writer for good: its error goes to all who wait and to all who come later."""
+What fails before the commit fails the requests of that batch alone, and leaves nothing behind; of pushes, those alone
+which are to blame. What nobody would send again (what queries said, what the clock says) is tried for as long as a
+commit is. What fails in the commit stops the writer for good: its error goes to all who wait and to all who come
+later."""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hbase_store import Batch, Store, StreamPosition
-from hbase_store.errors import Fenced, StoreUnavailable, Unwritable
+from hbase_store.errors import Fenced, StoreUnavailable, Unwritable, WriterElsewhere
 from hbase_store.terms import iri
 from stream_ext.batching import REPEATED, Gathering, Heartbeat, Idle, Push, Request, Taken
 from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition
@@ -141,6 +143,7 @@ class _Waiting:
     request: Request | Change
     size: int
     publish_by_ms: int
+    insists: bool = False  # nobody would send it again
     future: Future[Any] = field(default_factory=Future)
 
     @property
@@ -197,16 +200,16 @@ class Injector:
         """Time has come to the clock's, for a stream that runs by it: an arrival without an element."""
         with self._changed:
             self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
-            return self._enqueue(_Waiting(Heartbeat(stream, self._arrived_ms, by_clock=True), 0, self._arrived_ms))
+            return self._enqueue_our_own(Heartbeat(stream, self._arrived_ms, by_clock=True), self._arrived_ms)
 
-    def derived(self, push: Push) -> Future[Receipt]:
-        """What a query said, for its stream: there is always room, for it is said already."""
+    def derived(self, request: Push | Heartbeat) -> Future[Receipt]:
+        """What a query said, for its stream, or how far it came in silence. There is always room: it is so already."""
         with self._changed:
-            return self._enqueue(_Waiting(push, 0, self._clock.now_ms()))
+            return self._enqueue_our_own(request, self._clock.now_ms())
 
     def idle(self, idle: Idle) -> Future[Receipt]:
         with self._changed:
-            return self._enqueue(_Waiting(idle, 0, self._clock.now_ms()))
+            return self._enqueue_our_own(idle, self._clock.now_ms())
 
     def change(self, change: Change) -> Future[Any]:
         with self._changed:
@@ -226,6 +229,9 @@ class Injector:
                 f"{self._queued_bytes} bytes of pushes wait to be written; send this one again a little later",
                 _RETRY_AFTER_S,
             )
+
+    def _enqueue_our_own(self, request: Request, publish_by_ms: int) -> Future[Any]:
+        return self._enqueue(_Waiting(request, 0, publish_by_ms, insists=True))
 
     def _enqueue(self, waiting: _Waiting) -> Future[Any]:
         if self._fault is not None:
@@ -335,18 +341,28 @@ class Injector:
             except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this push alone
                 waiting.future.set_exception(error)
         if gathering:
-            batch = self._fill(gathering.write, gathering.steps(), [waiting for waiting, _ in accepted])
-            if batch is None:
+            written = [waiting for waiting, _ in accepted]
+            batch = self._fill(gathering.write, gathering.steps(), written)
+            if isinstance(batch, Exception):
+                self._refuse_pushes(written, batch)
                 return
             try:
                 self._publish(batch, gathering.steps(), [taken for _, taken in accepted])
             except Unwritable as error:
-                _refuse([waiting for waiting, _ in accepted], error)
+                self._refuse_pushes(written, error)
                 return
             self.dropped += gathering.dropped
             self._batch_published_ms = self._clock.now_ms()
         for waiting, taken in accepted:
             waiting.future.set_result(self._receipt(waiting, taken))
+
+    def _refuse_pushes(self, group: list[_Waiting], error: Exception) -> None:
+        """Those which are not to blame that their snapshot cannot be written are in one without the others."""
+        if len(group) == 1 or isinstance(error, StoreUnavailable):
+            _refuse(group, error)
+            return
+        for waiting in group:
+            self._publish_pushes([waiting])
 
     def _receipt(self, waiting: _Waiting, taken: Taken) -> Receipt:
         request = waiting.request
@@ -367,7 +383,8 @@ class Injector:
             return
         if intent.steps or intent.write is not None:
             batch = self._fill(intent.write, intent.steps, [waiting], intent.terms)
-            if batch is None:
+            if isinstance(batch, Exception):
+                _refuse([waiting], batch)
                 return
             try:
                 if not (intent.skips_empty and batch.is_empty):
@@ -406,8 +423,10 @@ class Injector:
         steps = [step for _, intent in intents for step in intent.steps]
         if steps:
             terms = [term for _, intent in intents for term in intent.terms]
-            batch = self._fill(None, steps, [waiting for waiting, _ in intents], terms)
-            if batch is None:
+            group = [waiting for waiting, _ in intents]
+            batch = self._fill(None, steps, group, terms)
+            if isinstance(batch, Exception):
+                _refuse(group, batch)
                 return
             try:
                 self._publish(batch, steps, [], catalog)
@@ -432,11 +451,12 @@ class Injector:
         steps: Sequence[CatalogStep],
         group: Sequence[_Waiting],
         terms: Sequence[bytes] = (),
-    ) -> Batch | None:
-        """The batch; None if it could not be written: a batch that is dropped leaves nothing behind."""
-        batch = self._store.begin()
-        batch.time = self._clock.now_ms()
-        try:
+    ) -> Batch | Exception:
+        """The batch, or why it could not be written: a batch that is dropped leaves nothing behind."""
+
+        def fill() -> Batch:
+            batch = self._store.begin()
+            batch.time = self._clock.now_ms()
             if write is not None:
                 write(batch)
             if terms:
@@ -445,10 +465,17 @@ class Injector:
                 batch.catalog(step.kind, step.number, step.body())
                 if isinstance(step.definition, StreamDefinition) and self.catalog.reads_any_stream:
                     batch.encode([iri(step.definition.iri)])  # those queries bind a variable to it
-        except Exception as error:  # noqa: BLE001 -- nothing is published yet: it concerns these requests alone
-            _refuse(group, error)
-            return None
-        return batch
+            return batch
+
+        insists = any(waiting.insists for waiting in group)
+        try:
+            return insist(fill, self._clock) if insists else fill()
+        except (Fenced, WriterElsewhere):
+            raise
+        except Exception as error:  # nothing is published yet: it concerns these requests alone
+            if insists and isinstance(error, StoreUnavailable):
+                raise  # the writer stops; what queries said is pushed again by the next one
+            return error
 
     def _publish(
         self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,8 @@ import pytest
 
 import hbase_store
 from hbase_store import Batch, Store
-from hbase_store.errors import Fenced, Unwritable
+from hbase_store.arrays import Ids
+from hbase_store.errors import BadRow, Fenced, StoreError, StoreUnavailable, Unwritable
 from stream_ext.adaptor import read_push
 from stream_ext.batching import Heartbeat, Push, Taken
 from stream_ext.catalog import CatalogStep, StreamDefinition
@@ -225,6 +226,58 @@ def test_a_change_that_no_row_can_hold_fails_alone(bench: Bench) -> None:
         failed.result(5)
     assert bench.push(1).result(5).snapshot == 2
     assert bench.listener.fault is None
+
+
+def test_a_push_that_no_row_can_hold_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = Batch.encode_transient
+
+    def refused(batch: Batch, texts: Sequence[bytes]) -> Ids:
+        if b'"bad"' in texts:
+            raise BadRow("too large")
+        return encode(batch, texts)
+
+    monkeypatch.setattr(Batch, "encode_transient", refused)
+    bench.push(1).result(5)
+    good, bad, other = bench.push(1), bench.push(1, text="bad"), bench.push(2)
+    bench.clock.advance(5)
+    with pytest.raises(BadRow):
+        bad.result(5)
+    assert (good.result(5).batch, other.result(5).batch) == (2, 1)
+    assert bench.listener.fault is None
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("the region moves"), StoreError("a fold failed")])
+def test_a_store_that_takes_no_batch_for_a_while_is_told_to_those_who_write_then(
+    bench: Bench, error: StoreError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails_once(bench, monkeypatch, error)
+    with pytest.raises(StoreError, match=str(error)):
+        bench.push(1).result(5)
+    assert bench.push(1).result(5).snapshot == 2
+    assert bench.listener.fault is None
+
+
+def test_what_nobody_would_send_again_waits_until_the_store_answers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_ext.insistence._PAUSE_MS", 0)
+    fails_once(bench, monkeypatch, StoreUnavailable("the region moves"))
+    element = read_push(STREAMS[1], b"<http://ex/s> <http://ex/p> 1 .", "text/turtle", 1, "http://ex/")
+    said = bench.injector.derived(Push(1, element, 0, "query/1", 1))
+    assert said.result(5).snapshot == 2
+    fails_once(bench, monkeypatch, StoreUnavailable("the region moves"))
+    assert bench.injector.derived(Heartbeat(1, 50)).result(5).snapshot == 3
+    assert bench.listener.fault is None
+
+
+def fails_once(bench: Bench, monkeypatch: pytest.MonkeyPatch, error: StoreError) -> None:
+    begin = bench.store.begin
+
+    def fails() -> Batch:
+        monkeypatch.setattr(bench.store, "begin", begin)
+        raise error
+
+    monkeypatch.setattr(bench.store, "begin", fails)
 
 
 def test_a_writer_that_is_fenced_stops_and_says_so_to_all(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ An emission is stored before it is pushed, and pushed as often as it takes: the 
 which ones it has, and a push that it has had adds nothing. So after a crash what is missing is pushed again, and each
 counts once.
 
-Emissions are told by whichever thread stored them; they are pushed in the order of their numbers."""
+Emissions are told by whichever thread stored them; they are pushed in the order of their numbers, and a silent
+evaluation's time after what was said before it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,8 +40,7 @@ class Pushes(Protocol):
     def catalog(self) -> Catalog: ...
     @property
     def positions(self) -> Mapping[int, StreamPosition]: ...
-    def derived(self, push: Push) -> Future[Receipt]: ...
-    def heartbeat(self, heartbeat: Heartbeat) -> Future[Receipt]: ...
+    def derived(self, request: Push | Heartbeat) -> Future[Receipt]: ...
 
 
 class Log(Protocol):
@@ -75,13 +75,21 @@ def elements_of(body: EmissionBody, stream: StreamDefinition) -> Elements:
     )
 
 
+class Silence(NamedTuple):
+    """A query was evaluated at a time and said nothing, after so many emissions."""
+
+    time: int
+    after: int
+
+
 @dataclass(slots=True)
 class _Line:
-    """Of one query: the number of the emission that is pushed next, those that were told before their turn, and what
-    becomes of the latest push."""
+    """Of one query: the number of the emission that is pushed next, those that were told before their turn, a silence
+    that was, and what becomes of the latest push."""
 
     next: int
     early: dict[int, EmissionRow]
+    silence: Silence | None = None
     latest: Future[Receipt] | None = None
 
 
@@ -104,7 +112,7 @@ class Derived:
             time, position = evaluated.get(query.number), self._pushes.positions.get(query.output or 0)
             come_to = None if position is None else position.heartbeat
             if time is not None and (come_to is None or come_to < time):
-                self.silent({query.number: time})
+                self.silent({query.number: Silence(time, self._last(query.number))})
 
     def said(self, rows: Sequence[EmissionRow]) -> None:
         """These emissions are stored."""
@@ -118,14 +126,17 @@ class Derived:
                 self._push_in_turn(catalog, number)
             self._changed.notify_all()
 
-    def silent(self, times: Mapping[int, int]) -> None:
-        """These queries were evaluated at these times, and said nothing: their streams' time comes that far."""
+    def silent(self, silences: Mapping[int, Silence]) -> None:
+        """These queries said nothing: their streams' time comes that far, once what they said before is there."""
         catalog = self._pushes.catalog
-        for number, time in times.items():
+        for number, silence in silences.items():
             query = catalog.queries.get(number)
             if query is not None and query.output is not None:
                 with self._changed:
-                    self._enqueue(self._line(query), partial(self._pushes.heartbeat, Heartbeat(query.output, time)))
+                    line = self._line(query)
+                    if line.silence is None or line.silence.time < silence.time:
+                        line.silence = silence
+                    self._push_in_turn(catalog, number)
 
     def dropped(self, query: int) -> None:
         with self._changed:
@@ -187,6 +198,9 @@ class Derived:
             self._enqueue(line, partial(self._pushes.derived, push))
             if line.latest is not None:
                 line.latest.add_done_callback(partial(self._pushed, number, row.number))
+        if line.silence is not None and line.silence.after < line.next:
+            self._enqueue(line, partial(self._pushes.derived, Heartbeat(query.output, line.silence.time)))
+            line.silence = None
 
     def _enqueue(self, line: _Line, push: Callable[[], Future[Receipt]]) -> None:
         try:

@@ -34,6 +34,7 @@ from typing import Literal, Protocol
 from hbase_store import EmissionRow, Sn
 from stream_ext.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
+from stream_ext.derived import Silence
 from stream_ext.emission import SharedBody, body_of, encode_body
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.insistence import insist
@@ -76,17 +77,17 @@ class Merge:
         *,
         on_owner_change: Callable[[], None] = lambda: None,
         on_emissions: Callable[[Sequence[EmissionRow]], None] = lambda _: None,
-        on_silence: Callable[[Mapping[int, int]], None] = lambda _: None,
+        on_silence: Callable[[Mapping[int, Silence]], None] = lambda _: None,
         on_unstored: Callable[[int], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         """`new_number`: for a group, one that no query and no group has had. `on_emissions` is told what is stored now,
-        `on_silence` which queries were evaluated by themselves and said nothing, and for what time; `on_unstored` by
-        when `flush` must be called."""
+        `on_silence` which queries were evaluated by themselves and said nothing; `on_unstored` by when `flush` must be
+        called."""
         self._log, self._clock, self._queries, self._decode = log, clock, queries, decode
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
-        self._silent: dict[int, int] = {}
+        self._silent: dict[int, Silence] = {}
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = int(log.position())
         self._standings = Standings(log, queries(), lambda: insist(new_number, clock))
@@ -333,7 +334,7 @@ class Merge:
             body = body_of(part, query.name, number, query.r2s, query.variables, self._decode, query.constructs)
             yield EmissionRow(part.query, number, encode_body(body))
         elif part.evaluated:
-            self._silent[part.query] = part.time
+            self._silent[part.query] = Silence(part.time, self._standings.last(part.query))
 
     def _said_together(
         self, part: SharedPart, group: Group, queries: Mapping[int, QueryDefinition]

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hbase_store import Batch
+from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import ManualClock
+from stream_ext.derived import Silence
 from stream_ext.errors import BadArgument, DeadlineExceeded, NameInUse
 from stream_ext.retention import Retain
 from stream_ext.service import Limits, Service
@@ -86,6 +89,45 @@ def test_what_was_stored_and_not_pushed_when_the_server_died_is_pushed_at_the_ne
     with opened(tmp_path) as service:
         push(service, "s", 3500, triple("d", "here"))
         assert said(service, "over") == again
+
+
+def test_what_was_said_comes_to_its_stream_though_the_store_does_not_answer_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_ext.insistence._PAUSE_MS", 0)
+    with opened(tmp_path) as service:
+        service.register(BUSY)
+        service.register(OVER)
+        push(service, "s", 100, triple("a", "here"))
+        begin, begun = service.store.begin, []
+
+        def fails() -> Batch:
+            begun.append(len(begun))
+            if begun[-1] == 1:  # the one that what `busy` says is in
+                raise StoreUnavailable("the region moves")
+            return begin()
+
+        monkeypatch.setattr(service.store, "begin", fails)
+        push(service, "s", 1100, triple("b", "here"))
+        push(service, "s", 2100, triple("c", "here"))
+        assert len(begun) > 2
+        assert told(service, "over") == [(2000, [("here", "a")])]
+
+
+def test_a_silence_is_told_after_what_was_said_before_it_whoever_is_quicker(service: Service) -> None:
+    service.register(BUSY)
+    service.register(OVER)
+    derived, held = service._engine.derived, []
+    said, derived.said = derived.said, held.extend  # type: ignore[method-assign]  # by a thread that is slow
+    push(service, "s", 100, triple("a", "here"))
+    push(service, "s", 1100, triple("b", "here"), wait="published")
+    service._engine.merge.wait(service.head(), 10)
+    derived.silent({service.query_definition("busy").number: Silence(2000, after=1)})
+    assert service.stream_status("busy")["time"] is None
+    said(held)
+    service._engine.await_evaluated(service.head(), 10)
+    assert (service.stream_status("busy")["time"], service.stream_status("busy")["late"]) == (2000, 0)
+    assert told(service, "over") == [(2000, [("here", "a")])]
 
 
 def test_a_silent_evaluation_whose_time_did_not_come_to_the_stream_brings_it_there_at_the_next_start(

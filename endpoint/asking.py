@@ -47,7 +47,7 @@ class Asked:
 #: A question whose operators are expected to make so many rows goes to a query worker, if there is one: some 5 ms.
 HEAVY_ROWS = 10_000.0
 #: One that was thought to be light goes there when it has run for so long here: estimates err.
-_PATIENCE_S = 0.05
+PATIENCE_S = 0.05
 
 
 class Made(NamedTuple):
@@ -89,7 +89,7 @@ async def _light_here(worker: Worker, exchange: Exchange, asked: Asked, offer: O
     """Answered here if it is light, and shows to be; otherwise by the worker."""
     sn = exchange.desk.head() if asked.snapshot is None else asked.snapshot
     here = exchange.desk.workers.readers.submit(_evaluated_if_light, exchange, asked, sn, offer, question.control)
-    await asyncio.wait({here}, timeout=_PATIENCE_S)
+    await asyncio.wait({here}, timeout=PATIENCE_S)
     made = here.result() if here.done() else None
     if made is not None:
         return made

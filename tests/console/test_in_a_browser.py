@@ -130,8 +130,7 @@ def test_an_error_puts_the_caret_where_it_is(page: Page) -> None:
     page.get_by_label("SPARQL query or update").fill(text)
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("alert")).to_contain_text("line 3, column 14")
-    caret = page.evaluate("document.querySelector('[data-editor]').selectionStart")
-    assert text[caret:].startswith(") }")
+    page.wait_for_function("at => document.querySelector('[data-editor]').selectionStart === at", arg=text.index(") }"))
 
 
 def test_an_example_fills_the_editor(page: Page) -> None:

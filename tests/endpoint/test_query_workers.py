@@ -101,6 +101,12 @@ def test_a_worker_says_what_the_server_would_say(
         assert there.headers[header] == here.headers[header]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, nothing goes to a worker because it has run for long."""
+    monkeypatch.setattr(asking, "PATIENCE_S", 600.0)
+
+
 def test_what_is_light_stays_here(server: Live) -> None:
     for text in (LIGHT, "ASK { ?s <http://ex/p> 5 }", ALL + " LIMIT 10"):
         ask(server, text).raise_for_status()
@@ -112,6 +118,7 @@ def test_what_takes_longer_than_was_thought_goes_to_a_worker(server: Live, monke
     here = ask(server, light).text
     assert asked(server) == 0
     endless = Endless()
+    monkeypatch.setattr(asking, "PATIENCE_S", 0.05)
     monkeypatch.setattr(server.service, "query", endless)
     assert ask(server, light + " # again").text == here
     assert asked(server) == 1

@@ -84,11 +84,12 @@ def registered_network(
     snapshot: Snapshot,
     encode: Encode,
     bags: bool = False,
+    returns: bool = False,
 ) -> Network:
     """Of a registered query: what it says is what R2S makes of its answers; `bags`: each answer as a whole, before it
-    is ordered and cut."""
+    is ordered and cut; `returns`: not each step is an evaluation."""
     template = Template(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
-    return Network(logic_of(query), windows, snapshot, encode, query.r2s or R2S.RSTREAM, template, bags)
+    return Network(logic_of(query), windows, snapshot, encode, query.r2s or R2S.RSTREAM, template, bags, None, returns)
 
 
 def shared_network(
@@ -115,6 +116,7 @@ class Network:
         template: Template | None = None,
         bags: bool = False,
         parameters: Parameters | None = None,
+        returns: bool = False,
     ) -> None:
         # One look-up for all constants: on HBase each is a round trip.
         constants = constants_of(select)
@@ -139,7 +141,7 @@ class Network:
         elif bags:
             self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
-            self.answer = Answer(cut, r2s, self.made_at_end)
+            self.answer = Answer(cut, r2s, self.made_at_end, returns)
         if not self.answer.reads_what_goes:
             _leave_untold_what_goes(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)

@@ -1,11 +1,13 @@
 """A store run: a registered query without windows, over the store as it changes.
 
 It answers at its registration, and at each snapshot that changed the store and thereby its answer. That NOW() says
-something else by then is no change."""
+something else by then is no change: what counts is whether the store of a snapshot before would have been answered
+otherwise at the very same moment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -15,6 +17,7 @@ from stream_ext.network import registered_network
 from stream_ext.operators.moment import Moment
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
+from stream_ext.plan.volatile import is_volatile
 from stream_ext.query_run import ChangesBetween, said_of, seed_of
 from stream_ext.schedule import Evaluated, QueryState
 from stream_ext.steps import Said
@@ -31,6 +34,7 @@ class StoreRun:
         self.number = number
         self._query = query
         self._store = store
+        self._is_volatile = is_volatile(query)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -45,10 +49,13 @@ class StoreRun:
         self._state = state
         self._vocabulary = Vocabulary(self._store.permanent_ids, self._store.terms)
         at = self._store.at(sn)
-        self._network = registered_network(self._query, self.number, {}, at, self._store.permanent_ids)
+        returns = self._is_volatile
+        self._network = registered_network(self._query, self.number, {}, at, self._store.permanent_ids, returns=returns)
         self._stepped_sn: int | None = None
         if state.evaluated is not None:
-            self._step(sn)
+            then = self._moment(sn, None, state.evaluated)
+            self._stepped_sn = sn
+            self._network.said(then)
             if state.ranked is not None and self._network.answer.ranking is not None:
                 self._network.answer.restore(self._moment(sn, None), state.ranked)
 
@@ -63,9 +70,15 @@ class StoreRun:
         if not len(self._store.net_changes(sn)):
             self._stepped_sn = sn
             return []
-        before = self._network.answer.stands()
+        answer = self._network.answer
+        evaluated = answer.evaluated()
+        if self._is_volatile:
+            self._let_time_pass(sn)
+        before = answer.stands()
+        answer.compare_with(evaluated)
         emitted = self._step(sn)
-        if self._network.answer.stands_as(before):
+        if answer.stands_as(before):
+            answer.compare_with(evaluated)
             return []
         return [self._part(sn, said_of(self._query, emitted))]
 
@@ -74,8 +87,17 @@ class StoreRun:
         self._stepped_sn = sn
         return self._network.said(self._moment(sn, None if low is None else ChangesBetween(self._store, low, sn)))
 
-    def _moment(self, sn: int, changes: ChangesBetween | None) -> Moment:
-        time, seed = self._time(sn), seed_of(self.number, sn, 0)
+    def _let_time_pass(self, sn: int) -> None:
+        """The store as it was, at the moment of this snapshot: what is otherwise then, the store has not changed."""
+        low = self._stepped_sn
+        assert low is not None, "a query that is stepped has been answered before"
+        unchanged = ChangesBetween(self._store, low, low)
+        self._network.step(replace(self._moment(sn, unchanged), snapshot=self._store.at(low)))
+
+    def _moment(self, sn: int, changes: ChangesBetween | None, evaluated: Evaluated | None = None) -> Moment:
+        """Of a snapshot; NOW() and chance may be those of an evaluation before."""
+        time = self._time(sn) if evaluated is None else evaluated.time
+        seed = seed_of(self.number, sn if evaluated is None else evaluated.sn, 0)
         return Moment(time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary)
 
     def _time(self, sn: int) -> int:

@@ -24,14 +24,14 @@ from stream_ext.zset import Columns, Weights, ZSet, consolidate, empty, repeated
 class Answer:
     """The answer of the last evaluation, and the verb that moves it to the next."""
 
-    def __init__(self, cut: Cut, r2s: R2S, construct: Construct | None = None) -> None:
-        """`construct` makes triples of the rows that are left."""
+    def __init__(self, cut: Cut, r2s: R2S, construct: Construct | None = None, returns: bool = False) -> None:
+        """`construct` makes triples of the rows that are left; `returns`: it may be taken back to where it was."""
         self.variables = cut.names if construct is None else construct.variables
         self._construct = construct
         self._cut, self._r2s = cut, r2s
         # Without ORDER BY it is first come, first ranked; a row that comes again ranks where it came first.
         self.ranking = Ranking(len(cut.variables)) if cut.is_limited and not cut.order else None
-        self.is_plain = cut == Cut(cut.variables, cut.variables)
+        self.is_plain = cut == Cut(cut.variables, cut.variables) and not (returns and r2s is not R2S.RSTREAM)
         self._rows = OrderedRows(len(cut.variables))
         self._whole = empty(len(self.variables))
         self._gains = Gains(len(cut.variables), r2s) if self.is_plain and r2s is not R2S.RSTREAM else None
@@ -77,6 +77,14 @@ class Answer:
         columns, weights = self.whole()
         same = (np.array_equal(a, b) for a, b in zip(before[0], columns, strict=True))
         return np.array_equal(before[1], weights) and all(same)
+
+    def evaluated(self) -> ZSet:
+        """For `compare_with`: the answer of the last evaluation."""
+        return self._whole
+
+    def compare_with(self, evaluated: ZSet) -> None:
+        """What is said next is what has come, or gone, since then; the steps in between were no evaluations."""
+        self._whole = evaluated
 
     def restore(self, moment: Moment, ranked: bytes) -> None:
         """Takes a saved order of first appearance over."""

@@ -278,6 +278,39 @@ def test_without_windows_an_istream_says_what_came_and_is_silent_else(service: S
     assert [emission["boolean"] for emission in said(service, "asked")] == [True, True]
 
 
+def test_without_windows_neither_now_nor_chance_alone_cause_anything(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+
+    def tick(service: Service, text: str) -> None:
+        clock.advance(10)
+        change(service, text)
+
+    with opened(tmp_path, clock) as service:
+        change(service, "INSERT DATA { :a :p :b . :a :due 1000015 . :c :due 1000025 }")
+        millis = "(SECONDS(NOW()) * 1000 + MINUTES(NOW()) * 60000)"
+        service.register(f"PREFIX : <{EX}> REGISTER RSTREAM now AS SELECT ?x (NOW() AS ?t) {{ ?x :p ?y }}")
+        service.register(f"PREFIX : <{EX}> REGISTER RSTREAM chance AS SELECT ?x (RAND() AS ?t) {{ ?x :p ?y }}")
+        for r2s in ("ISTREAM", "DSTREAM"):
+            text = f"SELECT ?x {{ ?x :due ?t FILTER(?t <= {millis}) }} ORDER BY ?x"
+            service.register(f"PREFIX : <{EX}> REGISTER {r2s} {r2s} AS {text}")
+            service.register(f"PREFIX : <{EX}> REGISTER {r2s} p{r2s} AS {text.removesuffix(' ORDER BY ?x')}")
+        tick(service, "INSERT DATA { :x :other :y }")
+        tick(service, "INSERT DATA { :y :other :y }")  # :a is due by now, but the store does not say so
+    with opened(tmp_path, clock) as service:
+        tick(service, "INSERT DATA { :z :other :y }")
+        tick(service, "INSERT DATA { :c :p :d . :d :due 1000000 }")
+        tick(service, "DELETE DATA { :d :due 1000000 }")
+        assert [(e["time"], [x for x, _ in values(e)]) for e in said(service, "now")] == [
+            (1_000_000, ["a"]),
+            (1_000_040, ["a", "c"]),
+        ]
+        assert times(said(service, "chance")) == [1_000_000, 1_000_040]
+        for prefix in ("", "p"):
+            came, went = ([(e["time"], values(e)) for e in said(service, f"{prefix}{r}STREAM")] for r in "ID")
+            assert came == [(1_000_040, [("a",), ("c",), ("d",)])], "more than at the evaluation before"
+            assert went == [(1_000_050, [("d",)])]
+
+
 def test_elements_that_the_store_absorbs_change_the_answers_over_it(service: Service) -> None:
     service.create_stream("s", {"timeless": True})
     service.register(NAMED)

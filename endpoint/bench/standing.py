@@ -3,7 +3,8 @@
 W1 joins two windows of ten batches (5,000 + 5,000 new elements a batch, keys out of as many as a window's elements), W2
 counts by key in such a window (10,000 a batch) and says the counts that changed, W3 tests each of 13,000 elements a
 batch against 1,000 or 10,000 standing filters. What is said at each batch is compared with plain numpy arithmetic, or
-with what the generator of others expects, before a time is told."""
+with what the generator of others expects, before a time is told. Engines for tables that are installed do the same
+work in the same run (see `standing_peers`)."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from endpoint.bench import bare
+from endpoint.bench.standing_peers import PEERS, Peer, Step, batch_ms, present
 from hbase_store import Snapshot
 from hbase_store.terms import inline_integers
 from stream_ext.arrivals import Arrival
@@ -40,6 +42,8 @@ _BASE = 16  # ids of keys and values begin here
 _FILTERS = 1 << 40  # ids of the standing filters
 _MASK = (1 << 62) - 1
 _FILTER_COUNTS = (1_000, 10_000)
+#: So many batches are enough for a peer.
+_PEERS_BATCHES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,20 @@ class Work:
     span: int
     check: Callable[[Columns, Weights], Said]
     expected: Sequence[Said]
+    peer: Callable[[Peer], Step]  # how a peer does it
+    sum: Callable[..., Said]  # of what it says
+
+    def beside_peers(self) -> Figures:
+        """What the network takes, and what those peers take that are installed."""
+        figures = self.measure()
+        peers = {name: self._of_peer(PEERS[name]()) for name in present()}
+        ratios = {name: round(each / figures["batch_ms_p50"], 2) for name, each in peers.items()}
+        return {**figures, "peers_batch_ms_p50": peers, "peers_over_ours": ratios}
+
+    def _of_peer(self, peer: Peer) -> float:
+        count = min(_PEERS_BATCHES, len(self.expected))
+        batches = [[(each.keys[b], each.values[b]) for each in self.streams] for b in range(count)]
+        return batch_ms(self.peer(peer), batches, self.expected[:count], self.span + 1, self.sum)
 
     def measure(self) -> Figures:
         """Of the batches after the first window's."""
@@ -149,10 +167,13 @@ def w1(left: Elements, right: Elements, span: int, expected: Sequence[Said] | No
     names = ("k", "a", "b")
 
     def check(columns: Columns, weights: Weights) -> Said:
-        a, b = (columns[names.index(name)].view(np.int64) - _BASE for name in "ab")
-        return int(weights.sum()), int((weights * (a ^ (b * 3))).sum()) & _MASK
+        return summed(*(columns[names.index(name)].view(np.int64) - _BASE for name in "ab"), weights)
 
-    return Work(text, (left, right), span, check, expected or list(_pairs_by_batch(left, right, span)))
+    def summed(a: Longs, b: Longs, weights: Longs = _ONE) -> Said:
+        return _rows(a, weights), int((weights * (a ^ (b * 3))).sum()) & _MASK
+
+    expected = expected or list(_pairs_by_batch(left, right, span))
+    return Work(text, (left, right), span, check, expected, lambda peer: peer.join(span), summed)
 
 
 def w2(elements: Elements, span: int, expected: Sequence[int] | None = None) -> Work:
@@ -163,10 +184,12 @@ def w2(elements: Elements, span: int, expected: Sequence[int] | None = None) -> 
         raise AssertionError("the generator's checksums are not those of its own data")
 
     def check(columns: Columns, weights: Weights) -> Said:
-        keys, counts = columns[0].view(np.int64) - _BASE, inline_integers(columns[1])
-        return int(weights.sum()), int((weights * keys * counts).sum())
+        return summed(columns[0].view(np.int64) - _BASE, inline_integers(columns[1]), weights)
 
-    return Work(text, (elements,), span, check, counted)
+    def summed(keys: Longs, counts: Longs, weights: Longs = _ONE) -> Said:
+        return _rows(keys, weights), int((weights * keys * counts).sum())
+
+    return Work(text, (elements,), span, check, counted, lambda peer: peer.count(span), summed)
 
 
 def w3(elements: Elements, filters: Longs, expected: Sequence[Said] | None = None) -> Work:
@@ -176,10 +199,21 @@ def w3(elements: Elements, filters: Longs, expected: Sequence[Said] | None = Non
       WHERE {{ WINDOW :w1 {{ ?e :p1 ?k }} VALUES (?q ?k) {{ {rows} }} }}"""
 
     def check(columns: Columns, weights: Weights) -> Said:
-        q, e = columns[0].view(np.int64) - _FILTERS, columns[1].view(np.int64) - _BASE
-        return int(weights.sum()), int((weights * (q ^ e)).sum())
+        return summed(columns[0].view(np.int64) - _FILTERS, columns[1].view(np.int64) - _BASE, weights)
 
-    return Work(text, (elements,), 1, check, expected or list(_hits_by_batch(elements, filters)))
+    def summed(q: Longs, e: Longs, weights: Longs = _ONE) -> Said:
+        return _rows(q, weights), int((weights * (q ^ e)).sum())
+
+    expected = expected or list(_hits_by_batch(elements, filters))
+    return Work(text, (elements,), 1, check, expected, lambda peer: peer.filters(filters), summed)
+
+
+_ONE: Longs = np.ones(1, np.int64)
+
+
+def _rows(column: Longs, weights: Longs) -> int:
+    """How many they are, those that count twice twice."""
+    return len(column) if weights is _ONE else int(weights.sum())
 
 
 def apart(elements: Elements, filters: Longs) -> Figures:
@@ -261,7 +295,7 @@ def own(batches: int) -> Figures:
     """With data of our own."""
     sides = [made(batches, 5_000, 100_000, seed) for seed in (1, 2)]
     counted, filtered = made(batches, 10_000, 100_000, 3), made(batches, 13_000, 13_000, 4)
-    figures = {"w1": w1(sides[0], sides[1], 10).measure(), "w2": w2(counted, 10).measure()}
+    figures = {"w1": w1(sides[0], sides[1], 10).beside_peers(), "w2": w2(counted, 10).beside_peers()}
     for count in _FILTER_COUNTS:
         figures[f"w3_{count}"] = filtered_by(filtered, np.random.default_rng(5).permutation(13_000)[:count])
     return figures
@@ -270,7 +304,7 @@ def own(batches: int) -> Figures:
 def filtered_by(elements: Elements, filters: Longs, expected: Sequence[Said] | None = None) -> Figures:
     """W3, and by how much a batch takes longer than the bare loop."""
     work = w3(elements, filters, expected)
-    figures, bare_ms = work.measure(), bare.filters_ms(elements.keys, elements.values, filters, work.expected)
+    figures, bare_ms = work.beside_peers(), bare.filters_ms(elements.keys, elements.values, filters, work.expected)
     above_us = round((figures["batch_ms_p50"] - bare_ms) * 1e3, 1)
     return {**figures, "bare_ms_p50": bare_ms, "above_bare_us": above_us}
 
@@ -291,8 +325,8 @@ def generated(script: Path, folder: Path, batches: int) -> Figures:
 
     joined = [(int(row[0]), int(row[3])) for row in expected("w1", 4)]
     figures = {
-        "w1": w1(elements("w1a", 5_000), elements("w1b", 5_000), 10, joined).measure(),
-        "w2": w2(elements("w2", 10_000), 10, expected("w2", 4)[:, 2].tolist()).measure(),
+        "w1": w1(elements("w1a", 5_000), elements("w1b", 5_000), 10, joined).beside_peers(),
+        "w2": w2(elements("w2", 10_000), 10, expected("w2", 4)[:, 2].tolist()).beside_peers(),
     }
     for count in _FILTER_COUNTS:
         hits = [(int(rows), int(checksum)) for rows, checksum in expected(f"w3_{count}", 2)]

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from endpoint.bench import skew, standing, stream_service
-from endpoint.bench.replay import Replay, told
+from endpoint.bench.replay import Checked, Replay, told
+from endpoint.bench.standing_peers import missing, present
 from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
 from endpoint.bench.tape import Source, Tape, source
 from endpoint.bench.watchers import at_once, registering
@@ -30,7 +31,7 @@ _A_BATCH = 13_000
 _A_SECOND = 133_000
 _TUMBLING = "RANGE 1s STEP 1s"
 _STORED = (1_000_000, 10_000_000)
-#: The batches at which what is said is compared.
+#: The batches after which what is said is compared; and after the last.
 _CHECKED = (2, 11)
 #: The pattern of one window; with what is stored; groups.
 _SMALL = ("Q1", "Q2", "Q10")
@@ -41,6 +42,8 @@ _SPARSE = {"Q4": 1_000}
 def run(quick: bool, minutes: float = 0, large: bool = False) -> Figures:
     """`minutes`: for how long the memory of a server is watched; 0: not at all. `large`: beside a large store, too."""
     figures: Figures = {}
+    for name, why in missing().items():
+        print(f"{name}: {why}", file=sys.stderr)
     data = source(500 if quick else 5_000, shared=False if quick else None)
     parts: dict[str, Callable[[Path], Figures]] = {
         "anchors": partial(anchors, quick),
@@ -62,7 +65,7 @@ def run(quick: bool, minutes: float = 0, large: bool = False) -> Figures:
         with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
             figures[part] = measure(Path(folder))
         print(part, json.dumps(figures[part]), file=sys.stderr, flush=True)
-    return {"source": data.name, **figures}
+    return {"source": data.name, "peers": present(), "missing": missing(), **figures}
 
 
 def _apart(measure: Callable[[Path], Figures], folder: Path) -> Figures:
@@ -76,9 +79,15 @@ def summary(figures: Figures) -> str:
     anchors, windows = figures["anchors"], figures["windows"]
     said = {
         **{f"{name}_melements_per_s": each["melements_per_s"] for name, each in anchors.items()},
+        **{
+            f"{name}_over_ours": min(peers.values())
+            for name, each in anchors.items()
+            if (peers := each["peers_over_ours"])
+        },
         "window_1000_over_10": windows["join"]["ratio_1000"],
         "fixed_order_over_live": figures["skew"]["best_fixed_over_live"],
         **{f"{name}_mtriples_per_s": each["mtriples_per_s"] for name, each in figures["questions"].items()},
+        **{f"{name}_pyoxigraph_over_ours": each["pyoxigraph_over_ours"] for name, each in figures["questions"].items()},
         **{f"{name}_ms": each["batch_ms_p50"] for name, each in figures["narrow"].items()},
         "served_triples_per_s": figures["served"]["throughput"]["triples_per_s"],
         "served_push_ms_p50": figures["served"]["latency"]["push_ms_p50"],
@@ -137,11 +146,20 @@ def questions(
         tape = Tape(data, each.streams)
         batches = tape.dense(triples, 40 if quick else 140, step_ms)
         replay = Replay(folder / name, data, tape, batches, stored)
-        stepped = replay.run([each.text(name, window)], kept=_CHECKED)
-        rows = [replay.check(each, stepped[at], range_ms) for at in _CHECKED]
-        figures[name] = {**told(stepped, batches), "checked_rows": rows}
+        stepped = replay.run([each.text(name, window)], kept=(*_CHECKED, len(batches) - 1))
+        checked = [replay.check(each, stepped[at], range_ms) for at in (*_CHECKED, -1)]
+        figures[name] = _beside(told(stepped, batches), checked)
         replay.close()
     return figures
+
+
+def _beside(figures: Figures, checked: Sequence[Checked]) -> Figures:
+    """With what pyoxigraph takes to take in the last batch, to answer, and to let a batch go, over what a batch takes
+    us."""
+    asked = checked[-1].pyoxigraph_ms
+    ratio = round(asked / figures["batch_ms_p50"], 2)
+    rows = [each.rows for each in checked]
+    return {**figures, "checked_rows": rows, "pyoxigraph_ms": asked, "pyoxigraph_over_ours": ratio}
 
 
 def small(data: Source, quick: bool, folder: Path) -> Figures:
@@ -151,9 +169,9 @@ def small(data: Source, quick: bool, folder: Path) -> Figures:
         each, tape = QUESTIONS[name], Tape(data, QUESTIONS[name].streams)
         batches = tape.dense(10, 100 if quick else 400, 1_000)
         replay = Replay(folder / name, data, tape, batches)
-        stepped = replay.run([each.text(name, MINUTE)], kept=_CHECKED)
-        rows = [replay.check(each, stepped[at], 60_000) for at in _CHECKED]
-        figures[name] = {**told(stepped, batches), "checked_rows": rows}
+        stepped = replay.run([each.text(name, MINUTE)], kept=(*_CHECKED, len(batches) - 1))
+        checked = [replay.check(each, stepped[at], 60_000) for at in (*_CHECKED, -1)]
+        figures[name] = _beside(told(stepped, batches), checked)
         replay.close()
     return figures
 
@@ -184,7 +202,7 @@ def many(data: Source, quick: bool, folder: Path) -> Figures:
         texts = [each.text(f"q{number}", _TUMBLING) for number, each in enumerate(asked)]
         stepped = replay.run(texts, kept=(len(batches) - 1,))
         some = range(1, count + 1, max(1, count // 5))
-        rows = sum(replay.check(asked[number - 1], stepped[-1], 1_000, number) for number in some)
+        rows = sum(replay.check(asked[number - 1], stepped[-1], 1_000, number).rows for number in some)
         figures[str(count)] = {**told(stepped, batches), "checked_rows": rows}
         replay.close()
     return figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from endpoint.bench import skew, standing, stream_service, streams
 from endpoint.bench.line import Arrived
 from endpoint.bench.replay import Replay, told
+from endpoint.bench.standing_peers import PEERS, Longs, batch_ms
 from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND
 from endpoint.bench.tape import Source, Tape, source
 
@@ -29,8 +31,9 @@ def test_every_question_has_the_answers_that_pyoxigraph_has(name: str, data: Sou
     batches = tape.dense(100, 12, 1_000 if wide else 100)
     replay = Replay(tmp_path / "store", data, tape, batches)
     stepped = replay.run([asked.text(name, MINUTE if wide else SECOND)], kept=range(12))
-    rows = [replay.check(asked, each, 60_000 if wide else 1_000) for each in stepped]
+    rows = [replay.check(asked, each, 60_000 if wide else 1_000).rows for each in stepped]
     assert max(rows) > 0
+    assert replay.check(asked, stepped[-1], 60_000 if wide else 1_000).pyoxigraph_ms > 0
     assert told(stepped, batches)["evaluations"] == 6  # of the second half
     replay.close()
 
@@ -77,17 +80,47 @@ def test_workloads_are_compared_batch_by_batch() -> None:
     assert standing.filtered_by(left, np.arange(40))["bare_ms_p50"] > 0
 
 
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_that_is_installed_does_the_same_work(name: str) -> None:
+    pytest.importorskip(name, reason=f"{name} is not installed: pip install {name}")
+    left, right = (standing.made(14, 50, 100, seed) for seed in (1, 2))
+    counted = standing.made(14, 80, 20, 3, again=True)
+    for work in (standing.w1(left, right, 3), standing.w2(counted, 3), standing.w3(left, np.arange(40))):
+        figures = work.beside_peers()
+        assert figures["peers_batch_ms_p50"][name] > 0
+        assert name in figures["peers_over_ours"]
+
+
+def test_a_peer_whose_answer_is_wrong_has_no_time() -> None:
+    elements = standing.made(14, 50, 100, 1)
+    work = standing.w3(elements, np.arange(40))
+    batches = [[(keys, values)] for keys, values in zip(elements.keys, elements.values, strict=True)]
+
+    def right(came: Sequence[tuple[Longs, Longs]]) -> tuple[Longs, ...]:
+        ((keys, values),) = came
+        return keys[keys < 40], values[keys < 40]
+
+    assert batch_ms(right, batches, work.expected, 2, work.sum) > 0
+    with pytest.raises(AssertionError, match=r"batch 0: \(rows, checksum\)"):
+        batch_ms(lambda came: tuple(column[1:] for column in right(came)), batches, work.expected, 2, work.sum)
+
+
 def test_the_last_line_names_each_figure(data: Source, tmp_path: Path) -> None:
     few = {"Q1": QUESTIONS["Q1"]}
     figures = {
-        "anchors": {"w1": {"melements_per_s": 1.5}},
+        "anchors": {
+            "w1": {"melements_per_s": 1.5, "peers_over_ours": {"polars": 7.5, "duckdb": 60.0}},
+            "w2": {"melements_per_s": 2.5, "peers_over_ours": {}},
+        },
         "windows": {"join": {"ratio_1000": 1.1}},
         "skew": skew.measure(40, 200),
         "questions": streams.questions(data, few, MINUTE, True, tmp_path),
         "narrow": {},
         "served": {"throughput": {"triples_per_s": 1}, "latency": {"push_ms_p50": 2.0}, "beside": {"more_cpu": 0.01}},
     }
-    assert streams.summary(figures).startswith("w1_melements_per_s=1.5 window_1000_over_10=1.1 fixed_order_over_live=")
+    line = streams.summary(figures)
+    assert line.startswith("w1_melements_per_s=1.5 w2_melements_per_s=2.5 w1_over_ours=7.5 window_1000_over_10=1.1 ")
+    assert "Q1_pyoxigraph_over_ours=" in line
 
 
 def test_what_a_subscriber_hears_is_counted_before_it_is_timed(data: Source, tmp_path: Path) -> None:

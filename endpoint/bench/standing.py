@@ -167,7 +167,8 @@ def w1(left: Elements, right: Elements, span: int, expected: Sequence[Said] | No
     names = ("k", "a", "b")
 
     def check(columns: Columns, weights: Weights) -> Said:
-        return summed(*(columns[names.index(name)].view(np.int64) - _BASE for name in "ab"), weights)
+        a, b = (columns[names.index(name)].view(np.int64) - _BASE for name in "ab")
+        return summed(a, b, weights)
 
     def summed(a: Longs, b: Longs, weights: Longs = _ONE) -> Said:
         return _rows(a, weights), int((weights * (a ^ (b * 3))).sum()) & _MASK

@@ -43,7 +43,7 @@ def run(quick: bool, minutes: float = 0, large: bool = False) -> Figures:
     """`minutes`: for how long the memory of a server is watched; 0: not at all. `large`: beside a large store, too."""
     figures: Figures = {}
     for name, why in missing().items():
-        print(f"{name}: {why}", file=sys.stderr)
+        print(f"{name} does not take part: {why}", file=sys.stderr)
     data = source(500 if quick else 5_000, shared=False if quick else None)
     parts: dict[str, Callable[[Path], Figures]] = {
         "anchors": partial(anchors, quick),

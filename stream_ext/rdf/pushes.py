@@ -38,6 +38,8 @@ def parse_push(data: bytes, media_type: str, timestamp: int | None, base: str) -
     if media_type in (N_QUADS, TRIG):
         return _graph_an_element(parsed, timestamp)
     if not len(parsed.s):
+        if media_type == JSON_LD:
+            _refuse_nameless(data)
         raise BadData("the body has no triple, so it is no element; to say that time has passed, send a heartbeat")
     graphs = np.unique(parsed.g)
     if len(graphs) > 1:
@@ -138,7 +140,25 @@ def _element_rows(data: bytes, graph: bytes, base: str) -> tuple[list[Row], byte
         return (rows if not graph else [(s, p, o, graph) for s, p, o, _ in rows]), graph
     if not data.startswith(b"{") and not data.startswith(b"["):
         raise BadData("`data` is a string of N-Triples or a JSON-LD object")
-    return _one_graph(rows_of(data, JSON_LD, base), graph)
+    rows = rows_of(data, JSON_LD, base)
+    if not rows:
+        _refuse_nameless(data)
+    return _one_graph(rows, graph)
+
+
+def _refuse_nameless(data: bytes) -> None:
+    """JSON-LD that says nothing, though it has members: to JSON-LD a name that no context explains is none, and what
+    a device sends as plain JSON would be an element without a triple."""
+    written = msgspec.json.decode(data)
+    for node in written if isinstance(written, list) else [written]:
+        if not isinstance(node, dict) or "@context" in node:
+            continue
+        for name, value in node.items():
+            if not name.startswith("@") and ":" not in name and value not in (None, [], {}):
+                raise BadData(
+                    f"this JSON-LD has no triple: {name!r} is no IRI, and there is no @context that explains it; "
+                    'write {"@context": {"@vocab": "http://example.org/"}, ...} for example'
+                )
 
 
 def _one_graph(rows: list[Row], graph: bytes) -> tuple[list[Row], bytes]:

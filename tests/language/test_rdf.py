@@ -312,6 +312,15 @@ def test_each_line_of_ndjson_is_an_element() -> None:
     ]
 
 
+def test_json_that_no_context_explains_is_not_taken_for_an_element_of_nothing() -> None:
+    with pytest.raises(BadData, match=r"'temperature' is no IRI, and there is no @context that explains it; write .*@vocab"):
+        parse_push(b'{"temperature": 5}', JSON_LD, 1, BASE)
+    for silent in ({}, [], {"@id": "a:s"}, {"p": None}, {"a:p": [None]}, {"@context": {"p": None}, "p": 5}):
+        assert elements(parse_push(lines({"data": silent}), NDJSON, 1, BASE)) == [(1, b"", [])]
+    explained = {"@context": {"@vocab": "a:"}, "@id": "a:s", "temperature": 5}
+    assert len(elements(parse_push(lines({"data": explained}), NDJSON, 1, BASE))[0][2]) == 1
+
+
 def test_a_graph_that_holds_nothing_is_still_a_graph() -> None:
     assert elements(parse_push(lines({"graph": "a:g", "data": ""}), NDJSON, None, BASE)) == [(MISSING, b"<a:g>", [])]
 
@@ -338,6 +347,8 @@ def test_labels_of_blank_nodes_end_with_their_line() -> None:
         ({"data": "<a:s> <a:p> <a:o> .", "graph": "a b"}, "'a b' is no IRI"),
         ({"timestamp": 1}, "required field `data`"),
         ({"data": 5}, "a string of N-Triples or a JSON-LD object"),
+        ({"data": {"temperature": 5}}, "'temperature' is no IRI, and there is no @context"),
+        ({"data": [{"@id": "a:s"}, {"temperature": 5}]}, "'temperature' is no IRI"),
         ({"data": {"@id": "a:s", "@graph": [{"@id": "a:x", "a:p": 1}]}, "graph": "a:g"}, "one graph"),
         (b'{"data": "\\ud800"}', "this is no element"),
         (b'{"data": "', "this is no element"),

@@ -127,6 +127,8 @@ def _options(body: bytes) -> dict[str, Any]:
         options = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         raise BadData(f"the options are not JSON: {error}") from None
+    except RecursionError:
+        raise BadData("the options nest far deeper than any option does") from None
     if not isinstance(options, dict):
         raise BadArgument('the options are a JSON object, {"lateness": "5s"} for example')
     return options

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from stream_ext.errors import BadData, UnsupportedMedia
 from stream_ext.rdf.canonical import BadEscape
+from stream_ext.rdf.nesting import Shallow, check_nesting
 from stream_ext.rdf.ntriples import check_lines, document_rows
 from stream_ext.rdf.parsed import Parsed, Row, parsed_of
 
@@ -74,7 +75,8 @@ def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
 
     rdf_format = getattr(pyoxigraph.RdfFormat, _READ_AS_LINES[media_type])
     try:
-        quads = iter(pyoxigraph.parse(stream, rdf_format, base_iri=base or None))
+        read = Shallow(stream) if media_type == JSON_LD else stream
+        quads = iter(pyoxigraph.parse(read, rdf_format, base_iri=base or None))  # type: ignore[arg-type]  # read() is all
         while some := list(islice(quads, _STATEMENTS_AT_ONCE)):
             if media_type == N3 and any(quad.graph_name != pyoxigraph.DefaultGraph() for quad in some):
                 raise BadData("this document has formulas ({ ... }), which are no RDF: take them out")
@@ -90,6 +92,8 @@ def _as_n_quads(data: bytes, format_name: str, base: str) -> bytes:
     import pyoxigraph
 
     rdf_format = getattr(pyoxigraph.RdfFormat, format_name)
+    if format_name == _OTHERS[JSON_LD]:
+        check_nesting(data)
     try:
         quads = list(pyoxigraph.parse(data, rdf_format, base_iri=base or None))
     except SyntaxError as error:

@@ -22,6 +22,7 @@ from stream_ext.rdf.documents import (
     numbered,
     rows_of,
 )
+from stream_ext.rdf.nesting import TOO_DEEP
 from stream_ext.rdf.ntriples import check_lines, statement_rows
 from stream_ext.rdf.parsed import MISSING, Parsed, Pushed, Row, number
 from stream_ext.times import checked_time, parse_time
@@ -95,6 +96,8 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str) -> Pushed:
             found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base)
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise BadData(f"this is no element: {error}; {_AN_ELEMENT}", line_number, 1) from None
+        except RecursionError:
+            raise BadData(f"in this element: {TOO_DEEP}", line_number, 1) from None
         except (BadData, BadArgument) as error:
             raise BadData(f"in this element: {error}", line_number, 1) from None
         rows.extend(_scoped(found, line_number))

@@ -57,6 +57,19 @@ def test_a_stream_is_created_once_and_described(server: Live) -> None:
     assert server.http.get("/streams/made").status_code == 404
 
 
+def test_json_that_nests_without_end_is_refused_wherever_it_is_read(server: Live) -> None:
+    server.http.put("/streams/s").raise_for_status()
+    nested = b'{"http://ex/p":' * 20_000 + b"1" + b"}" * 20_000
+    ld = {"content-type": "application/ld+json"}
+    answers = [
+        server.http.put("/streams/deep", content=nested),
+        server.http.post("/streams/s?timestamp=1", content=nested, headers=ld),
+        server.http.post("/streams/s?timestamp=1", content=b'{"data": ' + nested + b"}", headers=LINE),
+        server.http.post("/data?default", content=nested, headers=ld),
+    ]
+    assert [(answer.status_code, "nest" in answer.text) for answer in answers] == [(400, True)] * 4
+
+
 @pytest.mark.parametrize("iri", ["http://ex/streams/a%2Fb", "http://ex.org/streams/deep/er#part", "urn:x:y?z=1"])
 def test_an_iri_in_the_path_keeps_its_slashes(server: Live, iri: str) -> None:
     path = "/streams/" + quote(iri, safe="")

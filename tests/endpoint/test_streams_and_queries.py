@@ -59,7 +59,7 @@ def test_a_stream_is_created_once_and_described(server: Live) -> None:
 
 def test_json_that_nests_without_end_is_refused_wherever_it_is_read(server: Live) -> None:
     server.http.put("/streams/s").raise_for_status()
-    nested = b'{"http://ex/p":' * 20_000 + b"1" + b"}" * 20_000
+    nested = b'{"http://ex/p":' * 6_000 + b"1" + b"}" * 6_000
     ld = {"content-type": "application/ld+json"}
     answers = [
         server.http.put("/streams/deep", content=nested),

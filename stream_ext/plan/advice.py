@@ -32,6 +32,8 @@ def warnings_of(query: Query) -> tuple[str, ...]:
 
 
 def _of_scope(query: Query) -> Iterator[str]:
+    if query.shape.graphs:
+        return
     if query.dialect is Dialect.CSPARQL and policy_of(query).scope.value is Scope.WINDOWS:
         yield "this C-SPARQL text names no graph by FROM, so it reads nothing of the store: only its windows"
 

@@ -90,6 +90,6 @@ def merged_windows(query: Query) -> Place:
     if not any(not clause.named for clause in query.shape.graphs):
         bare = any(window.declared is Declared.BARE_NAME for window in query.windows)
         graph = GraphScope() if bare else NOWHERE
-    if graph == NOWHERE and len(names) == 1:
+    if graph == NOWHERE and len(names) == 1 and not query.shape.graphs:
         return Place(GraphScope(), names[0])
-    return Place(graph, None, names)
+    return Place(graph, None, names)  # GRAPH means those of FROM NAMED, and not those of the elements

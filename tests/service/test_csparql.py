@@ -66,6 +66,28 @@ def test_what_of_the_store_is_read(
     assert told(service) == [(1000, expected)]
 
 
+@pytest.mark.parametrize("streams", ["FROM STREAM s [RANGE 1s]", "FROM STREAM s [RANGE 1s] FROM STREAM t [RANGE 1s]"])
+@pytest.mark.parametrize("merged", ["", "FROM :other", "FROM DEFAULT"])
+def test_graph_reads_the_graphs_of_from_named_however_many_streams_are_merged(
+    service: Service, streams: str, merged: str
+) -> None:
+    graphs = " ".join(f"GRAPH :{name} {{ :b :k :in_{name} }}" for name in ("left", "right", "other"))
+    service.update(P + f"INSERT DATA {{ {graphs} }}")
+    for name in ("s", "t"):
+        service.create_stream(name, {})
+    text = f"{streams} {merged} FROM NAMED :left FROM NAMED :right WHERE {{ ?x :p ?y . GRAPH"
+    warnings = register(service, f"REGISTER QUERY q AS SELECT ?x ?k ?g {text} ?g {{ ?y :k ?k }} }}")
+    register(service, f"REGISTER QUERY one AS SELECT ?x ?k {text} :left {{ ?y :k ?k }} }}")
+    register(service, f"REGISTER QUERY none AS SELECT ?x ?k {text} :other {{ ?y :k ?k }} }}")
+    for name in ("s", "t"):
+        push_lines(service, name, {"timestamp": 100, "graph": EX + "left", "data": triple("a", "b")})
+        service.heartbeat(name, 1000, wait="evaluated")
+    assert told(service) == [(1000, [("a", "in_left", "left"), ("a", "in_right", "right")])]
+    assert told(service, "one") == [(1000, [("a", "in_left")])]
+    assert told(service, "none") == [(1000, [])], "it is no graph of this dataset"
+    assert not any("reads nothing of the store" in warning for warning in warnings)
+
+
 def test_a_graph_without_a_triple_is_warned_of(service: Service) -> None:
     service.create_stream("s", {})
     service.update(P + "INSERT DATA { GRAPH :kb { :known :p :b } GRAPH :left { :known :p :b } } ; CLEAR GRAPH :left")

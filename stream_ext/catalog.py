@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Literal
+from urllib.parse import quote
 
 import msgspec
 
@@ -166,12 +167,16 @@ class Catalog:
 
     def stream(self, key: str) -> StreamDefinition:
         if (found := self.find_stream(key)) is None:
-            made_by = f"CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it"
+            made_by = (
+                f"CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it, or PUT /streams/{quote(key, safe='')}"
+            )
             raise NotFound(f"there is no stream {key!r}{meant(key, self._streams_by_name)}; {made_by}")
         return found
 
     def query(self, key: str) -> QueryDefinition:
         if (found := self.find_query(key)) is None:
+            if self.find_stream(key) is not None:
+                raise NotFound(f"there is no registered query {key!r}, it is a stream; SHOW QUERIES lists the queries")
             raise NotFound(
                 f"there is no registered query {key!r}{meant(key, self._queries_by_name)}; SHOW QUERIES lists them"
             )

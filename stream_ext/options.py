@@ -72,7 +72,7 @@ def _milliseconds(value: object, option: str) -> int:
             if exact.denominator == 1:
                 return int(exact)
     raise BadArgument(
-        f"stream option {option!r}: {value!r} is no duration in whole milliseconds; "
+        f"stream option {option!r}: {_shown(value)} is no duration in whole milliseconds; "
         'write 5000, "5s", "100ms", "1h" or "PT5S"'
     )
 
@@ -80,7 +80,12 @@ def _milliseconds(value: object, option: str) -> int:
 def _iri(value: object, option: str) -> str:
     if isinstance(value, str) and is_iri(value):
         return value
-    raise BadArgument(f"stream option {option!r}: {value!r} is not an absolute IRI")
+    raise BadArgument(f"stream option {option!r}: {_shown(value)} is not an absolute IRI")
+
+
+def _shown(value: object) -> str:
+    """As JSON has it, for so it was mostly sent."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _timeless(value: object) -> bool | list[str]:

@@ -144,7 +144,9 @@ class Registration:
         return stream.number
 
     def _same(self, existing: QueryDefinition) -> QueryDefinition:
-        if existing.text == self.text:  # sent to a server at another address it is still the same query
+        if (
+            existing.text.strip() == self.text.strip()
+        ):  # a shell takes the last line's end away; and sent to a server at another address it is still the same query
             return existing
         raise NameInUse(
             f"{existing.name!r} is a registered query with another text; drop it first, or use another name"
@@ -210,6 +212,13 @@ class _Found:
             )
 
 
+def _answers_alone(catalog: Catalog, key: str) -> str:
+    """A window over a query that makes no stream: it would be silent for ever, though both names are right."""
+    if catalog.find_query(key) is None:
+        return ""
+    return f" ({key!r} is a query, but only what a CONSTRUCT says is a stream)"
+
+
 def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
     found = _Found(view.catalog)
     for window in windows:
@@ -223,6 +232,7 @@ def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
             number = view.new_number("stream")
             stream = StreamDefinition(number, names.name, names.iri, StreamOptions(time=window.time_predicate))
             found.take(CatalogStep("stream", number, stream))
+            near = _answers_alone(found.catalog, key) or near
             found.warnings.append(
                 f"stream {names.name!r} did not exist{near}: it was created with the default options "
                 f"{'but for its time ' if window.time_predicate else ''}"

@@ -25,7 +25,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "runner": query.home or merge.owner,
         "why": _why(engine) if query.home is None else "it was moved there",
         "stream": None if query.output is None else streams[query.output].name,
-        "streams": [streams[number].name for number in injector.catalog.streams_of(query)],
+        "streams": list(dict.fromkeys(streams[number].name for number in injector.catalog.streams_of(query))),
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
         "registered": query.registered_sn,
         "evaluations": merge.evaluations(query.number),

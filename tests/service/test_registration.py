@@ -34,7 +34,7 @@ def test_a_stream_answers_to_its_name_and_its_iri(service: Service) -> None:
     assert (by_iri.name, by_iri.iri) == (EX + "doors", EX + "doors")
     addressed, _ = service.create_stream(BASE + "streams/windows", {})
     assert service.stream("windows") == addressed
-    with pytest.raises(NotFound, match=r"no stream 'attic'; CREATE STREAM attic makes it"):
+    with pytest.raises(NotFound, match=r"no stream 'attic'; CREATE STREAM attic makes it, or PUT /streams/attic"):
         service.stream("attic")
     with pytest.raises(NotFound, match=r"no stream 'rooom' \(did you mean 'rooms'\?\); CREATE STREAM rooom makes it"):
         service.stream("rooom")
@@ -61,6 +61,7 @@ def test_the_same_stream_again_is_no_error_and_other_options_are(service: Servic
     [
         ({"colour": "red"}, "unknown stream option 'colour'; the options are iri, timeless, graph, time, lateness"),
         ({"lateness": "soon"}, "'soon' is no duration"),
+        ({"lateness": True}, "true is no duration"),
         ({"lateness": -1}, "no duration"),
         ({"lateness": "PT0.0001S"}, "whole milliseconds"),
         ({"lateness": 2**53 + 1}, "is longer than"),
@@ -128,6 +129,7 @@ def test_a_name_in_use_is_free_for_the_same_text_only(service: Service) -> None:
     definition, _, _ = service.register(registration())
     head = service.head()
     assert service.register(registration()) == (definition, False, [])
+    assert service.register(registration() + "\n")[0] == definition, "a file has an end of line that a shell takes away"
     assert service.head() == head
     with pytest.raises(NameInUse, match="another text"):
         service.register(registration(pattern="?x :other ?y"))
@@ -151,6 +153,8 @@ def test_a_query_answers_to_its_name_and_its_iri(service: Service) -> None:
     assert service.query_status(BASE + "queries/local")["query"] == "local"
     with pytest.raises(NotFound, match="no registered query 'absent'; SHOW QUERIES lists them"):
         service.query_status("absent")
+    with pytest.raises(NotFound, match="no registered query 's', it is a stream"):
+        service.query_status("s")
 
 
 def test_the_path_and_the_text_must_name_the_same_query(service: Service) -> None:
@@ -187,6 +191,15 @@ def test_a_stream_that_was_probably_mistyped_is_warned_of(service: Service) -> N
     assert warnings[0].startswith("stream 'climte' did not exist (did you mean 'climate'?): it was created")
 
 
+def test_a_window_over_what_a_select_says_is_warned_of(service: Service) -> None:
+    service.create_stream("s", {})
+    service.register(registration("hot"))
+    warnings = service.register(registration("alarms", stream="hot"))[2]
+    assert warnings[0].startswith(
+        "stream 'hot' did not exist ('hot' is a query, but only what a CONSTRUCT says is a stream): it was created"
+    )
+
+
 def test_variables_of_templates_and_streams_count_too(service: Service) -> None:
     window = "FROM NAMED WINDOW <urn:w> ON ?s [RANGE 1s] { WINDOW <urn:w> { ?x <urn:p> ?y } }"
     assert service.register(f"SELECT ?s ?x {window}", name="q")[2] == []
@@ -199,6 +212,7 @@ def test_a_window_that_nothing_reads_is_warned_of(service: Service) -> None:
     windows = "FROM NAMED WINDOW <urn:w> ON s [RANGE 1s] FROM NAMED WINDOW <urn:v> ON s [RANGE 2s]"
     warnings = service.register(f"SELECT ?x {windows} {{ WINDOW <urn:v> {{ ?x ?p ?o }} }}", name="q")[2]
     assert warnings == ["no pattern reads the window <urn:w>: WINDOW <urn:w> { ... } would"]
+    assert service.query_status("q")["streams"] == ["s"], "two windows, one stream"
     assert "warnings" not in service.explain(f"SELECT ?x {windows} {{ WINDOW ?any {{ ?x ?p ?o }} }}")
 
 

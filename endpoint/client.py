@@ -68,6 +68,10 @@ class Client:
     def streams(self) -> list[dict[str, Any]]:
         return list(self._send("GET", "/streams").json()["streams"])
 
+    def stream_status(self, stream: str) -> dict[str, Any]:
+        """Its options, and how far it has come."""
+        return _object(self._send("GET", _path("streams", stream)))
+
     def push(
         self,
         stream: str,

@@ -184,9 +184,15 @@ def move(arguments: argparse.Namespace) -> None:
 
 
 def heartbeat(arguments: argparse.Namespace) -> None:
+    from stream_ext.times import parse_time
+
     with client_of(arguments) as client:
         receipt = client.heartbeat(arguments.stream, arguments.time, wait="evaluated")
-    print(f"time has come to {arguments.time} in {receipt['stream']}: snapshot {receipt['snapshot']}")
+        come_to = client.stream_status(arguments.stream)["time"]
+    if come_to > parse_time(arguments.time):
+        print(f"{receipt['stream']} had come to {terminal.moment(come_to)} already: nothing changed")
+    else:
+        print(f"time has come to {arguments.time} in {receipt['stream']}: snapshot {receipt['snapshot']}")
 
 
 def late(arguments: argparse.Namespace) -> None:

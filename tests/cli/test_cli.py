@@ -310,6 +310,8 @@ def test_time_passes_by_a_heartbeat_and_what_is_late_is_shown(near: Live, capsys
     assert rillet("heartbeat", "taxis", "20000", *server) == 0
     assert capsys.readouterr().out.startswith("time has come to 20000 in taxis: snapshot ")
     assert near.service.stream_status("taxis")["time"] == 20000
+    assert rillet("heartbeat", "taxis", "1970-01-01T00:00:05Z", *server) == 0
+    assert capsys.readouterr().out == "taxis had come to 20000 already: nothing changed\n"
     near.service.push("taxis", b"<http://ex/late> <http://ex/in> <http://ex/z1> .", "text/turtle", timestamp=1500)
     assert rillet("late", "taxis", *server) == 0
     first, *table = capsys.readouterr().out.splitlines()

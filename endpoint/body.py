@@ -54,7 +54,7 @@ def unpack(body: bytes, encoding: str, limit: int) -> bytes:
         elif name == "zstd":
             body = _unpack_zstd(body, limit)
         elif name != "identity":
-            raise UnsupportedMedia(f"Content-Encoding: {name} is not read here; gzip and zstd are")
+            raise UnsupportedMedia(f"Content-Encoding: {name} is not read here; gzip, deflate and zstd are")
     return body
 
 

@@ -144,7 +144,10 @@ class Cutter:
         predicate = f"<{self._time_from}>".encode()
         times = {o for _, p, o, _ in statement_rows(data.encode()) if p == predicate}
         if len(times) != 1:
-            raise BadData(f"the element that ends here has {len(times)} times by {predicate.decode()}", self._number, 1)
+            many = (
+                f"{len(times)} times by {predicate.decode()}" if times else f"no time: it has no {predicate.decode()}"
+            )
+            raise BadData(f"the element that ends here has {many}", self._number, 1)
         return re.sub(r'^"(.*)".*$', r"\1", times.pop().decode())
 
 

@@ -82,7 +82,7 @@ def _named_window(cursor: Cursor) -> None:
 
 def _window_name(cursor: Cursor, after: str) -> str:
     if cursor.kind not in ("iri", "pname"):
-        cursor.expected(f"the IRI of the window after {after}")
+        cursor.expected(f"the IRI of the window after {after}, as in <w> or ex:w")
     return cursor.iri()
 
 

@@ -186,9 +186,10 @@ def _projection(cursor: Cursor, draft: _Draft) -> None:
             cursor.fail("variables are separated by blanks, not by commas: SELECT ?x ?y")
         else:
             break
+    if cursor.kind == "word" and cursor.peek()[1] == "(":
+        after = "WHERE" if draft.variables else "variables or '*' after SELECT"
+        cursor.expected(f"{after}; an expression stands as (expression AS ?variable)")
     if not draft.variables:
-        if cursor.kind == "word" and cursor.peek()[1] == "(":
-            cursor.expected("variables or '*' after SELECT; an expression stands as (expression AS ?variable)")
         cursor.expected("variables or '*' after SELECT")
 
 

@@ -55,7 +55,7 @@ def _register(cursor: Cursor) -> Register:
     cursor.advance()
     kind, kind_position = cursor.word(), cursor.position()
     if kind not in _KINDS:
-        cursor.expected("QUERY, STREAM, RSTREAM or ISTREAM after REGISTER")
+        cursor.expected("QUERY, STREAM, RSTREAM, ISTREAM or DSTREAM after REGISTER")
     cursor.advance()
     named = _named(cursor, "the name of the query")
     every_ms, places = 0, []
@@ -131,7 +131,9 @@ def _create_stream(cursor: Cursor) -> CreateStream:
             _option(cursor, options)
             if not cursor.take(","):
                 break
-        cursor.require(")", "to close the options (or ',')")
+        cursor.require(")", "to close the options (or ','; a length of time is a string: '5s')")
+    elif cursor.raw == "(":
+        cursor.expected("WITH before the options")
     return CreateStream(stream, tuple(options.items()), position)
 
 

@@ -66,7 +66,7 @@ def window(cursor: Cursor, name: str, stream: StreamRef | None, declared: Declar
     _lengths(cursor, draft, DIALECTS[declared])
     _policy(cursor, draft)
     if bracket:
-        cursor.require("]", "to close the window (or STEP, T0, REPORT)")
+        cursor.require("]", "to close the window (or STEP, T0, REPORT; a length is 5s, 2m, 1h or PT5S)")
         if declared is Declared.WINDOW:
             _policy(cursor, draft)
     if not draft.step_ms and draft.range_ms and declared is not Declared.PATTERN:

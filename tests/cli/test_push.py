@@ -78,7 +78,7 @@ def test_times_may_come_from_a_predicate_in_any_format() -> None:
         ("ndjson", '{"data": ""}\n{', "data", None),
         ("ndjson", '{"data": ""}\n{', "arrival", "line 2.*no JSON"),
         ("ndjson", "[]", "data", "JSON object"),
-        ("nt", "<a:s> <a:p> <a:o> .", AT, "0 times by <http://ex/at>"),
+        ("nt", "<a:s> <a:p> <a:o> .", AT, "has no time: it has no <http://ex/at>"),
         ("nt", f'<a:s> <{AT}> "1" .\n<a:s> <{AT}> "2" .', AT, "2 times"),
     ],
 )

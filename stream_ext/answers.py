@@ -121,6 +121,8 @@ def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryD
     runs = not definition.paused and definition.standing(state) is state
     # While it runs, only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
     then = max(last.sn, store.oldest()) if runs or not reads_store(query) else last.sn
+    if not query.windows:
+        then = max(then, state.sn)  # the same is shown since, but `ranked` is of the rows that there were then
     instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
     windows = windows_of(query, catalog, state.t0, last.arrived)
     asking = Asking(seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number))

@@ -19,6 +19,7 @@ from stream_ext.network import Network, Traced, logic_of
 from stream_ext.operators.construct import Construct
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import id_graph
+from stream_ext.operators.ranking import Orders
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Form, Pattern, Query
@@ -111,7 +112,7 @@ def evaluate(
 ) -> Answer:
     """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in.
 
-    `ranked` is the order of first appearance that LIMIT cuts, where the query has been evaluated before; `graphs` are
+    `ranked` are the orders of first appearance that LIMIT cuts, where the query has been evaluated before; `graphs` are
     there beside those of the store."""
     asking = asking or Asking()
     snapshot = store.at(sn)
@@ -121,17 +122,12 @@ def evaluate(
     else:
         held = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs])
-        network = Network(logic, {window.name: window for window in (*windows, *held)}, snapshot, store.ids)
+        by_name = {window.name: window for window in (*windows, *held)}
+        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked))
         _arrive(graphs, held, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
-    if ranked is not None and network.answer.ranking is not None:
-        network.step(moment)
-        network.answer.restore(moment, ranked)
-        columns, weights = network.answer.whole()
-        rows = ZSet(columns, len(weights), weights)
-    else:
-        rows = network.once(moment, 1 if query.form is Form.ASK else None)
+    rows = network.once(moment, 1 if query.form is Form.ASK else None)
     return _answer(query, rows, moment, asking.salt, graphs)
 
 

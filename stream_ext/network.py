@@ -26,6 +26,7 @@ from stream_ext.operators.moment import Moment
 from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.project import Project
 from stream_ext.operators.r2s import Answer
+from stream_ext.operators.ranking import Orders, own_order
 from stream_ext.operators.shared_answer import SharedAnswer
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
@@ -83,13 +84,15 @@ def registered_network(
     windows: Mapping[str, ScheduledWindow],
     snapshot: Snapshot,
     encode: Encode,
+    orders: Orders,
     bags: bool = False,
     returns: bool = False,
 ) -> Network:
     """Of a registered query: what it says is what R2S makes of its answers; `bags`: each answer as a whole, before it
     is ordered and cut; `returns`: not each step is an evaluation."""
     template = Template(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
-    return Network(logic_of(query), windows, snapshot, encode, query.r2s or R2S.RSTREAM, template, bags, None, returns)
+    r2s = query.r2s or R2S.RSTREAM
+    return Network(logic_of(query), windows, snapshot, encode, r2s, template, bags, None, returns, orders)
 
 
 def shared_network(
@@ -117,12 +120,15 @@ class Network:
         bags: bool = False,
         parameters: Parameters | None = None,
         returns: bool = False,
+        orders: Orders | None = None,
     ) -> None:
+        """`orders`: those of first appearance, where they are kept beyond this network."""
         # One look-up for all constants: on HBase each is a round trip.
         constants = constants_of(select)
         ids = dict(zip(constants, encode(constants).tolist(), strict=True))
         self.unknown = [text for text, id in ids.items() if not id]
-        builder = Builder(windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of))
+        self._orders = Orders() if orders is None else orders
+        builder = Builder(windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of), self._orders)
         if parameters is not None:
             wire, cut = builder.shared(select, parameters)
         elif template is not None:
@@ -141,7 +147,7 @@ class Network:
         elif bags:
             self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
-            self.answer = Answer(cut, r2s, self.made_at_end, returns)
+            self.answer = Answer(cut, r2s, self.made_at_end, returns, own_order(self._orders, cut))
         if not self.answer.reads_what_goes:
             _leave_untold_what_goes(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
@@ -171,7 +177,7 @@ class Network:
     def once(self, moment: Moment, enough: int | None = None) -> ZSet:
         """The answer of a question that is asked once, in order; `enough` rows of it, if fewer than all will do."""
         enough = self._enough if enough is None else enough
-        if enough is None or self._driver is None:
+        if enough is None or self._driver is None or self._orders.are_resumed:
             return self.answer.once(moment, self._changed(moment))
         return self.answer.once(moment, self._piece_by_piece(moment, self._driver, enough))
 

@@ -18,6 +18,7 @@ from stream_ext.network import registered_network
 from stream_ext.operators.construct import TRIPLE
 from stream_ext.operators.moment import Moment, QuadChange
 from stream_ext.operators.r2s import Answer
+from stream_ext.operators.ranking import Orders
 from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.presence import reach
@@ -91,6 +92,7 @@ class QueryRun:
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
         self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
         self._vocabulary = vocabulary_of(store)
+        self._orders = Orders()
         # At closes, and at arrivals; none: T0 is not known yet, or the windows were of the past.
         self._at_closes: Lens | None = None
         self._at_arrivals: Lens | None = None
@@ -121,7 +123,7 @@ class QueryRun:
 
     def _build(self, sn: int, reference: int | None, first: Arrival | None) -> None:
         """The network, with what is retained for it; but not from `first` on, where this one is about to arrive."""
-        state, last = self._state, self._state.evaluated
+        last = self._state.evaluated
         # What lies before the oldest snapshot is only asked for by a query that reads nothing of the store.
         then = max(last.sn, self._store.oldest()) if last else sn
         self._make_lenses(then)
@@ -134,23 +136,22 @@ class QueryRun:
             else:
                 after.append(arrival)
         if last is not None:
-            lens = self._lens(last.arrived)
-            self._evaluate(lens, then, last.time, last.k)
-            if state.ranked is not None and self._answer.ranking is not None:
-                self._answer.restore(self._moment(lens, then, last.time, last.k), state.ranked)
+            self._evaluate(self._lens(last.arrived), then, last.time, last.k)
         for arrival in after:
             self._arrive(arrival)
 
     def _make_lenses(self, sn: int) -> None:
         schedule, at = self._schedule, self._store.at(sn)
         alone = not (schedule.timing.arrivals and schedule.timing.has_beats)
+        orders = self._orders = Orders(self._state.ranked)  # both networks see the same answers come and go
         make = partial(
-            registered_network, self._query, self.number, snapshot=at, encode=self._store.ids, bags=not alone
-        )
+            registered_network, self._query, self.number, snapshot=at, encode=self._store.ids, orders=orders,
+            bags=not alone,
+        )  # fmt: skip
         self._at_closes = Lens(make, schedule.windows) if schedule.timing.has_beats else None
         self._at_arrivals = Lens(make, schedule.for_arrivals) if schedule.timing.arrivals else None
         network, r2s = self._lenses[0].network, self._query.r2s or R2S.RSTREAM
-        self._composed = None if alone else Composed(network.cut, r2s, network.made_at_end)
+        self._composed = None if alone else Composed(network.cut, r2s, network.made_at_end, orders)
         self._last = None
 
     def _lens(self, arrived: bool) -> Lens:
@@ -213,8 +214,9 @@ class QueryRun:
 
     def _begin_anew(self, sn: int) -> None:
         """As after a restart. Terms that the query made, and that no row has any more, are forgotten by it."""
+        state = self.state_now(sn)  # orders of what it made are saved by what that means
         self._vocabulary = vocabulary_of(self._store)
-        self.resume(self.state_now(sn), sn)
+        self.resume(state, sn)
 
     def _take(self, sn: int, arrival: Arrival, steps: Steps[Part]) -> None:
         was_settled = self.timing.is_settled
@@ -321,9 +323,7 @@ class QueryRun:
         return self.state_now(evaluated.sn)
 
     def state_now(self, sn: int) -> QueryState:
-        ranking = self._answer.ranking if self._lenses else None
-        ranked = None if ranking is None else ranking.save(self._vocabulary)
-        return self._schedule.state(self.evaluated, ranked, sn, self._gap)
+        return self._schedule.state(self.evaluated, self._orders.save(self._vocabulary), sn, self._gap)
 
     def _silent_part(self, sn: int, k: int) -> Part:
         """Says nothing, and keeps how far the query has come."""

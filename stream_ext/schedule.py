@@ -88,12 +88,12 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     """Where a query has come to: with the stream index, enough to go on as if nothing had happened.
 
     `registered` is the time that all its streams had reached at registration (closes up to it are never reported);
-    None if one of them had no time yet. `ranked` keeps the order of first appearance where LIMIT needs it. `t0` is the
-    origin of the closes where the first push decides it, once it has. Closes up to `after` are done, be it that nothing
-    was evaluated for them; `last` is the greatest time of an evaluation. `begins` are the first closes of each window
-    that were reported (be it as empty), and then the first times of each period. `sn` is the snapshot that it was made
-    in (0: at registration), `gap` says that nothing was said yet since a pause, `ended` that nothing will be said any
-    more."""
+    None if one of them had no time yet. `ranked` keeps the orders of first appearance where LIMIT needs them: the
+    query's own, and those of its sub-SELECTs. `t0` is the origin of the closes where the first push decides it, once it
+    has. Closes up to `after` are done, be it that nothing was evaluated for them; `last` is the greatest time of an
+    evaluation. `begins` are the first closes of each window that were reported (be it as empty), and then the first
+    times of each period. `sn` is the snapshot that it was made in (0: at registration), `gap` says that nothing was
+    said yet since a pause, `ended` that nothing will be said any more."""
 
     registered: int | None = None
     evaluated: Evaluated | None = None

@@ -15,6 +15,7 @@ from hbase_store import Store
 from stream_ext.arrivals import Arrival
 from stream_ext.network import registered_network
 from stream_ext.operators.moment import Moment
+from stream_ext.operators.ranking import Orders
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
 from stream_ext.plan.volatile import is_volatile
@@ -49,15 +50,15 @@ class StoreRun:
         self._state = state
         self._vocabulary = Vocabulary(self._store.permanent_ids, self._store.terms)
         at = self._store.at(sn)
-        returns = self._is_volatile
-        self._network = registered_network(self._query, self.number, {}, at, self._store.permanent_ids, returns=returns)
+        self._orders = Orders(state.ranked)
+        self._network = registered_network(
+            self._query, self.number, {}, at, self._store.permanent_ids, self._orders, returns=self._is_volatile
+        )
         self._stepped_sn: int | None = None
         if state.evaluated is not None:
             then = self._moment(sn, None, state.evaluated)
             self._stepped_sn = sn
             self._network.said(then)
-            if state.ranked is not None and self._network.answer.ranking is not None:
-                self._network.answer.restore(self._moment(sn, None), state.ranked)
 
     def state_now(self, sn: int) -> QueryState:
         return self._state
@@ -71,16 +72,20 @@ class StoreRun:
             self._stepped_sn = sn
             return []
         answer = self._network.answer
-        evaluated = answer.evaluated()
+        evaluated, orders = answer.evaluated(), self._orders.stand()
         if self._is_volatile:
             self._let_time_pass(sn)
+            self._orders.return_to(orders)
         before = answer.stands()
         answer.compare_with(evaluated)
         emitted = self._step(sn)
-        if answer.stands_as(before):
-            answer.compare_with(evaluated)
-            return []
-        return [self._part(sn, said_of(self._query, emitted))]
+        if not answer.stands_as(before):
+            return [self._part(sn, said_of(self._query, emitted))]
+        answer.compare_with(evaluated)
+        if self._is_volatile:
+            self._orders.return_to(orders)
+        ranked = self._orders.save(self._vocabulary)
+        return [] if ranked == self._state.ranked else [self._silent_part(sn, ranked)]
 
     def _step(self, sn: int) -> Whole:
         low = self._stepped_sn
@@ -103,16 +108,21 @@ class StoreRun:
     def _time(self, sn: int) -> int:
         return self._store.row(sn).published_ms
 
+    def _silent_part(self, sn: int, ranked: bytes | None) -> Part:
+        """What is shown is as it was, and what LIMIT will show once something of it goes is not."""
+        self._state = msgspec.structs.replace(self._state, ranked=ranked, sn=sn)
+        return Part(self.number, sn, 0, self._time(sn), [], [], None, 0, None, self._state, False, evaluated=False)
+
     def _part(self, sn: int, said: Said) -> Part:
         time, (columns, boolean, emits) = self._time(sn), said
         if self._query.r2s in (R2S.ISTREAM, R2S.DSTREAM) and boolean is None:
             emits = bool(columns) and bool(len(columns[0]))
         gap = emits and self._state.gap
-        ranking, before = self._network.answer.ranking, self._state.evaluated
+        before = self._state.evaluated
         self._state = msgspec.structs.replace(
             self._state,
             evaluated=Evaluated(sn, 0, 0, time),
-            ranked=None if ranking is None else ranking.save(self._vocabulary),
+            ranked=self._orders.save(self._vocabulary),
             sn=sn,
             gap=self._state.gap and not gap,
         )

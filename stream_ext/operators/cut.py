@@ -4,15 +4,18 @@ Where no ORDER BY says how, rows are ranked as they come; who calls sees to it t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from hbase_store.arrays import Ids
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.testing import scope_of
 from stream_ext.plan.ordering import Ranks, leading, order_ranks
+from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights, ZSet
 
 #: So many times the rows that are wanted are worth a look at which may be among them.
@@ -35,6 +38,11 @@ class Cut:
     @property
     def is_limited(self) -> bool:
         return bool(self.offset) or self.limit is not None
+
+    @property
+    def is_by_appearance(self) -> bool:
+        """Whether the order of first appearance is what is cut."""
+        return self.is_limited and not self.order
 
     @property
     def enough(self) -> int | None:
@@ -73,13 +81,17 @@ class Cut:
             keys = [*self._ranks_of_texts(moment, rows, keys), *keys]
         return rows.take(np.lexsort(keys)) if keys else rows
 
-    def as_they_appear(self, moment: Moment, columns: Columns, net: Weights) -> tuple[Columns, Weights]:
-        """For a ranking by first appearance: what comes in one evaluation."""
-        if self.order or not self.by_text or len(net) < 2:
-            return columns, net
-        keys = self._ranks_of_texts(moment, ZSet(columns, len(net), None), [])
-        places = np.lexsort(keys) if keys else np.arange(len(net))
-        return tuple(column[places] for column in columns), net[places]
+    def as_they_appear(self, vocabulary: Vocabulary, columns: Columns, count: int) -> npt.NDArray[np.intp]:
+        """The places of rows that come in one evaluation, in order: the same in any process, and for any plan. Equal
+        rows stay as they are."""
+        per = sorted(name for name in self.variables if name in self.per)
+        names = [name for name in self.variables if name not in self.per] + per
+        places = [self.variables.index(name) for name in names]
+        if not places or count < 2:
+            return np.arange(count)
+        if not self.by_text:
+            return np.lexsort([columns[i] for i in reversed(places)])
+        return np.lexsort(_ranks_of_texts(vocabulary, [columns[i] for i in places]))
 
     def _ranks(self, moment: Moment, rows: ZSet) -> list[Ranks]:
         """What ORDER BY says, as np.lexsort takes it: what decides last stands first."""
@@ -97,15 +109,10 @@ class Cut:
         columns = [rows.column(i)[tied] for i, name in enumerate(self.variables) if name not in self.per]
         if not columns or not tied.any():
             return []
-        ids = np.unique(np.concatenate(columns))
-        ids = ids[ids != 0]
-        texts = moment.vocabulary.decode(ids)
-        rank_of = np.zeros(len(ids) + 1, np.int64)  # at last that of what is unbound
-        rank_of[sorted(range(len(ids)), key=texts.__getitem__)] = np.arange(1, len(ids) + 1)
         found = []
-        for column in reversed(columns):
+        for each in _ranks_of_texts(moment.vocabulary, columns):
             ranks = np.zeros(rows.count, np.int64)
-            ranks[tied] = rank_of[np.where(column == 0, len(ids), np.searchsorted(ids, column))]
+            ranks[tied] = each
             found.append(ranks)
         return found
 
@@ -133,6 +140,16 @@ class Cut:
         place = np.empty(rows.count, np.int64)
         place[order] = np.arange(rows.count) - starts
         return rows.take((place >= self.offset) & (place < stop))
+
+
+def _ranks_of_texts(vocabulary: Vocabulary, columns: Sequence[Ids]) -> list[Ranks]:
+    """As np.lexsort takes them; what is unbound comes first."""
+    ids = np.unique(np.concatenate(columns))
+    ids = ids[ids != 0]
+    texts = vocabulary.decode(ids)
+    rank_of = np.zeros(len(ids) + 1, np.int64)  # at last that of what is unbound
+    rank_of[sorted(range(len(ids)), key=texts.__getitem__)] = np.arange(1, len(ids) + 1)
+    return [rank_of[np.where(column == 0, len(ids), np.searchsorted(ids, column))] for column in reversed(columns)]
 
 
 def _tied(keys: list[Ranks], count: int) -> npt.NDArray[np.bool_]:

@@ -18,19 +18,27 @@ from stream_ext.operators.ordered_rows import OrderedRows
 from stream_ext.operators.ranking import Ranking
 from stream_ext.operators.slice import net_change
 from stream_ext.plan.algebra import R2S
-from stream_ext.zset import Columns, Weights, ZSet, consolidate, empty, repeated
+from stream_ext.zset import Columns, Weights, ZSet, consolidate, empty, repeated, sum_equal_rows
 
 
 class Answer:
     """The answer of the last evaluation, and the verb that moves it to the next."""
 
-    def __init__(self, cut: Cut, r2s: R2S, construct: Construct | None = None, returns: bool = False) -> None:
-        """`construct` makes triples of the rows that are left; `returns`: it may be taken back to where it was."""
+    def __init__(
+        self,
+        cut: Cut,
+        r2s: R2S,
+        construct: Construct | None = None,
+        returns: bool = False,
+        ranking: Ranking | None = None,
+    ) -> None:
+        """`construct` makes triples of the rows that are left; `returns`: it may be taken back to where it was.
+        `ranking`: the order of first appearance, where that is what is cut; a row that comes again ranks where it came
+        first."""
         self.variables = cut.names if construct is None else construct.variables
         self._construct = construct
         self._cut, self._r2s = cut, r2s
-        # Without ORDER BY it is first come, first ranked; a row that comes again ranks where it came first.
-        self.ranking = Ranking(len(cut.variables)) if cut.is_limited and not cut.order else None
+        self._ranking, self._returns = ranking, returns
         self.is_plain = cut == Cut(cut.variables, cut.variables) and not (returns and r2s is not R2S.RSTREAM)
         self._rows = OrderedRows(len(cut.variables))
         self._whole = empty(len(self.variables))
@@ -47,16 +55,24 @@ class Answer:
         """The rows of a question that is asked once, in order, each as often as it counts."""
         if change.weights is not None and bool((change.weights < 0).any()):
             change = consolidate(change)
+        if self._ranking is not None and self._ranking.is_resumed:
+            self._ranking.step(moment.vocabulary, *sum_equal_rows(change.columns, change.weight_array()))
+            columns, weights = self._ranking.shown()
+            change = ZSet(columns, len(weights))
         return self._cut.of(moment, change)
 
     def step(self, moment: Moment, change: ZSet) -> tuple[Columns, Weights]:
         """What is emitted: rows, with how often each; where `is_plain`, a row may be told again."""
         if self._gains is not None:
             return self._gains.step(moment.time, change)
-        if self.ranking is not None:
-            came = net_change(self._rows.ended(moment.time), change)
-            self.ranking.step(*self._cut.as_they_appear(moment, *came))
+        if self._ranking is not None and not self._returns:
+            self._ranking.step(moment.vocabulary, *net_change(self._rows.ended(moment.time), change))
         self._rows.step(change, moment.time)
+        if (
+            self._ranking is not None and self._returns
+        ):  # then its order may be of other rows than those of the last step
+            columns, weights = self._rows.summed()
+            self._ranking.become(moment.vocabulary, ZSet(columns, len(weights), weights))
         return self._rows.bag() if self.is_plain else self._said(moment)
 
     def whole(self) -> tuple[Columns, Weights]:
@@ -86,12 +102,6 @@ class Answer:
         """What is said next is what has come, or gone, since then; the steps in between were no evaluations."""
         self._whole = evaluated
 
-    def restore(self, moment: Moment, ranked: bytes) -> None:
-        """Takes a saved order of first appearance over."""
-        assert self.ranking is not None, "only a LIMIT without ORDER BY keeps one"
-        self.ranking.restore(ranked, moment.vocabulary)
-        self._whole = self._present(moment)
-
     def is_empty(self) -> bool:
         if self._gains is not None:
             return self._gains.is_empty()
@@ -114,8 +124,8 @@ class Answer:
         return ordered.columns, ordered.weight_array()
 
     def _present(self, moment: Moment) -> ZSet:
-        if self.ranking is not None:
-            columns, weights = self.ranking.shown()
+        if self._ranking is not None:
+            columns, weights = self._ranking.shown()
         else:
             columns, weights = self._rows.summed()
         rows = self._cut.of(moment, ZSet(columns, len(weights), weights))

@@ -11,26 +11,38 @@ from stream_ext.zset import Columns, Weights, ZSet, concat, consolidate, empty, 
 class Slice:
     """Keeps all that came in, cuts it anew at each evaluation, and says how that differs from the last."""
 
-    def __init__(self, cut: Cut) -> None:
+    def __init__(self, cut: Cut, ranking: Ranking | None = None) -> None:
+        """`ranking`: the order of first appearance, where that is what is cut."""
         self.variables = cut.names
         self._cut = cut
         self._held = empty(len(cut.variables))
-        self._order = Ranking(len(cut.variables))
+        self._ranking = ranking
         self._shown = empty(len(cut.names))
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
-            return self._cut.of(moment, change)
-        gone = self._held.until_array() < moment.time
-        columns, net = net_change(self._held.take(gone), change)
-        self._held = consolidate(concat([self._held.take(~gone), change], change.width))
-        self._order.step(*self._cut.as_they_appear(moment, columns, net))
-        rows, weights = self._order.shown()
-        now = self._cut.of(moment, ZSet(rows, len(weights)))
+            return self._cut.of(moment, self._ranked(moment, change) if self._is_resumed else change)
+        alive = self._held.take(self._held.until_array() >= moment.time)
+        self._held = consolidate(concat([alive, change], change.width))
+        now = self._cut.of(moment, self._ranked(moment, self._held))
         out = concat([now, self._shown.negated()], now.width)
         self._shown = now
         columns, net = sum_equal_rows(out.columns, out.weight_array())
         return ZSet(columns, len(net), net)
+
+    @property
+    def _is_resumed(self) -> bool:
+        return self._ranking is not None and self._ranking.is_resumed
+
+    def _ranked(self, moment: Moment, held: ZSet) -> ZSet:
+        """All rows; where ORDER BY takes some for equal, these are in an order that depends on nothing before."""
+        columns, weights = sum_equal_rows(held.columns, held.weight_array())
+        rows = ZSet(columns, len(weights), weights)
+        if self._ranking is None:
+            return rows
+        self._ranking.become(moment.vocabulary, rows)
+        columns, weights = self._ranking.shown()
+        return ZSet(columns, len(weights))
 
 
 def net_change(expired: ZSet, change: ZSet) -> tuple[Columns, Weights]:

@@ -6,6 +6,7 @@ bound. Where that would change its meaning (`takes`), it is built from the start
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -33,6 +34,7 @@ from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.path_join import PathJoin
 from stream_ext.operators.pattern import UNKNOWN, G, IdGraph, IdPattern, O, P, S, id_graph, id_pattern
 from stream_ext.operators.project import Project
+from stream_ext.operators.ranking import Orders, Ranking
 from stream_ext.operators.service import Call, Service
 from stream_ext.operators.slice import Slice
 from stream_ext.operators.sources import Table as TableSource
@@ -70,6 +72,7 @@ from stream_ext.plan.logic import (
     Without,
     makes_terms,
     mentioned,
+    ranked_places,
     varies,
 )
 from stream_ext.plan.named_terms import predicates_in
@@ -91,8 +94,13 @@ class Builder:
         windows: Mapping[str, ScheduledWindow],
         resolve: Callable[[bytes], int],
         estimates: Callable[[Callable[[Source], IdPattern]], Estimates],
+        orders: Orders,
     ) -> None:
+        """`orders`: the orders of first appearance that the query has, or will have."""
         self.plan = Plan()
+        self._orders = orders
+        self._places: Mapping[Select, str] = {}
+        self._sliced: Counter[str] = Counter()
         self._windows = windows
         self._resolve = resolve
         self._patterns: dict[Source, IdPattern] = {}
@@ -105,7 +113,7 @@ class Builder:
 
     def query(self, select: Select) -> tuple[Wire, Cut]:
         """The whole query: the wire of its rows, and what is cut of them at the end."""
-        self._makes_terms = makes_terms(select)
+        self._makes_terms, self._places = makes_terms(select), ranked_places(select)
         return self._selected(select, self._unit, Ground(self._unit), ())
 
     def shared(self, select: Select, parameters: Parameters) -> tuple[Wire, Cut]:
@@ -478,10 +486,18 @@ class Builder:
             start, kept = self._distinct(self._project(wire, shared)), shared
         rows, cut = self._selected(node, start, ground, kept)
         if cut != Cut(cut.variables, cut.variables):
-            rows = self._add(Slice(cut), (rows,), rows.certain & frozenset(cut.names), "order and limit")
+            operator = Slice(cut, self._ranking(node, cut))
+            rows = self._add(operator, (rows,), rows.certain & frozenset(cut.names), "order and limit")
         if start.stage == wire.stage and self._is_parameters(wire):
             return rows  # of the parameters themselves, which are among its columns
         return self._joined(wire, rows)
+
+    def _ranking(self, node: Select, cut: Cut) -> Ranking | None:
+        if not cut.is_by_appearance:
+            return None
+        place = self._places[node]
+        self._sliced[place] += 1  # asked for values, one sub-SELECT is built for each question
+        return self._orders.of(f"{place}/{self._sliced[place]}", cut)
 
     def _is_worth_it(self, node: Select, seeds: Names, values: float) -> bool:
         """Whether working it out for given values only is expected to be less than all of it."""

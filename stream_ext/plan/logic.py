@@ -5,6 +5,7 @@ sees, and a variable that a sub-SELECT keeps to itself has a name of its own. So
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -303,6 +304,7 @@ class Select:
     distinct: bool
     offset: int
     limit: int | None
+    position: Position | None = field(default=None, compare=False)  # of a sub-SELECT, in the text
 
     @cached_property
     def variables(self) -> Names:
@@ -385,6 +387,19 @@ def nodes_of(node: Logic) -> Iterator[Logic]:
     yield node
     for inner in (*children(node), *(question.inner for test in tests_of(node) for question in test.questions)):
         yield from nodes_of(inner)
+
+
+def ranked_places(select: Select) -> dict[Select, str]:
+    """For each sub-SELECT that is cut by the order of first appearance a name that another plan has for it, too: where
+    the text says it, and of those that a window on a variable makes of one which it is."""
+    places: dict[Select, str] = {}
+    counted: Counter[Position | None] = Counter()
+    for node in nodes_of(select):
+        if isinstance(node, Select) and node is not select and node.is_cut and not node.order and node not in places:
+            where = "" if node.position is None else f"{node.position.line}:{node.position.column}"
+            places[node] = f"{where}/{counted[node.position]}"
+            counted[node.position] += 1
+    return places
 
 
 def varies(node: Logic) -> bool:

@@ -137,8 +137,8 @@ class Normaliser:
                 return self._graph(node, inner, place)
             case InWindow(name, inner):
                 return self.pattern(inner, Place(GraphScope(), name))
-            case SubSelect(query):
-                return self.select(self._kept_apart(query), place)
+            case SubSelect(query, position):
+                return replace(self.select(self._kept_apart(query), place), position=position)
             case Service(node, inner, silent, position):
                 return Remote(node, inner, _seen(inner), silent, position)
             case InAnyWindow(name, inner):

@@ -97,7 +97,7 @@ def _is_shareable(select: Select, made: Sequence[QuadPattern]) -> bool:
         return False  # cut by the order of first appearance, of which every query has its own
     below = [node for node in _below(select) if isinstance(node, Select)]
     if any(node.is_cut for node in below):
-        return False  # in it also rows that ORDER BY takes for equal stand as they appeared
+        return False  # the same, or it would have to be sorted for each query
     return all(map(_is_free_of_order, [select, *below]))
 
 

@@ -140,16 +140,8 @@ def _is_silent(part: Part) -> bool:
 def told(store: Store, parts: Sequence[Part]) -> dict[tuple[int, int, bool], Any]:
     """All that parts say, with texts for ids, by query and evaluation; and the state that counts, after the last."""
     said = {(part.query, part.k, part.evaluated): _told(store, part) for part in parts}
-    last = {part.query: msgspec.structs.asdict(part.state) | {"ranked": _ranking(part.state.ranked)} for part in parts}
+    last = {part.query: part.state for part in parts}
     return said | {(query, -1, False): state for query, state in last.items()}
-
-
-def _ranking(ranked: bytes | None) -> list[object] | None:
-    """What a query has made has an id of its own in each network: here it is its text."""
-    if ranked is None:
-        return None
-    _, rows, texts = msgspec.msgpack.decode(ranked, type=tuple[int, bytes, dict[int, bytes]])
-    return [texts.get(id, id) for id in np.frombuffer(rows, np.uint64).tolist()]
 
 
 def _told(store: Store, part: Part) -> tuple[Any, ...]:

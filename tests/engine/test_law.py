@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdPattern
 from stream_ext.operators.project import Project
 from stream_ext.operators.r2s import Answer
+from stream_ext.operators.ranking import Ranking
 from stream_ext.operators.window_content import WindowContent
 from stream_ext.operators.window_scan import WindowScan
 from stream_ext.plan.algebra import R2S
@@ -391,7 +393,8 @@ def rank(order: list[Row], now: Counter[Row]) -> list[Row]:
 @pytest.mark.parametrize("r2s", [R2S.RSTREAM, R2S.ISTREAM])
 def test_limit_and_offset_cut_the_ranking_by_first_appearance(seed: int, r2s: R2S) -> None:
     source = Source(seed, 1)
-    operator = Answer(Cut(("a",), ("a",), offset=1, limit=2), r2s)
+    cut = Cut(("a",), ("a",), offset=1, limit=2)
+    operator = Answer(cut, r2s, ranking=Ranking(cut))
     order: list[Row] = []
     before: Counter[Row] = Counter()
     for step in range(60):
@@ -401,6 +404,33 @@ def test_limit_and_offset_cut_the_ranking_by_first_appearance(seed: int, r2s: R2
         now = Counter(order[1:3])
         assert said == (now if r2s is R2S.RSTREAM else model.gained(now, before)), f"seed {seed}, step {step}"
         before = now
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_saved_order_is_that_of_the_same_rows_when_they_come_all_at_once(seed: int) -> None:
+    source, vocabulary = Source(seed, 2), moment(0).vocabulary
+    cut = Cut(("a", "b"), ("a", "b"), limit=1)
+    ranking, order, most = Ranking(cut), list[Row](), 0
+    for step in range(60):
+        source.change(step * 10, 5)
+        now = model.alive(source.all, step * 10)
+        rows = zset([(row, n, FOREVER) for row, n in sorted(now.items())], 2)
+        ranking.become(vocabulary, rows)
+        order, saved = rank(order, now), ranking.save(vocabulary)
+        again = Ranking(cut)
+        again.resume(saved)
+        again.become(vocabulary, rows)
+        if seed % 2:
+            ranking = again
+        for one in (ranking, again):
+            columns, weights = one.shown()
+            assert list(zip(*(column.tolist() for column in columns), strict=True)) == order, (
+                f"seed {seed}, step {step}"
+            )
+            assert weights.tolist() == [1] * len(order) and one.save(vocabulary) == saved
+        most = max(most, len(order))
+        assert len(msgspec.msgpack.encode(saved)) <= 40 + len(order)
+    assert most > 10
 
 
 def test_warming_compiles_what_the_operators_call() -> None:

@@ -99,3 +99,7 @@ def _version() -> str:
     from hbase_store.version import __version__
 
     return __version__
+
+
+if __name__ == "__main__":  # else `python -m endpoint.cli` would do nothing, and say that all is well
+    raise SystemExit(main())

@@ -281,6 +281,12 @@ def test_a_file_is_loaded_into_the_store_of_a_server(
     assert "http://127.0.0.1:1 does not answer" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("module", ["endpoint", "endpoint.cli"])
+def test_the_command_is_run_by_the_name_of_its_module_too(module: str) -> None:
+    said = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout.startswith("rillet 0.")
+
+
 def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
     server = ("--server", near.url)
     assert rillet("move", "near", "inline", *server) == 0

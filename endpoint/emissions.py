@@ -38,11 +38,12 @@ _STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 class Span:
     """Which emissions are asked for, and whether to wait for those that are not there yet."""
 
-    since: int
+    since: int  # after this number
     until: int | None
     limit: int | None
     follow: bool
     wait_s: float
+    resumes: bool = False  # whoever asks has seen that number
 
     def is_over(self, last: int, sent: int) -> bool:
         return (self.until is not None and last >= self.until) or (self.limit is not None and sent >= self.limit)
@@ -67,7 +68,10 @@ async def read_results(exchange: Exchange, name: str) -> None:
         await _latest(exchange, name, offer, parameters)
         return
     span = _span(exchange, parameters, offer)
-    await exchange.desk.workers.readers.run(exchange.desk.service.check_kept, name, span.since)  # 404, 410: now
+    service, readers = exchange.desk.service, exchange.desk.workers.readers
+    if span.resumes:
+        await readers.run(service.check_seen, name, span.since)
+    await readers.run(service.check_kept, name, span.since)  # 404, 410: now
     await emit(exchange, name, span, offer)
 
 
@@ -80,7 +84,7 @@ def _span(exchange: Exchange, parameters: Parameters, offer: Offer) -> Span:
         if not last.isdecimal():
             raise BadArgument(f"Last-Event-ID: {last}: it is the number of an emission")
         since = int(last)
-    return Span(since or 0, until, limit, follow or offer is SSE, wait_s or 0.0)
+    return Span(since or 0, until, limit, follow or offer is SSE, wait_s or 0.0, offer is SSE and bool(last))
 
 
 # ---- the latest answer ----

@@ -480,6 +480,15 @@ class Service:
             if since + 1 < oldest:
                 raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
 
+    def check_seen(self, name: str, number: int) -> None:
+        """Gone, if somebody says to have seen an emission that this query has not made: another of its name had."""
+        query = self.query_definition(name)
+        if number > (last := self._engine.merge.last(query.number)):
+            raise Gone(
+                f"query {query.name!r} has made {last} emissions, and no number {number}; if that was one of a query "
+                "of this name that was dropped, listen anew, without Last-Event-ID"
+            )
+
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
         self.check_kept(name, since)
         return self._engine.emissions.read(self.query_definition(name).number, since, limit)

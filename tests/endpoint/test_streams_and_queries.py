@@ -306,6 +306,19 @@ def test_a_listener_that_comes_back_misses_nothing_and_hears_nothing_twice(near:
     assert heard == [(str(n), n) for n in range(1, 9)]
 
 
+def test_a_listener_that_comes_back_to_another_query_of_the_name_is_told(near: Live) -> None:
+    for time in (1000, 2000, 3000):
+        near.push(time)
+    assert httpx.delete(near.url + "/queries/near").status_code == 204
+    near.register().raise_for_status()
+    headers = {"accept": "text/event-stream", "last-event-id": "2"}
+    with near.http.stream("GET", "/queries/near/results", headers=headers) as answer:
+        answer.read()
+        assert (answer.status_code, "has made 0 emissions, and no number 2" in answer.text) == (410, True)
+    with near.http.stream("GET", "/queries/near/results", headers={**headers, "last-event-id": "0"}) as answer:
+        assert answer.status_code == 200
+
+
 def test_silence_is_filled_with_comments(near: Live) -> None:
     with near.http.stream("GET", "/queries/near/results", headers={"accept": "text/event-stream"}) as answer:
         lines = answer.iter_lines()

@@ -17,7 +17,7 @@ from stream_ext.errors import BadArgument, NotFound
 from stream_ext.evaluate import Answer, Asking, Graph, Instant, evaluate
 from stream_ext.network import salt_of
 from stream_ext.operators.service import check_services, placed
-from stream_ext.outside import NOTHING
+from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.plan.stream_variables import over_streams
@@ -111,7 +111,9 @@ def _windows_then(store: Store, query: Query, catalog: Catalog, sn: int) -> tupl
     return timing.settled(t0_of(np.array(known or [0], np.int64))).windows
 
 
-def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryDefinition, state: QueryState) -> Answer:
+def answer_at_last_evaluation(
+    store: Store, catalog: Catalog, definition: QueryDefinition, state: QueryState, outside: Outside
+) -> Answer:
     """The whole answer of the evaluation that `state` speaks of, asked again.
 
     What it looks at is retained while the query runs; after a pause it may be gone (SnapshotGone)."""
@@ -125,8 +127,9 @@ def answer_at_last_evaluation(store: Store, catalog: Catalog, definition: QueryD
         then = max(then, state.sn)  # the same is shown since, but `ranked` is of the rows that there were then
     instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
     windows = windows_of(query, catalog, state.t0, last.arrived)
-    asking = Asking(seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number))
-    return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)
+    asking = Asking(seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), outside=outside)
+    with placed(definition.text):
+        return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)
 
 
 def answer_of(body: EmissionBody, store: Store) -> Answer:

@@ -101,12 +101,12 @@ def pause_query(key: str) -> Change:
     return change
 
 
-def resume_query(key: str, t0: int | None) -> Change:
+def resume_query(key: str, t0: int | None, failed: bool) -> Change:
     """It goes on as if registered now; but T0, once it was decided (`t0`), stays. Its result: the snapshot."""
 
     def change(view: View) -> Intent:
         query = view.catalog.query(key)
-        if not query.paused:
+        if not query.paused and not failed:
             return Intent(result=int)
         timing = timing_of(query_over(query, view.catalog), view.catalog, t0)
         state = msgspec.structs.replace(initial_state(timing, view.positions), t0=t0, gap=True)

@@ -18,7 +18,9 @@ from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.derived import taken_of
 from stream_ext.emission import EmissionBody, columns_of, decode_body
 from stream_ext.errors import Gone, NameInUse
-from stream_ext.evaluate import Graph, evaluate
+from stream_ext.evaluate import Asking, Graph, evaluate
+from stream_ext.operators.service import placed
+from stream_ext.outside import Outside
 from stream_ext.plan.algebra import R2S, Pattern, Query
 from stream_ext.plan.algebra import Graph as GraphPattern
 from stream_ext.plan.places import Dataset
@@ -39,6 +41,7 @@ class DerivedGraphs:
     catalog: Catalog
     origin: Origin
     sn: int
+    outside: Outside  # whom these may ask when their answer is made again
 
     def of_query(self, query: Query) -> tuple[Graph, ...]:
         """Those that a question may mean."""
@@ -55,7 +58,7 @@ class DerivedGraphs:
     def named(self, graph: bytes | None) -> Graph | None:
         """None: there is none of this name, or no triple in it."""
         owner = self._owner(graph)
-        return None if owner is None else _graph_of(self.store, self.catalog, self.origin, owner, self.sn)
+        return None if owner is None else self._graph_of(owner)
 
     def all(self) -> tuple[Graph, ...]:
         return self._there(self.catalog.deriving)
@@ -82,8 +85,39 @@ class DerivedGraphs:
         return next((query for query in self.catalog.deriving if graph == iri(query.iri)), None)
 
     def _there(self, queries: Iterable[QueryDefinition]) -> tuple[Graph, ...]:
-        found = [_graph_of(self.store, self.catalog, self.origin, query, self.sn) for query in queries]
+        found = [self._graph_of(query) for query in queries]
         return tuple(graph for graph in found if graph is not None)
+
+    def _graph_of(self, definition: QueryDefinition) -> Graph | None:
+        """None: there is no triple in it."""
+        number = taken_of(self.store.vts(self.sn).get(definition.output or 0), definition.number)
+        row = next(self.store.emissions.read(definition.number, number - 1, 1), None) if number else None
+        if row is None and not number:
+            return None
+        if row is None or row.number != number:
+            raise Gone(
+                f"the answer of {definition.name!r} at snapshot {self.sn} is not kept any more; ask at a later one"
+            )
+        body = decode_body(row.body)
+        if definition.r2s == R2S.RSTREAM.value:
+            found = Graph(Constant(iri(definition.iri)), body.terms, columns_of(body))
+        else:
+            found = self._asked_again(definition, body)
+        return found if len(found.triples[0]) else None
+
+    def _asked_again(self, definition: QueryDefinition, body: EmissionBody) -> Graph:
+        query = query_of(definition.text, definition.base)
+        if not query.windows:  # it is silent where nothing came, or went
+            with placed(definition.text):
+                answer = evaluate(self.store, query, self.sn, asking=Asking(outside=self.outside))
+        else:
+            is_last = body.number == self.store.emissions.last(definition.number)
+            windows = windows_of(query, self.catalog, self.origin(definition.number))
+            answer = Rerun(definition, query, windows, self.store, self.outside).answer(body, is_last)
+        assert answer.graph is not None, "a CONSTRUCT makes a graph"
+        ids, places = np.unique(np.concatenate(answer.graph), return_inverse=True)
+        texts = answer.vocabulary.decode(ids) if len(ids) else []
+        return Graph(Constant(iri(definition.iri)), texts, np.split(places.reshape(-1).astype(np.int32), 3))
 
 
 def asked_of(catalog: Catalog, query: Query) -> Iterator[QueryDefinition]:
@@ -103,34 +137,3 @@ def _meant(
     for definition in catalog.deriving:
         if all_of_them or Constant(iri(definition.iri)) in names | nodes:
             yield definition
-
-
-def _graph_of(store: Store, catalog: Catalog, origin: Origin, definition: QueryDefinition, sn: int) -> Graph | None:
-    """None: there is no triple in it."""
-    number = taken_of(store.vts(sn).get(definition.output or 0), definition.number)
-    row = next(store.emissions.read(definition.number, number - 1, 1), None) if number else None
-    if row is None and not number:
-        return None
-    if row is None or row.number != number:
-        raise Gone(f"the answer of {definition.name!r} at snapshot {sn} is not kept any more; ask at a later one")
-    body = decode_body(row.body)
-    if definition.r2s == R2S.RSTREAM.value:
-        found = Graph(Constant(iri(definition.iri)), body.terms, columns_of(body))
-    else:
-        found = _asked_again(store, catalog, origin(definition.number), definition, body, sn)
-    return found if len(found.triples[0]) else None
-
-
-def _asked_again(
-    store: Store, catalog: Catalog, t0: int | None, definition: QueryDefinition, body: EmissionBody, sn: int
-) -> Graph:
-    query = query_of(definition.text, definition.base)
-    if not query.windows:  # it is silent where nothing came, or went
-        answer = evaluate(store, query, sn)
-    else:
-        is_last = body.number == store.emissions.last(definition.number)
-        answer = Rerun(definition, query, windows_of(query, catalog, t0), store).answer(body, is_last)
-    assert answer.graph is not None, "a CONSTRUCT makes a graph"
-    ids, places = np.unique(np.concatenate(answer.graph), return_inverse=True)
-    texts = answer.vocabulary.decode(ids) if len(ids) else []
-    return Graph(Constant(iri(definition.iri)), texts, np.split(places.reshape(-1).astype(np.int32), 3))

@@ -18,6 +18,7 @@ from stream_ext.injector import Injector, Published, View
 from stream_ext.lag import Lag
 from stream_ext.late_log import LateLog
 from stream_ext.lateness import Lateness
+from stream_ext.outside import Outside
 from stream_ext.retention import Retain, Retention
 from stream_ext.runner.inline import InlineRunner
 from stream_ext.runner.merge import Merge, Role
@@ -40,6 +41,7 @@ class Engine:
         injector: Injector,
         spark: SparkSettings | None,
         retain: Retain,
+        outside: Outside,
     ) -> None:
         self._store, self._clock, self._injector = store, clock, injector
         self.alarms = Alarms(clock, self.stopped)
@@ -67,8 +69,8 @@ class Engine:
             self._collect_emissions,
         )  # fmt: skip
         self.subscriptions = Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        self.inline = InlineRunner(self.merge, lambda role: Shard(store, _TAKES[role]), self._sent_beside)
-        self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock)
+        self.inline = InlineRunner(self.merge, lambda role: Shard(store, _TAKES[role], outside), self._sent_beside)
+        self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock, outside=outside)
 
     def start(self) -> None:
         """The queries go on where their emissions stopped."""
@@ -182,6 +184,8 @@ class Engine:
             self.lateness.forget(step.number)
             self.retention.forget(step.number, news.sn)
         elif isinstance(step.definition, QueryDefinition):
+            if was is not None:
+                self.lateness.forget(step.number)  # it begins anew
             self.lateness.follow(step.definition, step.definition.state, news.catalog)
             self.retention.follow(step.definition, news.catalog)
         elif step.kind == "query":

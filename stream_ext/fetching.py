@@ -34,6 +34,10 @@ class CannotFetch(Exception):
     """Why there is no document."""
 
 
+class NoAnswer(CannotFetch):
+    """Whoever was asked cannot be reached, or took too long: another question would fare no better."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     url: str  # where it was found in the end: what its relative IRIs resolve against
@@ -82,7 +86,7 @@ def _over_http(url: str, outside: Outside) -> Fetched:
         try:
             return _followed(client, url, outside, ends)
         except httpx.TimeoutException:
-            raise CannotFetch(late(url, outside)) from None
+            raise NoAnswer(late(url, outside)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CannotFetch(f"<{url}> cannot be fetched: {error or type(error).__name__}") from None
 
@@ -116,7 +120,7 @@ def pieces(response: httpx.Response, url: str, outside: Outside, ends: float) ->
         if size > outside.bytes_max:
             raise CannotFetch(_large(url, outside.bytes_max))
         if time.monotonic() > ends:
-            raise CannotFetch(late(url, outside))
+            raise NoAnswer(late(url, outside))
         yield piece
 
 

@@ -21,6 +21,7 @@ from stream_ext.derived_graphs import DerivedGraphs
 from stream_ext.errors import BadArgument, BadData, NotFound
 from stream_ext.injector import Change, Intent, View
 from stream_ext.iris import is_absolute
+from stream_ext.outside import NOTHING
 from stream_ext.rdf import Parsed, parse_rdf
 from stream_ext.vocabulary import Decode, Vocabulary
 
@@ -183,7 +184,7 @@ def drop(graph: bytes | None) -> Change:
 
 def check_writable(view: View, graphs: Iterable[bytes | None]) -> None:
     """What a registered query says is not for others to write."""
-    derived = DerivedGraphs(view.store, view.catalog, lambda _: None, view.head)
+    derived = DerivedGraphs(view.store, view.catalog, lambda _: None, view.head, NOTHING)
     for graph in graphs:
         derived.check_writable(graph)
 

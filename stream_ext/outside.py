@@ -43,6 +43,9 @@ class Outside:
     service: tuple[Place, ...] = ()
     bytes_max: int = 64 << 20  # of one document or answer
     timeout_s: float = 30.0
+    # Of registered queries:
+    refresh_s: float = 60.0  # how old what a service answered may be at an evaluation
+    standing_s: float = 5.0  # for which an evaluation may wait for a service
 
     def check_load(self, url: str) -> str:
         """The URL as it is to be fetched."""

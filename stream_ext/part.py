@@ -25,8 +25,9 @@ class Part(msgspec.Struct, tag=True):
 
     A term that the query made itself is one of `made`: its id is local, and counts the places there. `repeated` > 0
     tells of a run of that many empty evaluations from `first` to `time`. If `emits` is False the query was evaluated
-    and says nothing. `gap`: it is the first to say something since the query was paused. `before` is the evaluation
-    before this one. `evaluated` False: nothing was, and the part only keeps how far the query has come."""
+    and says nothing. `gap`: it is the first to say something since the query was paused, or had failed and
+    began anew. `before` is the evaluation before this one. `evaluated` False: nothing was, and the part only keeps how
+    far the query has come."""
 
     query: int
     sn: int

@@ -12,6 +12,7 @@ import numpy as np
 
 from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, history
+from stream_ext.elsewhere import Elsewhere
 from stream_ext.grids import Run
 from stream_ext.lens import Composed, Lens
 from stream_ext.network import registered_network
@@ -19,11 +20,13 @@ from stream_ext.operators.construct import TRIPLE
 from stream_ext.operators.moment import Moment, QuadChange
 from stream_ext.operators.r2s import Answer
 from stream_ext.operators.ranking import Orders
+from stream_ext.operators.service import Unanswered
 from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
+from stream_ext.plan.walk import has_services
 from stream_ext.presence import reach
 from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, ScheduledWindow, Timing
-from stream_ext.steps import Said, Steps, part_of
+from stream_ext.steps import Said, Steps, part_of, silent_part
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights, repeated
 
@@ -82,16 +85,20 @@ def retained(store: Store, windows: Sequence[ScheduledWindow], reference: int | 
 class QueryRun:
     """Steps one query from snapshot to snapshot; the same pushes give the same parts, in whatever process."""
 
-    def __init__(self, number: int, query: Query, timing: Timing, labels: Sequence[str], store: Store) -> None:
+    def __init__(
+        self, number: int, query: Query, timing: Timing, labels: Sequence[str], store: Store, elsewhere: Elsewhere
+    ) -> None:
         self.number = number
         self._query = query
+        self._elsewhere = elsewhere
+        self.asks_elsewhere = has_services(query)
         self._timing = timing
         self._labels = tuple(labels)
         self._store = store
         width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
         self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
-        self._vocabulary = vocabulary_of(store)
+        self._vocabulary, self._made_max = vocabulary_of(store), TERMS_MADE_MAX
         self._orders = Orders()
         # At closes, and at arrivals; none: T0 is not known yet, or the windows were of the past.
         self._at_closes: Lens | None = None
@@ -208,15 +215,19 @@ class QueryRun:
         if self._went_on_silently:
             self._went_on_silently = False
             parts.append(self._silent_part(sn, steps.count))
-        if self._vocabulary.made > TERMS_MADE_MAX:
+        if self._vocabulary.made > self._made_max:
             self._begin_anew(sn)
         return parts
 
     def _begin_anew(self, sn: int) -> None:
         """As after a restart. Terms that the query made, and that no row has any more, are forgotten by it."""
-        state = self.state_now(sn)  # orders of what it made are saved by what that means
-        self._vocabulary = vocabulary_of(self._store)
-        self.resume(state, sn)
+        before, state = self.__dict__.copy(), self.state_now(sn)  # orders of what it made are saved by what that means
+        try:
+            self._vocabulary = vocabulary_of(self._store)
+            self.resume(state, sn)
+            self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.made)
+        except Unanswered:  # it goes on as it is: what it has said stands
+            self.__dict__.update(before)
 
     def _take(self, sn: int, arrival: Arrival, steps: Steps[Part]) -> None:
         was_settled = self.timing.is_settled
@@ -290,7 +301,10 @@ class QueryRun:
     def _moment(self, lens: Lens, sn: int, time: int, k: int) -> Moment:
         changes = None if lens.store_sn is None else ChangesBetween(self._store, lens.store_sn, sn)
         seed = seed_of(self.number, sn, k)
-        return Moment(time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary)
+        return Moment(
+            time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary,
+            outside=self._elsewhere.outside, elsewhere=self._elsewhere,
+        )  # fmt: skip
 
     def _empty_run(self, sn: int, due: Due) -> Run | None:
         """The closes from this one on in which nothing can happen: all windows empty, the last answer too."""
@@ -326,9 +340,7 @@ class QueryRun:
         return self._schedule.state(self.evaluated, self._orders.save(self._vocabulary), sn, self._gap)
 
     def _silent_part(self, sn: int, k: int) -> Part:
-        """Says nothing, and keeps how far the query has come."""
-        state, time = self.state_now(sn), self._schedule.after or 0
-        return Part(self.number, sn, k, time, [], [], None, 0, None, state, False, evaluated=False)
+        return silent_part(self.number, sn, k, self.state_now(sn))
 
     def tell_gap(self) -> bool:
         """Whether this is the first emission since a pause; asked once for each."""

@@ -5,7 +5,9 @@ time."""
 
 from __future__ import annotations
 
+import ssl
 import time
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
@@ -14,7 +16,7 @@ import msgspec
 
 from hbase_store.terms import iri, literal
 from stream_ext.control import Control
-from stream_ext.fetching import CannotFetch, late, pieces
+from stream_ext.fetching import CannotFetch, NoAnswer, late, pieces
 from stream_ext.outside import Outside
 
 if TYPE_CHECKING:
@@ -52,12 +54,23 @@ class _Document(msgspec.Struct):
     results: _Results
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Whom we believe that they are who they say. To read that takes longer than most answers."""
+    import httpx
+
+    return httpx.create_ssl_context(trust_env=False)
+
+
 class Remotes:
     """Connections that are kept while they are used: with `Remotes(...) as remotes`."""
 
-    def __init__(self, outside: Outside, control: Control) -> None:
-        self._outside, self._control = outside, control
+    def __init__(self, outside: Outside, control: Control, within_s: float | None = None) -> None:
+        """`within_s`: for all questions together, not for each of them."""
+        self._outside, self._control, self._within_s = outside, control, within_s
+        self._ends = None if within_s is None else time.monotonic() + within_s
         self._client: httpx.Client | None = None
+        self.answered = 0  # so many questions
 
     def __enter__(self) -> Remotes:
         return self
@@ -70,6 +83,7 @@ class Remotes:
         """The solutions of a SELECT. Raises OutOfBounds or CannotFetch."""
         url = self._outside.check_service(service)
         data = self._posted(url, text)
+        self.answered += 1
         try:
             bindings = msgspec.json.decode(data, type=_Document).results.bindings
             return [{name: term.text() for name, term in solution.items()} for solution in bindings]
@@ -84,21 +98,25 @@ class Remotes:
             self._client = httpx.Client(
                 timeout=self._outside.timeout_s,
                 trust_env=False,
+                verify=_trusted(),
                 headers={"accept": f"{RESULTS}, application/json;q=0.5"},
             )
         try:
             return self._followed(self._client, url, text)
         except httpx.TimeoutException:
-            raise CannotFetch(late(url, self._outside)) from None
+            raise NoAnswer(self._late(url)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CannotFetch(f"<{url}> cannot be asked: {error or type(error).__name__}") from None
+            raise NoAnswer(f"<{url}> cannot be asked: {error or type(error).__name__}") from None
 
     def _followed(self, client: httpx.Client, url: str, text: str) -> bytes:
         """Each step of a redirection must be allowed, and is asked in the same way."""
-        ends = time.monotonic() + self._outside.timeout_s
+        now = time.monotonic()
+        ends = now + self._outside.timeout_s if self._ends is None else self._ends
+        if ends <= now:
+            raise NoAnswer(self._late(url))
         for _ in range(_REDIRECTS_MAX + 1):
             self._control.check()
-            with client.stream("POST", url, data={"query": text}) as response:
+            with client.stream("POST", url, data={"query": text}, timeout=ends - now) as response:
                 if not response.is_redirect:
                     return self._received(response, url, ends)
                 url = self._outside.check_service(urljoin(url, response.headers["location"]))
@@ -106,11 +124,19 @@ class Remotes:
 
     def _received(self, response: httpx.Response, url: str, ends: float) -> bytes:
         data = []
-        for piece in pieces(response, url, self._outside, ends):
-            self._control.check()
-            data.append(piece)
+        try:
+            for piece in pieces(response, url, self._outside, ends):
+                self._control.check()
+                data.append(piece)
+        except NoAnswer:
+            raise NoAnswer(self._late(url)) from None
         whole = b"".join(data)
         if response.status_code != 200:
             said = " ".join(whole[:300].decode(errors="replace").split())
             raise CannotFetch(f"<{url}> answered {response.status_code} {response.reason_phrase}: {said}".rstrip(": "))
         return whole
+
+    def _late(self, url: str) -> str:
+        if self._within_s is None:
+            return late(url, self._outside)
+        return f"<{url}> did not answer all that an evaluation asks within {self._within_s:g} s (--service-timeout)"

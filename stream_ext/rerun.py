@@ -1,5 +1,7 @@
 """Rerun: an emission made again from its snapshot, by one-shot questions, for whoever wants to see for himself.
 
+What SERVICE asks for is the one thing that is not of the snapshot: it is asked for again.
+
 what is said = the answer of its evaluation              (RSTREAM)
              = that, less the answer of the one before   (ISTREAM; DSTREAM: the other way round)"""
 
@@ -18,6 +20,8 @@ from stream_ext.emission import EmissionBody, body_of, to_json
 from stream_ext.errors import BadArgument, Gone
 from stream_ext.evaluate import Answer, Asking, Instant, evaluate
 from stream_ext.network import salt_of
+from stream_ext.operators.service import placed
+from stream_ext.outside import Outside
 from stream_ext.part import Ids, Part
 from stream_ext.plan.algebra import R2S, Query
 from stream_ext.query_run import seed_of
@@ -35,6 +39,7 @@ class Rerun:
     query: Query
     windows: Sequence[ScheduledWindow]
     store: Store
+    outside: Outside
 
     def json(self, body: EmissionBody) -> bytes:
         if self.query.limit is not None and not self.query.shape.order_by:
@@ -67,13 +72,14 @@ class Rerun:
 
     def _answer(self, at: Evaluated, is_retained: bool = False) -> Answer:
         number = self.definition.number
-        asking = Asking(seed=seed_of(number, at.sn, at.k), salt=salt_of(number))
+        asking = Asking(seed=seed_of(number, at.sn, at.k), salt=salt_of(number), outside=self.outside)
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.
         sn = max(at.sn, self.store.oldest()) if is_retained else at.sn
         try:
             windows = [window.for_arrivals() for window in self.windows] if at.arrived else self.windows
-            return evaluate(self.store, self.query, sn, windows, instant, asking=asking)
+            with placed(self.definition.text):
+                return evaluate(self.store, self.query, sn, windows, instant, asking=asking)
         except SnapshotGone as error:
             raise Gone(
                 f"the evaluation at {at.time} cannot be made again: {error}; "

@@ -135,8 +135,9 @@ class Retention:
         stored = self._stored()
         places = self._places(view, stored)
         try:
+            position = min([stored.position, *(sn for *_, state in places if (sn := _stands(state)) is not None)])
             floor = self._floor(view, stored.position, places)
-            self._store.floor(floor, self._horizons(view, floor, stored.position, places))
+            self._store.floor(floor, self._horizons(view, floor, position, places))
             self._fault = None
         except StoreUnavailable as error:  # shown in the status; the next alarm tries again
             self._fault = str(error)
@@ -155,7 +156,7 @@ class Retention:
         for number in self._queries.keys() - stored.grouped:
             needs = self._queries[number]
             state = view.catalog.queries[number].standing(stored.states.get(number))
-            key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last)
+            key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last, state.stands)
             found.setdefault(key, (number, needs, state))
         # Of a group each query reads the same, and stands where it does, or, where it was resumed since, later.
         for queries, state in stored.groups:
@@ -171,6 +172,9 @@ class Retention:
         for number, needs, state in places:
             if needs.reads_store and state.evaluated is not None:
                 held[view.catalog.queries[number].name] = state.evaluated.sn
+            if (stands := _stands(state)) is not None:
+                name = view.catalog.queries[number].name
+                held[name] = min(held.get(name, stands), stands)
         holder = min(held, key=lambda name: held[name])
         self._held_by = holder if held[holder] < by_time else None
         return min(by_time, held[holder])
@@ -303,3 +307,8 @@ class Retention:
             "collected": {"batches": self._collected_batches, "bytes": self._collected_bytes},
             "fault": self._fault,
         }
+
+
+def _stands(state: QueryState) -> int | None:
+    """The snapshot from which on it will make up for what it missed."""
+    return state.stands if state.stands is not None and state.stands >= 0 else None

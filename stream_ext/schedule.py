@@ -93,7 +93,8 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     has. Closes up to `after` are done, be it that nothing was evaluated for them; `last` is the greatest time of an
     evaluation. `begins` are the first closes of each window that were reported (be it as empty), and then the first
     times of each period. `sn` is the snapshot that it was made in (0: at registration), `gap` says that nothing was
-    said yet since a pause, `ended` that nothing will be said any more."""
+    said yet since a pause, `ended` that nothing will be said any more. `stands`: it was not stepped beyond this
+    snapshot, for whom it asks elsewhere did not answer."""
 
     registered: int | None = None
     evaluated: Evaluated | None = None
@@ -105,6 +106,7 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     sn: int = 0
     gap: bool = False
     ended: bool = False
+    stands: int | None = None
 
     @property
     def reached(self) -> int | None:

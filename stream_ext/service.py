@@ -51,15 +51,17 @@ from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View
 from stream_ext.known_values import KnownValues
 from stream_ext.late import told
 from stream_ext.loads import Loaded, graph_term, loaded
+from stream_ext.operators.service import check_services
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Query, Update
+from stream_ext.plan.walk import query_parts
 from stream_ext.plans import Plans
-from stream_ext.registration import Registered, read_registration
+from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.shard import query_over, windows_of
-from stream_ext.status import query_status, service_status, stream_status
+from stream_ext.status import has_failed, query_status, service_status, stream_status
 from stream_ext.subscriptions import Subscription
 from stream_ext.updates import Updated, change_of, updated
 
@@ -112,7 +114,7 @@ class Service:
         self.store, self.base, self.clock, self.limits, self.outside = store, base, clock, limits, outside
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self._injector = Injector(store, clock, pace)
-        self._engine = Engine(store, base, clock, self._injector, spark, retain)
+        self._engine = Engine(store, base, clock, self._injector, spark, retain, outside)
         self._engine.start()
         self._injector.start(self._engine)
         for query in [query for query in self.queries() if query.live]:
@@ -323,7 +325,7 @@ class Service:
             raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
 
     def _derived_graphs(self, sn: int) -> DerivedGraphs:
-        return DerivedGraphs(self.store, self._injector.catalog, self._origin, sn)
+        return DerivedGraphs(self.store, self._injector.catalog, self._origin, sn, self.outside)
 
     def _origin(self, query: int) -> int | None:
         """Of the closes of a query, where its first push has decided it."""
@@ -405,7 +407,7 @@ class Service:
 
     def register(self, text: str, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
         self._check_text(text)
-        registration = read_registration(text, self.base, name, self.limits.queries)
+        registration = self._read_registration(text, name)
         return _registered(self._injector.change(registration))
 
     def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
@@ -413,7 +415,7 @@ class Service:
         waiting: deque[Future[Any]] = deque()
         for text in texts:
             self._check_text(text)
-            waiting.append(self._injector.change(read_registration(text, self.base, None, self.limits.queries)))
+            waiting.append(self._injector.change(self._read_registration(text, None)))
             while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
                 yield _registered(waiting.popleft())
         for future in waiting:
@@ -422,8 +424,13 @@ class Service:
     def register_live(self, text: str, name: str) -> None:
         """For as long as somebody listens; whoever asks for it drops it."""
         self._check_text(text)
-        registration = read_registration(text, self.base, name, self.limits.queries)
+        registration = self._read_registration(text, name)
         self._injector.change(replace(registration, live=True)).result()
+
+    def _read_registration(self, text: str, name: str | None) -> Registration:
+        registration = read_registration(text, self.base, name, self.limits.queries)
+        check_services(query_parts(registration.query), self.outside, text)
+        return registration
 
     def queries(self) -> list[QueryDefinition]:
         return list(self._injector.catalog.queries.values())
@@ -437,9 +444,12 @@ class Service:
         self._await(sn, "evaluated")
 
     def resume_query(self, name: str) -> None:
-        """From here on; the closes in between are left out, and its next emission says so."""
-        state = self._engine.merge.state(self.query_definition(name).number)
-        self._injector.change(resume_query(name, None if state is None else state.t0)).result()
+        """From here on, if it was paused, or has failed; the closes in between are left out, and its next emission says
+        so."""
+        query = self.query_definition(name)
+        state = self._engine.merge.state(query.number)
+        t0, failed = None if state is None else state.t0, has_failed(query, self._engine)
+        self._injector.change(resume_query(name, t0, failed)).result()
 
     @property
     def has_spark(self) -> bool:
@@ -470,7 +480,7 @@ class Service:
             body = self._engine.emissions.body(definition.number, merge.last(definition.number))
             if body is not None:
                 return answer_of(body, self.store)
-        return answer_at_last_evaluation(self.store, self._injector.catalog, definition, state)
+        return answer_at_last_evaluation(self.store, self._injector.catalog, definition, state, self.outside)
 
     def check_kept(self, name: str, since: int) -> None:
         """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is."""
@@ -504,7 +514,7 @@ class Service:
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store).json(body)
+        return Rerun(definition, query, windows, self.store, self.outside).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""

@@ -5,10 +5,12 @@ get the same parts from it. What it needs beyond the store is where each query h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TypeVar
+
+import msgspec
 
 from hbase_store import Store
 from hbase_store import open as open_store
@@ -16,7 +18,10 @@ from hbase_store.errors import StoreUnavailable
 from stream_ext.arrivals import Arrival, arrivals
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.cohort import Joining
+from stream_ext.elsewhere import Elsewhere
 from stream_ext.network import logic_of
+from stream_ext.operators.service import Unanswered
+from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Told
 from stream_ext.plan import named_terms
 from stream_ext.plan.algebra import Form, Query, Register
@@ -24,7 +29,8 @@ from stream_ext.plan.logic import Select
 from stream_ext.plan.parameters import Parametrised, Template, parametrised
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.query_run import QueryRun
-from stream_ext.schedule import QueryState, ScheduledWindow, Timing
+from stream_ext.schedule import QueryState, ScheduledWindow, Timing, initial_state
+from stream_ext.steps import silent_part
 from stream_ext.store_run import StoreRun
 from stream_ext.syntax import parse_again
 from stream_ext.template_run import TemplateRun
@@ -94,6 +100,10 @@ def windows_of(
 
 #: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
 _TRIES_MAX = 200
+_MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
+#: Where a query stands that is to begin anew, wherever that is by then.
+_NOWHERE = -1
+_NOT_MADE_UP = "resuming the query leaves out what it has missed"
 
 Run = QueryRun | StoreRun | TemplateRun
 Found = TypeVar("Found")
@@ -145,22 +155,41 @@ def takes_on_spark(query: QueryDefinition) -> bool:
     return query.home is None
 
 
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """A query that had no answer from elsewhere: it is as it was at snapshot `sn`, in `state` (None: it begins in the
+    next one), until nothing speaks against asking for `later`."""
+
+    sn: int
+    state: QueryState | None
+    later: tuple[Hashable, ...]
+
+
 class Shard:
     """The runs at snapshot `sn` of all queries, or of those that it takes. A query whose step raises is reported in
     `faults` and stepped no more; those that shared a network with it go on without it.
+
+    A query that has no answer from elsewhere is reported, too, and stepped again from where it stands once there may be
+    one: what it missed meanwhile is made up for, snapshot by snapshot.
 
     Queries of one template share a run where they are evaluated at the same times; one that has no such other runs
     alone. A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new
     shard."""
 
-    def __init__(self, store: Store, takes: Takes = takes_all) -> None:
+    def __init__(
+        self, store: Store, takes: Takes = takes_all, outside: Outside = NOTHING, elsewhere: Elsewhere | None = None
+    ) -> None:
+        """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too."""
         self._store, self._takes = store, takes
+        self._elsewhere = elsewhere or Elsewhere(outside, lambda sn: store.row(sn).published_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
         self._forget_all()
 
     def _forget_all(self) -> None:
         self._catalog = Catalog()
+        self._behind: dict[int, _Behind] = {}
+        self._unsaid: list[Told] = []  # what was known while nothing could be said
         self._runs: dict[int, Run] = {}
         self._stepped: dict[Run, None] = {}  # each once
         self._alone: dict[int, Asked] = {}  # those without others that might have some
@@ -171,12 +200,15 @@ class Shard:
         """Silently: every query of the catalog at `sn`, as it was at its state."""
         self.sn, self.faults = sn, {}
         self._forget_all()
+        self._elsewhere.comes_to(sn)
         catalog = self._catalog = Catalog.read(self._store, sn)
         together: dict[tuple[object, ...], list[Asked]] = {}
         for definition in filter(self._takes, catalog.queries.values()):
             number = definition.number
             asked = self._guarded((number,), partial(self._read, definition, states.get(number), catalog))
-            if asked is not None:
+            if asked is not None and asked.state.stands is not None:
+                self._stay_behind(asked.number, asked.state)
+            elif asked is not None:
                 key = (asked.number,) if asked.key is None else (asked.key, asked.place)
                 together.setdefault(key, []).append(asked)
         # Those that have never been evaluated may find others that have.
@@ -187,7 +219,10 @@ class Shard:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
-        parts: list[Told] = []
+        self._elsewhere.comes_to(sn)
+        parts, self._unsaid = self._unsaid, []
+        for number in [number for number, each in self._behind.items() if self._elsewhere.why_not(*each.later) is None]:
+            parts += self._guarded((number,), partial(self._make_up, number)) or []
         runs = list(self._stepped)
         # What nobody reads may have been let go already.
         read = frozenset[int]().union(*(run.streams for run in runs))
@@ -195,7 +230,9 @@ class Shard:
         for run in runs:
             parts += self._stepped_run(run, sn, pushes)
         self.sn = sn
-        return parts + self._follow_catalog(sn)
+        parts += self._follow_catalog(sn)
+        unsaid, self._unsaid = self._unsaid, []
+        return parts + unsaid
 
     def refresh(self) -> int:
         """Takes in what has been published; the new head."""
@@ -215,38 +252,44 @@ class Shard:
         for change in changes:
             was, definition = before.queries.get(change.number), catalog.queries.get(change.number)
             if was is not None and definition is not None and was.home != definition.home:
-                self._move(was, definition, sn)
+                parts += self._move(was, definition, sn)
                 continue
             self._end(change.number)
-            self.faults.pop(change.number, None)
+            if self._behind.get(change.number) is not None:
+                self._elsewhere.forgive()
+            self._forget_fault(change.number)
             if definition is not None and self._takes(definition):
                 parts += self._guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
 
-    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> None:
+    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[Told]:
         """To another shard after this snapshot, or from another to this one."""
         goes, comes = self._takes(was), self._takes(definition)
         if goes and not comes:
             self._end(was.number)
-            self.faults.pop(was.number, None)
+            self._forget_fault(was.number)
         elif comes and not goes and not definition.paused:
-            self._guarded((definition.number,), partial(self._take_over, definition, sn))
+            return self._guarded((definition.number,), partial(self._take_over, definition, sn)) or []
+        return []
 
-    def _take_over(self, definition: QueryDefinition, sn: int) -> None:
+    def _take_over(self, definition: QueryDefinition, sn: int) -> Sequence[Told]:
         """Steps it in silence from where it was left, and goes on as after a restart."""
         left, number = definition.left, definition.number
         assert left is not None, "it was moved"
-        alone = Shard(self._store, lambda query: query.number == number)
+        if left.state.stands is not None:
+            return self._begin_from_here(definition, left.state)
+        alone = Shard(self._store, lambda query: query.number == number, elsewhere=self._elsewhere)
         alone.build({number: left.state}, left.position)
         while alone.sn < sn:
             alone.step(alone.sn + 1)
         if number in alone.faults:
-            self.faults[number] = alone.faults[number]
-            return
+            self._take_fault(number, alone)
+            return []
         run = alone._runs.get(number)
         asked = self._read(definition, None if run is None else _state_of(run, sn), self._catalog)
         if asked is not None:
             self._start([asked])
+        return []
 
     def _widen(self, before: Catalog, sn: int) -> None:
         """What had a window on every stream gets one on the new ones, and goes on as after a restart."""
@@ -280,26 +323,109 @@ class Shard:
         except Exception as error:  # noqa: BLE001  see above
             for number in numbers:
                 self._end(number)
-                self._report(number, error)
+                self._report(number, error, self.sn - 1, None)
             return None
 
-    def _report(self, number: int, error: Exception) -> None:
-        self.faults[number] = f"{type(error).__name__}: {error}"
+    def _report(self, number: int, error: Exception, sn: int, state: QueryState | None) -> None:
+        """`state`: that at `sn`; None: in the snapshot after it the query begins."""
+        self._forget_fault(number)
+        if not isinstance(error, Unanswered):
+            self.faults[number] = f"{type(error).__name__}: {error}"
+            return
+        kind = "NotAllowed" if error.forbidden else "ServiceFailed"
+        self.faults[number] = f"{kind}: {error}; {_MADE_UP if error.later else _NOT_MADE_UP}"
+        if error.later:
+            self._behind[number] = _Behind(sn, state, error.later)
+        if state is None:
+            state = msgspec.structs.replace(self._catalog.queries[number].state, sn=self.sn)
+        kept = msgspec.structs.replace(state, stands=sn)
+        self._unsaid.append(silent_part(number, self.sn if sn == _NOWHERE else sn + 1, 0, kept))
+
+    def _forget_fault(self, number: int) -> None:
+        self.faults.pop(number, None)
+        self._behind.pop(number, None)
+
+    # ---- those that have fallen behind, for nobody answered them
+
+    def _stay_behind(self, number: int, state: QueryState) -> None:
+        """As it was reported before this shard was built."""
+        assert state.stands is not None, "it stands somewhere"
+        begins = state.stands < self._catalog.queries[number].since
+        self._behind[number] = _Behind(state.stands, None if begins else state, ())
+        self.faults[number] = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}; {_MADE_UP}"
+
+    def _make_up(self, number: int) -> Sequence[Told]:
+        """What it has missed, as far as it gets."""
+        behind, definition = self._behind[number], self._catalog.queries[number]
+        if behind.sn < self._store.oldest():
+            self._forget_fault(number)
+            return self._begin_from_here(definition, behind.state or definition.state)
+
+        def takes(query: QueryDefinition) -> bool:
+            # One that begins after that was, before it was resumed, another.
+            return query.number == number and (behind.state is not None or query.since > behind.sn)
+
+        alone = Shard(self._store, takes, elsewhere=self._elsewhere)
+        state = None if behind.state is None else msgspec.structs.replace(behind.state, stands=None)
+        alone.build({number: state}, behind.sn)
+        parts: list[Told] = []
+        while alone.sn < self.sn and number not in alone.faults:
+            parts += alone.step(alone.sn + 1)
+        if number in alone.faults:
+            self._take_fault(number, alone)
+            return parts
+        self._forget_fault(number)
+        if (run := alone._runs.get(number)) is not None:
+            self._runs[number] = run
+            self._stepped[run] = None
+            k = max((part.k for part in parts), default=0) + 1
+            parts.append(silent_part(number, self.sn, k, _state_of(run, self.sn)))
+        return parts
+
+    def _take_fault(self, number: int, alone: Shard) -> None:
+        self._forget_fault(number)
+        self.faults[number] = alone.faults[number]
+        if number in alone._behind:
+            self._behind[number] = alone._behind[number]
+        self._unsaid += alone._unsaid
+
+    def _begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Told]:
+        """What it would make up for is gone: it begins anew, as one that is resumed, and its next emission says so."""
+        timing = timing_of(query_over(definition, self._catalog), self._catalog, state.t0)
+        begins = msgspec.structs.replace(initial_state(timing, self._store.vts(self.sn)), t0=state.t0, gap=True)
+        asked = self._read(definition, None, self._catalog)
+        if asked is None:
+            return []
+        try:
+            self._start([replace(asked, timing=timing, state=begins)])
+            run = self._runs.get(asked.number)
+            return [] if run is None else run.start(self.sn)
+        except Unanswered as error:
+            self._end(asked.number)
+            self._report(asked.number, error, _NOWHERE, None)
+            return []
 
     # ---- faults of those that share a network
 
     def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[Told]:
         """What a run says; where its step fails, what those of its queries say whose fault it is not."""
+        asks = not isinstance(run, TemplateRun) and run.asks_elsewhere
+        stood = _state_of(run, self.sn) if asks else None
         try:
             return run.step(sn, pushes)
         except StoreUnavailable:
             raise
+        except Unanswered as error:
+            (number,) = run.numbers
+            self._drop(run.numbers)
+            self._report(number, error, self.sn, stood)
+            return []
         except Exception as error:  # noqa: BLE001  as in `_guarded`
             before = run.joining_before() if isinstance(run, TemplateRun) else []
             self._drop(run.numbers)
             if not before:
                 for number in run.numbers:
-                    self._report(number, error)
+                    self._report(number, error, self.sn, None)
                 return []
             queries, catalog = self._catalog.queries, self._catalog
             found = (self._read(queries[each.number], each.state, catalog) for each in before)
@@ -328,7 +454,7 @@ class Shard:
                     waiting += _halves(some)
                     continue
                 for asked in some:
-                    self._report(asked.number, fault)
+                    self._report(asked.number, fault, self.sn, asked.state)
         return parts
 
     def _start_apart(self, alike: Sequence[Asked]) -> None:
@@ -394,11 +520,11 @@ class Shard:
 
     def _start_alone(self, asked: Asked) -> None:
         if not asked.query.windows:
-            over_store = StoreRun(asked.number, asked.query, self._store)
+            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere)
             over_store.resume(asked.state, self.sn)
             self._run([asked], over_store)
             return
-        alone = QueryRun(asked.number, asked.query, asked.timing, asked.labels, self._store)
+        alone = QueryRun(asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere)
         alone.resume(asked.state, self.sn)
         self._run([asked], alone)
         if asked.key is not None:
@@ -455,6 +581,6 @@ def _state_of(run: Run, sn: int) -> QueryState:
     return run.state_now(sn)
 
 
-def open_shard(store_url: str, base: str) -> Shard:
+def open_shard(store_url: str, base: str, outside: Outside) -> Shard:
     """For a process of its own (a Spark task): a reader of the store, and a shard over it."""
-    return Shard(open_store(store_url, read_only=True), takes_on_spark)
+    return Shard(open_store(store_url, read_only=True), takes_on_spark, outside)

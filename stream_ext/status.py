@@ -87,6 +87,11 @@ def _fault_of(query: QueryDefinition, engine: Engine) -> str | None:
     return engine.inline.faults.get(query.number)
 
 
+def has_failed(query: QueryDefinition, engine: Engine) -> bool:
+    """Whether it is stepped no more, be it for now."""
+    return not query.paused and engine.merge.fault is None and _fault_of(query, engine) is not None
+
+
 def _why(engine: Engine) -> str:
     """Why the queries run where they run."""
     if engine.spark is None:

@@ -109,6 +109,11 @@ class Single(Protocol):
     def state_after(self, evaluated: Evaluated) -> QueryState: ...
 
 
+def silent_part(query: int, sn: int, k: int, state: QueryState) -> Part:
+    """Says nothing, and keeps how far the query has come."""
+    return Part(query, sn, k, state.after or 0, [], [], None, 0, None, state, False, evaluated=False)
+
+
 def part_of(query: Single, evaluated: Evaluated, said: Said) -> Part:
     columns, boolean, emits = said
     gap, before = emits and query.tell_gap(), query.evaluated

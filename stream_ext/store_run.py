@@ -13,13 +13,16 @@ import msgspec
 
 from hbase_store import Store
 from stream_ext.arrivals import Arrival
+from stream_ext.elsewhere import Elsewhere
 from stream_ext.network import registered_network
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.ranking import Orders
+from stream_ext.operators.service import Unanswered
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
-from stream_ext.plan.volatile import is_volatile
-from stream_ext.query_run import ChangesBetween, said_of, seed_of
+from stream_ext.plan.volatile import is_of_time
+from stream_ext.plan.walk import has_services
+from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, said_of, seed_of
 from stream_ext.schedule import Evaluated, QueryState
 from stream_ext.steps import Said
 from stream_ext.vocabulary import Vocabulary
@@ -31,11 +34,13 @@ Whole = tuple[Columns, Weights]
 class StoreRun:
     """Steps one query from snapshot to snapshot; the same changes give the same parts, in whatever process."""
 
-    def __init__(self, number: int, query: Query, store: Store) -> None:
+    def __init__(self, number: int, query: Query, store: Store, elsewhere: Elsewhere) -> None:
         self.number = number
         self._query = query
-        self._store = store
-        self._is_volatile = is_volatile(query)
+        self._elsewhere = elsewhere
+        self.asks_elsewhere = has_services(query)
+        self._store, self._made_max = store, TERMS_MADE_MAX
+        self._is_of_time = is_of_time(query)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -47,12 +52,12 @@ class StoreRun:
 
     def resume(self, state: QueryState, sn: int) -> None:
         """Silently: the answer at `sn` is that of the last evaluation, or it would have been evaluated since."""
-        self._state = state
+        self._state = msgspec.structs.replace(state, stands=None)
         self._vocabulary = Vocabulary(self._store.permanent_ids, self._store.terms)
         at = self._store.at(sn)
         self._orders = Orders(state.ranked)
         self._network = registered_network(
-            self._query, self.number, {}, at, self._store.permanent_ids, self._orders, returns=self._is_volatile
+            self._query, self.number, {}, at, self._store.permanent_ids, self._orders, returns=self._is_of_time
         )
         self._stepped_sn: int | None = None
         if state.evaluated is not None:
@@ -73,19 +78,31 @@ class StoreRun:
             return []
         answer = self._network.answer
         evaluated, orders = answer.evaluated(), self._orders.stand()
-        if self._is_volatile:
+        if self._is_of_time:
             self._let_time_pass(sn)
             self._orders.return_to(orders)
         before = answer.stands()
         answer.compare_with(evaluated)
         emitted = self._step(sn)
         if not answer.stands_as(before):
-            return [self._part(sn, said_of(self._query, emitted))]
+            parts = [self._part(sn, said_of(self._query, emitted))]
+            if self.asks_elsewhere and self._vocabulary.made > self._made_max:
+                self._begin_anew(sn)
+            return parts
         answer.compare_with(evaluated)
-        if self._is_volatile:
+        if self._is_of_time:
             self._orders.return_to(orders)
         ranked = self._orders.save(self._vocabulary)
         return [] if ranked == self._state.ranked else [self._silent_part(sn, ranked)]
+
+    def _begin_anew(self, sn: int) -> None:
+        """As after a restart: what others said once is no term of the answer any more."""
+        before = self.__dict__.copy()
+        try:
+            self.resume(self._state, sn)
+            self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.made)
+        except Unanswered:  # it goes on as it is: what it has said stands
+            self.__dict__.update(before)
 
     def _step(self, sn: int) -> Whole:
         low = self._stepped_sn
@@ -93,17 +110,22 @@ class StoreRun:
         return self._network.said(self._moment(sn, None if low is None else ChangesBetween(self._store, low, sn)))
 
     def _let_time_pass(self, sn: int) -> None:
-        """The store as it was, at the moment of this snapshot: what is otherwise then, the store has not changed."""
+        """The store as it was, at the moment of this snapshot: what is otherwise then, the store has not changed.
+
+        What others say of it counts as the store's; they are asked after this."""
         low = self._stepped_sn
         assert low is not None, "a query that is stepped has been answered before"
         unchanged = ChangesBetween(self._store, low, low)
-        self._network.step(replace(self._moment(sn, unchanged), snapshot=self._store.at(low)))
+        self._network.step(replace(self._moment(sn, unchanged), snapshot=self._store.at(low), asks_again=False))
 
     def _moment(self, sn: int, changes: ChangesBetween | None, evaluated: Evaluated | None = None) -> Moment:
         """Of a snapshot; NOW() and chance may be those of an evaluation before."""
         time = self._time(sn) if evaluated is None else evaluated.time
         seed = seed_of(self.number, sn if evaluated is None else evaluated.sn, 0)
-        return Moment(time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary)
+        return Moment(
+            time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary,
+            outside=self._elsewhere.outside, elsewhere=self._elsewhere,
+        )  # fmt: skip
 
     def _time(self, sn: int) -> int:
         return self._store.row(sn).published_ms

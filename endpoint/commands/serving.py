@@ -67,6 +67,10 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--fetch-bytes", most, "64M", type=size, metavar="SIZE")
     longest = "the longest that LOAD and SERVICE wait for one answer"
     add_setting(parser, "--fetch-timeout", longest, "30s", type=seconds, metavar="TIME")
+    longest = "the longest that one evaluation of a registered query waits for SERVICE"
+    add_setting(parser, "--service-timeout", longest, "5s", type=seconds, metavar="TIME")
+    oldest = "after which registered queries ask a SERVICE again; 0: in each snapshot"
+    add_setting(parser, "--service-refresh", oldest, "60s", type=seconds, metavar="TIME")
     add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
 
 
@@ -102,6 +106,8 @@ def serve(arguments: argparse.Namespace) -> None:
             service=arguments.allow_service or (),
             bytes_max=arguments.fetch_bytes,
             timeout_s=arguments.fetch_timeout,
+            refresh_s=arguments.service_refresh,
+            standing_s=arguments.service_timeout,
         ),
     )
     try:

@@ -3,13 +3,16 @@
     ?city :mayor ?person        SERVICE <http://elsewhere/sparql> { ?person :born ?year }
 
 The other side is told what is known: the distinct values of what both sides share go there as VALUES, some hundred at
-a time, each with its number; by that number its solutions come back to the rows that they belong to. What was answered
-once is remembered for as long as the operator lives, so that a retraction takes away what its row has brought."""
+a time, each with its number; by that number its solutions come back to the rows that they belong to.
+
+Asked for ever, what was answered is remembered while a row needs it, so that a retraction takes away what its row has
+brought. What has become too old is asked for again, all of it at once, and what is another answer by then goes out as
+a change: the rows with the old one are taken back."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -17,9 +20,11 @@ from itertools import count
 import numpy as np
 
 from hbase_store.terms import parse_term
+from stream_ext.elsewhere import Elsewhere
 from stream_ext.errors import NotAllowed, ServiceFailed
-from stream_ext.fetching import CannotFetch
+from stream_ext.fetching import CannotFetch, NoAnswer
 from stream_ext.operators.moment import Moment
+from stream_ext.operators.told import Found, Held, Key, Told
 from stream_ext.outside import OutOfBounds, Outside
 from stream_ext.plan.algebra import Form, Join, Pattern, Query, Values
 from stream_ext.plan.algebra import Service as Written
@@ -29,7 +34,7 @@ from stream_ext.plan.walk import Part, parts_of, walk
 from stream_ext.printing import to_sparql
 from stream_ext.remote import Remotes, Solution
 from stream_ext.vocabulary import Vocabulary
-from stream_ext.zset import Ids, ZSet, empty
+from stream_ext.zset import ZSet, concat, consolidate, empty
 
 #: So many values, or bytes of them, are sent at once.
 BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
@@ -37,17 +42,27 @@ BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
 _INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
 _askings = count()
 
-#: What one combination of known values stands for: the service's id (0: it is written), then the shared variables'.
-Key = tuple[int, ...]
 Texts = list[bytes | None]
+Places = np.typing.NDArray[np.intp]
+
+_NONE = range(0)
 
 
 class Unanswered(Exception):
-    """SERVICE without SILENT had no answer; `forbidden`: it may not even be asked."""
+    """SERVICE without SILENT had no answer; `forbidden`: it may not even be asked. `later`: there may be one when
+    nothing speaks against asking these (`Elsewhere.why_not`); if there are none, there never will be."""
 
-    def __init__(self, why: str, position: Position, forbidden: bool) -> None:
-        self.why, self.position, self.forbidden = why, position, forbidden
+    def __init__(self, why: str, position: Position, forbidden: bool, later: tuple[Hashable, ...] = ()) -> None:
+        self.why, self.position, self.forbidden, self.later = why, position, forbidden, later
         super().__init__(f"line {position.line}, column {position.column}: {why}")
+
+
+class _Later(Exception):
+    """There is no answer now."""
+
+    def __init__(self, why: str, what: tuple[Hashable, ...]) -> None:
+        self.what = what
+        super().__init__(why)
 
 
 @contextmanager
@@ -96,25 +111,61 @@ class Service:
         if self._asker is not None and self._asker not in (*left, *rest):
             rest.append(self._asker)
         self.variables = (*left, *rest)
-        self._told = _Told(call.names)
+        self._told = Told(call.names)
+        self._held = Held(len(left))
+        self._began: tuple[int, int] | None = None  # in which snapshot all was asked for last, and when that was
+        self._unanswered: set[Key] = set()  # SILENT
+        self._tried_sn = 0  # where one of these was asked for last
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
+        # Nothing comes after a last step, and others may step this operator at the same time.
+        return self._once(moment, left) if moment.last else self._goes_on(moment, left)
+
+    def _once(self, moment: Moment, left: ZSet) -> ZSet:
         if not left.count:
             return empty(len(self.variables))
-        # Nothing comes after a last step, and others may step this operator at the same time.
-        told = _Told(self._call.names) if moment.last else self._told
-        keys, of_row = self._keys(left)
-        self._learn([key for key in keys if key not in told.places], told, moment)
-        places = [told.places[key] for key in keys]
+        told, (keys, of_row) = Told(self._call.names), self._keys(left)
+        told.take(self._answers(keys, moment)[0], moment.vocabulary)
+        return self._joined(left, [told.places[key] for key in keys], of_row, told)
+
+    def _goes_on(self, moment: Moment, left: ZSet) -> ZSet:
+        """What has become another answer counts for the rows that are there, then the rows that come meet it."""
+        again = self._due(moment) if moment.asks_again else []
+        if not left.count and not again:
+            return empty(len(self.variables))
+        told, (keys, of_row) = self._told, self._keys(left)
+        coming = [key for key in keys if key not in told.places]
+        found, unanswered = self._answers([*again, *coming], moment)
+        self._unanswered = self._unanswered.difference(again) | unanswered
+        different = told.differing(found)
+        changes = self._changed(moment, different, found)
+        changes.append(self._joined(left, [told.places[key] for key in keys], of_row, told))
+        self._held.take(left)
+        return concat(changes, len(self.variables))
+
+    def _changed(self, moment: Moment, different: list[Key], found: Found) -> list[ZSet]:
+        """Takes the answers in; what that changes of the rows that are there."""
+        told = self._told
+        before = {key: told.places[key] for key in different if key in told.places}
+        told.take({key: found[key] for key in different}, moment.vocabulary)
+        if not before:
+            return []
+        rows = self._held.settled(moment.time)
+        keys, of_row = self._keys(rows)
+        mask = np.array([key in before for key in keys], np.bool_)[of_row]
+        rows, of_row = rows.take(mask), of_row[mask]
+        went = self._joined(rows, [before.get(key, _NONE) for key in keys], of_row, told)
+        came = self._joined(rows, [told.places.get(key, _NONE) for key in keys], of_row, told)
+        return [consolidate(concat([came, went.negated()], len(self.variables)))]
+
+    def _joined(self, left: ZSet, places: list[range], of_row: Places, told: Told) -> ZSet:
+        """Each row with the solutions at its places. What the left side has unbound comes from the other."""
         starts, counts = (np.array([f(place) for place in places], np.int64) for f in (_start, len))
         repeats = counts[of_row]
         rows = np.repeat(np.arange(left.count), repeats)
         first = np.repeat(np.cumsum(repeats) - repeats, repeats)
         found = starts[of_row][rows] + np.arange(len(rows)) - first
-        return self._joined(left.take(rows), told, found)
-
-    def _joined(self, left: ZSet, told: _Told, found: np.typing.NDArray[np.int64]) -> ZSet:
-        """What the left side has unbound comes from the other."""
+        left = left.take(rows)
         right = {name: column[found] for name, column in told.columns.items()}
         columns = [
             np.where(column == 0, right[name], column) if name in right else column
@@ -124,33 +175,90 @@ class Service:
         columns += [right.get(name, nothing) for name in self.variables[len(self._left) :]]
         return left.with_columns(tuple(columns))
 
-    def _keys(self, left: ZSet) -> tuple[list[Key], np.typing.NDArray[np.intp]]:
+    def _keys(self, left: ZSet) -> tuple[list[Key], Places]:
         """The distinct combinations of what is known, and which of them each row has."""
         zeros = np.zeros(left.count, np.uint64)
         named = [*([self._asker] if self._asker else []), *self._shared]
-        columns = [left.columns[self._left.index(name)] if name in self._left else zeros for name in named]
+        columns = [left.column(self._left.index(name)) if name in self._left else zeros for name in named]
         if not self._asker:
             columns.insert(0, zeros)
         distinct, of_row = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         return list(map(tuple, distinct.tolist())), of_row.reshape(-1)
 
+    # ---- asking again ---------------------------------------------------------------------------------------------
+
+    def _due(self, moment: Moment) -> list[Key]:
+        """What is to be asked for again: all that is in use, in turns; what had no answer, as soon as it may have."""
+        elsewhere = _of(moment)
+        if self._began is None:
+            self._began = elsewhere.sn, elsewhere.now_ms
+        sn, at_ms = self._began
+        if sn != elsewhere.sn and not at_ms <= elsewhere.now_ms < at_ms + int(elsewhere.outside.refresh_s * 1000):
+            self._began = elsewhere.sn, elsewhere.now_ms
+            self._forget(moment)
+            return list(self._told.places)
+        if self._unanswered and self._tried_sn != elsewhere.sn and self._may_be_answered(moment):
+            self._forget(moment)
+            return list(self._unanswered)
+        if self._held.is_overgrown:
+            self._forget(moment)
+        return []
+
+    def _may_be_answered(self, moment: Moment) -> bool:
+        urls = {self._url(service, moment.vocabulary) for service in {key[0] for key in self._unanswered}}
+        return any(_of(moment).why_not(url, (url, self._call)) is None for url in urls)
+
+    def _forget(self, moment: Moment) -> None:
+        """What no row needs any more."""
+        rows = self._held.settled(moment.time)
+        keys = self._keys(rows)[0] if rows.count else []
+        self._told.keep(keys)
+        self._unanswered &= set(keys)
+
     # ---- asking -------------------------------------------------------------------------------------------------
 
-    def _learn(self, keys: list[Key], told: _Told, moment: Moment) -> None:
+    def _answers(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
+        """The solutions for each key, and those for which there was no answer, be it that there may be one later."""
         by_service: dict[int, list[Key]] = {}
         for key in keys:
             by_service.setdefault(key[0], []).append(key)
-        with Remotes(moment.outside, moment.control) as remotes:
+        answers: dict[Key, Sequence[Solution]] = {}
+        unanswered: set[Key] = set()
+        within_s = None if moment.elsewhere is None else moment.outside.standing_s
+        with Remotes(moment.outside, moment.control, within_s) as remotes:
             for service, of_service in by_service.items():
                 try:
-                    found = self._ask(remotes, self._url(service, moment.vocabulary), of_service, moment.vocabulary)
-                except (OutOfBounds, CannotFetch) as error:
+                    url = self._url(service, moment.vocabulary)
+                    found = self._asked(remotes, url, of_service, moment)
+                except (OutOfBounds, CannotFetch, _Later) as error:
+                    later = error.what if isinstance(error, _Later) else ()
                     if not self._call.silent:
                         forbidden = isinstance(error, OutOfBounds)
-                        raise Unanswered(str(error), self._call.position, forbidden) from None
+                        raise Unanswered(str(error), self._call.position, forbidden, later) from None
                     # One solution that binds nothing: the rows stay as they are.
                     found = [[{}] for _ in of_service]
-                told.add(of_service, found, moment.vocabulary)
+                    unanswered.update(of_service if later else ())
+                answers.update(zip(of_service, found, strict=True))
+        return answers, unanswered
+
+    def _asked(self, remotes: Remotes, url: str, keys: list[Key], moment: Moment) -> list[list[Solution]]:
+        """As `_ask`; of a query that is asked for ever, those who did not answer are left alone for a while."""
+        elsewhere = moment.elsewhere
+        if elsewhere is None:
+            return self._ask(remotes, url, keys, moment.vocabulary)
+        this = (url, self._call)
+        if (why := elsewhere.why_not(url, this)) is None:
+            answered = remotes.answered
+            try:
+                found = self._ask(remotes, url, keys, moment.vocabulary)
+                elsewhere.answered(url, this)
+                return found
+            except CannotFetch as error:
+                why = str(error)
+                # Where it has answered others, the question is too long.
+                elsewhere.failed(url if isinstance(error, NoAnswer) and remotes.answered == answered else this, why)
+        self._tried_sn = elsewhere.sn
+        raise _Later(why, (url, this))
 
     def _url(self, service: int, vocabulary: Vocabulary) -> str:
         node = self._call.service
@@ -186,27 +294,6 @@ class Service:
         texts = dict(zip(distinct.tolist(), vocabulary.decode(distinct), strict=True)) if len(distinct) else {}
         sent = {id: text for id, text in texts.items() if not text.startswith(b"_:")}
         return [[sent.get(id) for id in row] for row in ids.tolist()]
-
-
-class _Told:
-    """What was answered: the solutions one below the other, and where those for each key stand."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.columns: dict[str, Ids] = {name: np.empty(0, np.uint64) for name in names}
-        self.places: dict[Key, range] = {}
-        self._count = 0
-
-    def add(self, keys: list[Key], found: list[list[Solution]], vocabulary: Vocabulary) -> None:
-        solutions = [solution for of_key in found for solution in of_key]
-        for name, before in self.columns.items():
-            texts = [solution.get(name) for solution in solutions]
-            column = np.zeros(len(texts), np.uint64)
-            if bound := [text for text in texts if text is not None]:
-                column[[text is not None for text in texts]] = vocabulary.encode(bound)
-            self.columns[name] = np.concatenate([before, column])
-        for key, of_key in zip(keys, found, strict=True):
-            self.places[key] = range(self._count, self._count + len(of_key))
-            self._count += len(of_key)
 
 
 class _Asked:
@@ -286,3 +373,8 @@ def _batches(values: Sequence[Texts]) -> Iterator[tuple[int, int]]:
 
 def _start(place: range) -> int:
     return place.start
+
+
+def _of(moment: Moment) -> Elsewhere:
+    assert moment.elsewhere is not None, "who is asked for ever is told of those elsewhere"
+    return moment.elsewhere

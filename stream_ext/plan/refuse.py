@@ -103,11 +103,6 @@ def refusals(unit: Unit) -> Iterator[Refusal]:
             yield from _operation(operation)
     elif not isinstance(unit, Admin):
         yield from _query(unit.query if isinstance(unit, Register) else unit)
-        if isinstance(unit, Register):
-            for part in query_parts(unit.query):
-                for node in walk(part):
-                    if isinstance(node, Service):
-                        yield node.position, "SERVICE in a registered query"
 
 
 def _operation(operation: Operation) -> Iterator[Refusal]:

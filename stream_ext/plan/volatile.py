@@ -17,6 +17,12 @@ def is_volatile(query: Query) -> bool:
     return any(_varies(node) for part in query_parts(query) for node in walk(part))
 
 
+def is_of_time(query: Query) -> bool:
+    """Whether it is for another reason than what others say."""
+    nodes = (node for part in query_parts(query) for node in walk(part))
+    return any(_varies(node) for node in nodes if not isinstance(node, Service))
+
+
 def is_of_the_moment(expression: Expression) -> bool:
     """Whether the same row may have another value at another moment; functions that others wrote are pure."""
     return any(isinstance(part, Call) and part.name in VOLATILE for part in walk(expression))

@@ -95,6 +95,11 @@ def walk(root: Part) -> Iterator[Part]:
         waiting += reversed(parts_of(node))
 
 
+def has_services(query: Query) -> bool:
+    """Whether it asks others."""
+    return any(isinstance(node, Service) for part in query_parts(query) for node in walk(part))
+
+
 def reads_store(query: Query) -> bool:
     """Whether a triple pattern stands outside of all windows."""
     waiting = list(query_parts(query))

@@ -319,8 +319,8 @@ class Merge:
         return rows
 
     def _merged(self, parts: Iterable[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
-        """The emissions of one snapshot."""
-        for part in sorted(parts, key=lambda part: part.k):
+        """The emissions of one snapshot; what was missed in those before it comes first."""
+        for part in sorted(parts, key=lambda part: (part.sn, part.k)):
             if isinstance(part, SharedPart):
                 if (group := self._standings.together(part, queries)) is not None:
                     yield from self._said_together(part, group, queries)

@@ -18,6 +18,7 @@ from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
 from stream_ext.evaluate import Asking
 from stream_ext.injector import Change, Intent, View
 from stream_ext.operators.service import Unanswered, check_services
+from stream_ext.outside import Outside
 from stream_ext.plan.algebra import (
     DeleteData,
     DeleteWhere,
@@ -75,7 +76,7 @@ def change_of(
     request.solve_ahead(store, head)
 
     def change(view: View) -> Intent:
-        derived = DerivedGraphs(view.store, view.catalog, origin, view.head)
+        derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.outside)
         return Intent(
             lambda sn: Published(sn, request.asserts),
             write=lambda batch: request.run(view.store, batch, derived),
@@ -104,6 +105,10 @@ class _Request:
         self._documents: dict[int, Parsed | None] = {}
         self._ahead: Ahead | None = None  # of the first operation
         self.asserts = False
+
+    @property
+    def outside(self) -> Outside:
+        return self._asking.outside
 
     def prepare(self) -> None:
         for number, operation in enumerate(self._operations, 1):

@@ -13,6 +13,7 @@ from endpoint.app import create_app
 from endpoint.limits import HttpLimits
 from endpoint.serve import Server, listen
 from stream_ext.clock import SystemClock
+from stream_ext.outside import NOTHING, Outside
 from stream_ext.service import Service
 
 BASE = "http://ex.org/"
@@ -55,9 +56,10 @@ def live(
     limits: HttpLimits | None = None,
     port: int = 0,
     query_workers: int = 0,
+    outside: Outside = NOTHING,
 ) -> Iterator[Live]:
     with (
-        Service.open(f"lmdb:{folder}", base=BASE, clock=SystemClock(), engine="inline") as service,
+        Service.open(f"lmdb:{folder}", base=BASE, clock=SystemClock(), engine="inline", outside=outside) as service,
         listen("127.0.0.1", port) as listening,
     ):
         ready = threading.Event()

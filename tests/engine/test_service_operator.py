@@ -16,6 +16,7 @@ import pytest
 
 from hbase_store.terms import inline_id, inline_text
 from stream_ext.control import Control
+from stream_ext.elsewhere import Elsewhere as Known
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.service import BATCH_ROWS, Call, Service, Unanswered
@@ -60,6 +61,8 @@ class Bench:
             lambda ids: list(map(inline_text, ids.tolist())),
         )
         self.outside = Outside(service=places(there.url), **named)
+        self.now_ms = 0  # when the snapshot was published
+        self.elsewhere = Known(self.outside, lambda sn: self.now_ms)
         query = parse(f"PREFIX : <{EX}> ASK {{ {text} }}", EX)
         assert isinstance(query, Query)
         (written,) = (part for part in walk(query.pattern) if isinstance(part, Written))
@@ -69,7 +72,8 @@ class Bench:
     def step(self, rows: list[tuple[Row, int]], time: int = 0, control: Control = Control.FREE) -> Counter[Row]:
         """Rows with weights in, rows with weights out."""
         moment = Moment(
-            time, None, None, vocabulary=self.vocabulary, outside=self.outside, control=control  # type: ignore[arg-type]  # it reads no store
+            time, None, None, vocabulary=self.vocabulary, outside=self.outside, control=control,  # type: ignore[arg-type]  # it reads no store
+            elsewhere=self.elsewhere,
         )  # fmt: skip
         found = self.operator.step(moment, self.zset(rows))
         weights = found.weight_array().tolist()
@@ -161,7 +165,9 @@ def test_blank_nodes_of_two_answers_are_not_the_same(there: Elsewhere) -> None:
     for name in "xy":
         bench = Bench(there, ("n",), f"SERVICE <{there.url}/{name}> {{ ?p :born ?y . ?a :of ?p }}", ("a", "p", "y"))
         found = bench.operator.step(
-            Moment(0, None, None, vocabulary=bench.vocabulary, outside=bench.outside),  # type: ignore[arg-type]
+            Moment(  # type: ignore[arg-type]
+                0, None, None, vocabulary=bench.vocabulary, outside=bench.outside, elsewhere=bench.elsewhere
+            ),
             bench.zset([(("1",), 1)]),
         )
         ids += bench.vocabulary.decode(found.columns[bench.operator.variables.index("p")])

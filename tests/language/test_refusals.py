@@ -20,7 +20,6 @@ def error_of(text: str) -> TextError:
 #: Texts, what each is refused as, and where in its second line.
 REFUSED = [
     (WINDOW + "[RANGE 5s] { SERVICE :s { WINDOW :w { ?s ?p ?o } } }", "a window inside SERVICE", 63),
-    ("REGISTER QUERY q AS ASK { SERVICE :s { } }", "SERVICE in a registered query", 27),
     ("ASK { FILTER (<http://ex/f>(1)) }", "the function <http://ex/f>", 15),
     ("SELECT (1 + <http://ex/f>(1) AS ?x) { }", "the function <http://ex/f>", 13),
     ("ASK { FILTER (<http://ex/f>(DISTINCT 1)) }", "DISTINCT in a function", 15),

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.errors import DeadlineExceeded
+from stream_ext.outside import Outside
 
 FACTORY = "tests.spark.doubles:open_shard"
 PATIENCE_S = 120.0
@@ -107,7 +108,7 @@ class ChainShard:
         pass
 
 
-def open_shard(store_url: str, base: str) -> ChainShard:
+def open_shard(store_url: str, base: str, outside: Outside) -> ChainShard:
     return ChainShard(Path(store_url.removeprefix("numbers:")))
 
 

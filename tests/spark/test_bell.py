@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from stream_ext.clock import Clock, ManualClock, SystemClock
+from stream_ext.outside import NOTHING
 from stream_ext.runner.spark import seat as seat_module
 from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, Bell
@@ -47,6 +48,7 @@ class Scene:
             self.store.url,
             "http://base/",
             clock,
+            NOTHING,
             on_up=lambda: self.heard.append("up"),
             on_lost=lambda why: self.heard.append(f"lost: {why}"),
             on_give_up=self._give_up,

@@ -7,14 +7,18 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from stream_ext.clock import SystemClock
+from stream_ext.outside import Outside, places
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Service
-from tests.service.opened import opened, push, registration, triple
+from tests.engine.test_service_operator import answering, knowing
+from tests.service.elsewhere import Reply, elsewhere
+from tests.service.opened import opened, push, registration, triple, values
 from tests.spark.doubles import PATIENCE_S
 from tests.spark.processes import worker
 
@@ -136,3 +140,41 @@ def test_a_query_that_is_moved_between_runners_says_what_it_says_inline(tmp_path
     assert [without(each, "snapshot") for each in found["new"]] == [without(e, "snapshot") for e in expected["new"]]
     later = [without(each, "snapshot", "gap") for each in found["later"]]
     assert later == [without(each, "snapshot", "gap") for each in expected["later"]]
+
+
+def test_a_service_is_asked_from_the_task_and_what_was_missed_is_made_up_for(tmp_path: Path) -> None:
+    """What the query says is what one without SERVICE says, with the names that the endpoint has."""
+    names = {"0": "zero", "1": "one"}
+    known = knowing(" . ".join(f":n{value} :is {value} ; :name '{name}'" for value, name in names.items()))
+    asks = "?x :p ?y SERVICE <there> { ?number :is ?y ; :name ?name }"
+    with elsewhere() as there:
+        there.replies["/x"] = answering(known)
+        named = {"outside": Outside(service=places(there.url))}
+        with opened(tmp_path, SystemClock(), engine="spark", spark=SPARK, **named) as service:
+            begin(service)
+            text = registration("asks", pattern=asks, select="SELECT ?x ?name")
+            service.register(text.replace("<there>", f"<{there.url}/x>"))
+            say(service, range(1, 20))
+            assert on_spark(service)
+            say(service, range(20, 40))
+            there.replies["/x"] = Reply(503)
+            number = 40
+            push(service, "s", number * 250, triple("c", 77))
+            say(service, range(41, 60))
+            assert service.query_status("asks")["state"] == "failed"
+            assert "answered 503" in service.query_status("asks")["error"]
+            there.replies["/x"], number = answering(known), 60
+            ends = monotonic() + PATIENCE_S
+            while service.query_status("asks")["state"] == "failed":
+                assert monotonic() < ends
+                say(service, range(number, number + 4))
+                number += 4
+            assert service._engine.merge.owner == "spark"
+            say(service, range(number, number + 8))
+            assert service.query_status("asks")["state"] == "running"
+            whole, found = (
+                [(each["time"], values(each)) for each in map(json.loads, said(service, (name,))[name])]
+                for name in ("whole", "asks")
+            )
+    assert found == [(at, sorted((x, names[y]) for x, y in rows if y in names)) for at, rows in whole]
+    assert len(found) >= number // 4

@@ -23,6 +23,7 @@ import msgspec
 
 from stream_ext.clock import Clock
 from stream_ext.errors import DeadlineExceeded
+from stream_ext.outside import Outside
 from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.settings import SparkSettings
 
@@ -95,13 +96,14 @@ class Bell:
         store_url: str,
         base: str,
         clock: Clock,
+        outside: Outside,
         *,
         on_up: Callable[[], None],
         on_lost: Callable[[str], None],
         on_give_up: Callable[[str], None],
     ) -> None:
         self._settings, self._merge, self._clock = settings, merge, clock
-        self._store_url, self._base = store_url, base
+        self._store_url, self._base, self._outside = store_url, base, outside
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
         self._codec = wire.Codec(settings.shard_factory)
         self._service = secrets.token_hex(8)
@@ -300,6 +302,7 @@ class Bell:
             service=self._service,
             store_url=self._store_url,
             base=self._base,
+            outside=self._outside,
             factory=self._settings.shard_factory,
             position=position,
             states=None if usable else self._codec.encode_states(states),
@@ -319,6 +322,9 @@ class Bell:
                 case wire.Fault(query, why):
                     with self._lock:
                         self.faults = {**self.faults, query: why}
+                case wire.Mended(query):
+                    with self._lock:
+                        self.faults = {number: why for number, why in self.faults.items() if number != query}
                 case wire.Trouble(sn, why):
                     self._strike(seat, why)
                     return

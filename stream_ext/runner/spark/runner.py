@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from stream_ext.clock import Clock
 from stream_ext.errors import RilletError
+from stream_ext.outside import NOTHING, Outside
 from stream_ext.runner.spark.bell import Bell, Merge
 from stream_ext.runner.spark.child import DriverProcess
 from stream_ext.runner.spark.java import Java, find_java
@@ -33,6 +34,7 @@ class SparkRunner:
         base: str,
         clock: Clock,
         *,
+        outside: Outside = NOTHING,
         environ: Mapping[str, str] = os.environ,
         on_state: Callable[[State, str], None] | None = None,
     ) -> None:
@@ -54,6 +56,7 @@ class SparkRunner:
             _absolute(store_url),
             base,
             clock,
+            outside,
             on_up=self._is_up,
             on_lost=lambda why: self._becomes("starting", why),
             on_give_up=self._give_up,

@@ -117,6 +117,8 @@ class _Seat:
             for query, why in kept.shard.faults.items():
                 if self._told_faults.get(query) != why:
                     self._connection.sendall(wire.frame(wire.Fault(query, why)))
+            for query in self._told_faults.keys() - kept.shard.faults.keys():
+                self._connection.sendall(wire.frame(wire.Mended(query)))
             self._told_faults = dict(kept.shard.faults)
 
 
@@ -128,7 +130,7 @@ def _build(welcome: wire.Welcome, kept: Kept | None) -> Kept:
         kept = None
     if kept is None:
         codec = wire.Codec(welcome.factory)
-        kept = Kept(welcome.service, codec, codec.open_shard(welcome.store_url, welcome.base))
+        kept = Kept(welcome.service, codec, codec.open_shard(welcome.store_url, welcome.base, welcome.outside))
         _kept[welcome.store_url] = kept
     kept.service, kept.clean = welcome.service, False
     kept.head = int(kept.shard.refresh())

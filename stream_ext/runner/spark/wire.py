@@ -16,6 +16,8 @@ from typing import Any, Protocol, cast
 import msgspec
 import numpy as np
 
+from stream_ext.outside import Outside
+
 #: A frame begins with the size of its body.
 LENGTH = struct.Struct("<I")
 FRAME_BYTES_MAX = (1 << 32) - 1
@@ -82,6 +84,12 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
     why: str
 
 
+class Mended(msgspec.Struct, tag=True, frozen=True):
+    """A query of which a fault was told is stepped again, or was dropped."""
+
+    query: int
+
+
 class Trouble(msgspec.Struct, tag=True, frozen=True):
     """The seat cannot go on at all, and leaves."""
 
@@ -106,6 +114,7 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     service: str
     store_url: str
     base: str
+    outside: Outside
     factory: str
     position: int
     states: dict[int, msgspec.Raw] | None
@@ -125,7 +134,7 @@ class Moved(msgspec.Struct, tag=True, frozen=True):
     head: int
 
 
-FromSeat = Hello | Await | Ready | Parts | Done | Fault | Trouble | Bye
+FromSeat = Hello | Await | Ready | Parts | Done | Fault | Mended | Trouble | Bye
 FromBell = Welcome | Head | End | Moved
 Message = FromSeat | FromBell
 
@@ -209,7 +218,7 @@ class Codec:
     def __init__(self, factory: str) -> None:
         module_name, _, function = factory.partition(":")
         module = importlib.import_module(module_name)
-        self.open_shard: Callable[[str, str], Shard] = getattr(module, function)
+        self.open_shard: Callable[[str, str, Outside], Shard] = getattr(module, function)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
         self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[module.Told], dec_hook=_column)  # type: ignore[name-defined]
         self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)

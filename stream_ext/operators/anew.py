@@ -6,6 +6,8 @@ back. A row that is there twice is answered twice: it has two chances."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.operator import Operator
 from stream_ext.zset import ZSet, concat, consolidate, empty, repeated, sum_equal_rows
@@ -26,7 +28,7 @@ class Anew:
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
-            return self._operator.step(moment, change)
+            return self._operator.step(moment, _one_by_one(moment, change))
         alive = self._held.take(self._held.until_array() >= moment.time)
         self._held = consolidate(concat([alive, change], change.width))
         columns, weights = sum_equal_rows(self._held.columns, self._held.weight_array())
@@ -34,3 +36,14 @@ class Anew:
         said = consolidate(concat([now, self._shown.negated()], now.width))
         self._shown = now
         return said
+
+
+def _one_by_one(moment: Moment, change: ZSet) -> ZSet:
+    """Each row as often as it counts."""
+    if change.weights is None:
+        return change
+    rows = consolidate(change)
+    weights = rows.weight_array()
+    moment.control.room(int(weights.sum()), rows.width)
+    rows = rows.take(np.repeat(np.arange(rows.count), weights))
+    return ZSet(rows.held, rows.count, None, rows.untils)

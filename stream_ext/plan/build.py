@@ -381,7 +381,7 @@ class Builder:
 
     def _test_what_is_bound(self, waiting: list[Test], wire: Wire, ground: Ground) -> Wire:
         """A condition is tested as soon as all that it reads is there for certain."""
-        due = [test for test in waiting if test.needs <= wire.certain]
+        due = [test for test in waiting if test.needs <= wire.certain and not test.draws]
         for test in due:
             waiting.remove(test)
         return self._tested(due, wire, ground)

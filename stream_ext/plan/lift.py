@@ -82,7 +82,7 @@ def _lifted(item: Lifted, others: list[Logic], tests: tuple[Test, ...]) -> Logic
     own = _own(item)
     # A filter goes below if it speaks of nothing that is bound above, and of what is bound below for certain.
     certain = below.certain.union(*(other.certain for other in others))
-    down = tuple(test for test in tests if not test.needs & own and test.needs <= certain)
+    down = tuple(test for test in tests if not test.needs & own and test.needs <= certain and not test.draws)
     up = tuple(test for test in tests if test not in down)
     inner = _joined(below, others, down)
     lifted = replace(item, inner=inner) if isinstance(item, Assign) else replace(item, left=inner)

@@ -13,7 +13,7 @@ from functools import cached_property
 from stream_ext.plan.algebra import Pattern
 from stream_ext.plan.formulas import Expression, PathNegated, PathRepeat
 from stream_ext.plan.terms import Constant, Node, Position, Variable
-from stream_ext.plan.volatile import is_chance
+from stream_ext.plan.volatile import draws, is_chance
 
 Names = frozenset[str]
 NO_NAMES: Names = frozenset()
@@ -170,6 +170,11 @@ class Test:
     @cached_property
     def is_chance(self) -> bool:
         return is_chance(self.condition)
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether it has to be asked of whole solutions: of a part of one it would be asked once for several."""
+        return draws(self.condition)
 
 
 @dataclass(frozen=True)

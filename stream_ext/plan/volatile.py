@@ -10,6 +10,8 @@ from stream_ext.plan.walk import Part, query_parts, walk
 
 #: The calls that are another value each time they are made.
 VOLATILE = frozenset({"NOW", "RAND", "UUID", "STRUUID", "BNODE"})
+#: Of these, the calls that are another value for each solution, too.
+_DRAWN = VOLATILE - {"NOW"}
 _CASTS = "<http://www.w3.org/2001/XMLSchema#"
 
 
@@ -26,6 +28,11 @@ def is_of_time(query: Query) -> bool:
 def is_of_the_moment(expression: Expression) -> bool:
     """Whether the same row may have another value at another moment; functions that others wrote are pure."""
     return any(isinstance(part, Call) and part.name in VOLATILE for part in walk(expression))
+
+
+def draws(expression: Expression) -> bool:
+    """Whether each solution has a value of its own, whatever it binds."""
+    return any(isinstance(part, Call) and part.name in _DRAWN for part in walk(expression))
 
 
 def is_chance(expression: Expression) -> bool:

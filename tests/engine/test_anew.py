@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import hbase_store
+from stream_ext.evaluate import Asking, evaluate
 from stream_ext.operators import testing
 from stream_ext.operators.anew import Anew
 from stream_ext.operators.extend import Extend
 from stream_ext.operators.filter import Filter
 from stream_ext.operators.moment import Moment
+from stream_ext.shard import query_of
 from stream_ext.vocabulary import Vocabulary
 from tests.engine import model
 from tests.engine.model import Entry
@@ -65,6 +69,35 @@ def test_each_row_has_a_chance_of_its_own_at_each_evaluation(seed: int) -> None:
         chances = {row[2] for row in alive}
         assert len(chances) == alive.total() and not chances & drawn
         drawn |= chances
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "?s :p ?o FILTER(RAND() < 0.5)",
+        "?s :p ?o . ?o ^:p ?x FILTER(RAND() < 0.5)",
+        "?s :p ?o OPTIONAL { ?s :q ?z } FILTER(RAND() < 0.5)",
+        "?s :p ?o FILTER(?o != 3 && STRLEN(STRUUID()) = 36 && RAND() < 0.5)",
+    ],
+)
+def test_a_filter_by_chance_draws_for_each_solution(pattern: str, tmp_path: Path) -> None:
+    """One subject with forty values: that all of them have one chance, or none, happens once in 2^39 times."""
+    store = hbase_store.open(f"lmdb:{tmp_path}")
+    batch = store.begin()
+    s, p = batch.encode([b"<http://ex/s>", b"<http://ex/p>"])
+    o = batch.encode([b'"%d"^^<%sinteger>' % (n, XSD.encode()) for n in range(40)])
+    batch.insert(np.full(40, s), np.full(40, p), o, np.zeros(40, np.uint64))
+    batch.insert(np.full(40, s), np.full(40, batch.encode([b"<http://ex/q>"])[0]), o, np.zeros(40, np.uint64))
+    sn = store.commit(batch)
+    for head in ("SELECT ?s ?o", "SELECT ?s", "SELECT (COUNT(*) AS ?n)"):
+        query = query_of(f"PREFIX : <http://ex/> {head} {{ {pattern} }}", "http://rillet/")
+        answer = evaluate(store, query, sn, asking=Asking(seed=b"any"))
+        found = answer.count
+        if "COUNT" in head:
+            found = int(store.terms(answer.columns[0])[0].split(b'"')[1])
+        times = 40 if "OPTIONAL" in pattern else 1
+        assert 5 * times < found < 35 * times, head
+    store.close()
 
 
 def test_what_is_asked_once_is_answered_as_it_comes() -> None:

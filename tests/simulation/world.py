@@ -37,7 +37,14 @@ BASE = "http://rillet/"
 WITHOUT_WINDOWS = {
     "store": f"PREFIX : <{EX}> REGISTER RSTREAM store AS SELECT ?a ?k {{ ?a :k ?k }}",
     "seen": f"PREFIX : <{EX}> REGISTER ISTREAM seen AS SELECT ?n (COUNT(?e) AS ?c) {{ ?e :seen ?n }} GROUP BY ?n",
+    "first": f"""PREFIX : <{EX}> REGISTER RSTREAM first AS SELECT ?a ?k {{
+        {{ SELECT ?a ?k ?t {{ ?a :k ?k BIND(STR(?k) AS ?t) }} OFFSET 1 LIMIT 2 }} }}""",
 }
+#: Which rows it says depends on all evaluations before. (Where terms are made, rows that come together stand by their
+#: texts, else by ids, which are others in each world.)
+APPEARED = f"""PREFIX : <{EX}> REGISTER RSTREAM appeared AS SELECT ?a ?b
+    FROM NAMED WINDOW :w ON :s1 [RANGE 30ms STEP 7ms] {{
+        {{ SELECT ?a ?b ?t {{ WINDOW :w {{ ?a :p ?b }} BIND(STR(?b) AS ?t) }} OFFSET 1 LIMIT 2 }} }}"""
 T = TypeVar("T")
 
 
@@ -47,7 +54,7 @@ class Story:
 
     queries: dict[str, Scene]
     steps: list[Push | Change]
-    chain: dict[str, str] = field(default_factory=dict)  # queries, each over what those before it say
+    chain: dict[str, str] = field(default_factory=dict)  # further queries; each may be over what those before it say
 
 
 def story(seed: int, length: int) -> Story:
@@ -57,7 +64,7 @@ def story(seed: int, length: int) -> Story:
     steps = [
         content.change() if chance.random() < 0.25 else content.push(chance.choice([1, 1, 2])) for _ in range(length)
     ]
-    return Story(queries, steps)
+    return Story(queries, steps, {"appeared": APPEARED})
 
 
 def chained_story(seed: int, length: int) -> Story:

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from endpoint import assets, routes
 from endpoint.access import Access
-from endpoint.body import Disconnected, Receive
+from endpoint.body import Bodies, Disconnected, Receive
 from endpoint.console import create_console
 from endpoint.console.examples import QUERIES
 from endpoint.desk import Desk
@@ -76,6 +76,7 @@ class Front:
         except Exception as error:  # noqa: BLE001 -- every error is told to the client, and ours to the log
             await exchange.answer_error(error)
         finally:
+            self.desk.bodies.release(exchange)
             took_s = time.perf_counter() - began
             self.desk.requests.count(exchange.route, scope["method"], exchange.status, took_s)
 
@@ -164,6 +165,7 @@ def create_app(
         Pages(router, service.base, service.streams),
         remembered,
         QueryWorkers(start, query_workers),
+        Bodies(limits.bodies_bytes),
     )
     app = RilletEndpoint(Front(desk), router)
     console = create_console(service, access, limits)

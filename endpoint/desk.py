@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from endpoint.access import Access
+from endpoint.body import Bodies
 from endpoint.limits import HttpLimits
 from endpoint.metrics import Requests
 from endpoint.pages import Pages
@@ -34,6 +35,7 @@ class Desk:
     pages: Pages
     remembered: Remembered
     query_workers: QueryWorkers
+    bodies: Bodies
     requests: Requests = field(default_factory=Requests)
     underway: Underway = field(default_factory=Underway)
     stopping: bool = False

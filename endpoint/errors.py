@@ -84,9 +84,6 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (store.StoreError, 500),
 )
 
-#: An answer to these would leave the rest of the body unread on the connection.
-CLOSING = frozenset({413})
-
 
 class Problem(msgspec.Struct, omit_defaults=True):
     """RFC 9457."""
@@ -138,7 +135,8 @@ def render(problem: Problem, accept: str) -> tuple[bytes, bytes]:
     return problem.detail.encode() + b"\n", PLAIN
 
 
-def headers_of(error: Exception, status: int) -> list[tuple[bytes, bytes]]:
+def headers_of(error: Exception, status: int, unread: bool) -> list[tuple[bytes, bytes]]:
+    """`unread`: the rest of the body is still on the connection, which can serve no other request then."""
     headers = []
     if isinstance(error, errors.Overload):
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
@@ -146,7 +144,7 @@ def headers_of(error: Exception, status: int) -> list[tuple[bytes, bytes]]:
         headers.append((b"www-authenticate", b'Bearer realm="rillet"'))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allowed).encode()))
-    if status in CLOSING:
+    if unread or status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         headers.append((b"connection", b"close"))
     return headers
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -46,6 +47,7 @@ class Exchange:
         self.route = "none"  # as the table of routes has it, once it is found
         self._scheme: str = scope.get("scheme", "http")
         self.root: str = scope.get("root_path", "")
+        self._unread = False  # the rest of the body is still on the connection
 
     # ---- what is asked ----
 
@@ -64,11 +66,16 @@ class Exchange:
 
     async def body(self, limit: int | None = None) -> bytes:
         limits = self.desk.limits
-        body = await read_body(self.receive, self.headers.get("content-length"), limit or limits.body_bytes)
+        hold, declared = partial(self.desk.bodies.hold, self), self.headers.get("content-length")
+        self._unread = True
+        body = await read_body(self.receive, declared, limit or limits.body_bytes, hold)
+        self._unread = False
         encoding = self.headers.get("content-encoding")
         if not encoding:
             return body
-        return await self.desk.workers.writers.run(unpack, body, encoding, limits.inflated_bytes)
+        unpacked = await self.desk.workers.unpackers.run(unpack, body, encoding, limits.inflated_bytes)
+        hold(len(unpacked))
+        return unpacked
 
     async def text_body(self, what: str) -> str:
         """The body as a query or update."""
@@ -115,7 +122,7 @@ class Exchange:
             raise error  # the connection is cut: half an answer must not look whole
         problem = describe(error)
         body, media_type = render(problem, self.accept)
-        await self.answer(problem.status, body, media_type, headers_of(error, problem.status))
+        await self.answer(problem.status, body, media_type, headers_of(error, problem.status, self._unread))
 
     async def start(self, status: int, media_type: bytes | None, headers: Headers, snapshot: int | None = None) -> None:
         """The head of an answer; `piece` and `end` follow."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class HttpLimits:
     body_bytes: int = 64 << 20  #: of a body as it is sent
     inflated_bytes: int = 256 << 20  #: of a compressed body, unpacked
+    bodies_bytes: int = 256 << 20  #: of all bodies under way, as they are unpacked
     text_bytes: int = 1 << 20  #: of a query or update
     query_s: float = 300.0  #: for a query, unless its `timeout` is shorter
     small_s: float = 1.0  #: for a query of a few rows, which is answered on the event loop
@@ -17,6 +18,7 @@ class HttpLimits:
     remembered_bytes: int = 16 << 20  #: of small answers that are kept while their snapshot is the latest
     readers: int = 16  #: threads that answer queries
     writers: int = 64  #: threads that hold pushes and updates until they are acknowledged
+    unpackers: int = 2  #: threads that unpack compressed bodies
     followers: int = 4  #: threads that fetch emissions for those who listen
     live: int = 256  #: queries on /sparql that live as long as one listens
     waiting: int = 1024  #: requests that may wait for a thread, per kind; one more is told to come back

@@ -63,8 +63,9 @@ class Workers:
     def __init__(self, limits: HttpLimits) -> None:
         self.readers = Pool("queries", limits.readers, limits.waiting)
         self.writers = Pool("writes", limits.writers, limits.waiting)
+        self.unpackers = Pool("unpacking", limits.unpackers, limits.waiting)
         self.followers = Pool("subscriptions", limits.followers, 1 << 20)
 
     def close(self) -> None:
-        for pool in (self.readers, self.writers, self.followers):
+        for pool in (self.readers, self.writers, self.unpackers, self.followers):
             pool.close()

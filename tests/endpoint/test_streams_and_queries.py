@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import process_time
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +19,7 @@ import pytest
 import zstandard
 from SPARQLWrapper import JSON, POST, SPARQLWrapper
 
+from endpoint.body import unpack
 from endpoint.client import Client
 from endpoint.limits import HttpLimits
 from hbase_store.errors import Fenced
@@ -116,6 +120,48 @@ def test_a_compressed_push_is_unpacked_within_bounds(server: Live, pack: Callabl
     assert push(pack(DATA.encode())[:-3]) == 400
     assert push(b"not packed at all") == 400
     assert push(pack(b"#" * 2_000_000)) == 413
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+def test_a_body_of_many_members_takes_time_in_proportion_to_it(pack: Callable[[bytes], bytes]) -> None:
+    member = pack(b"")
+    few, many = (_seconds(lambda n=n: unpack(member * n + pack(b"x"), _ENCODING[pack], 100)) for n in (5_000, 50_000))
+    assert many < 30 * few
+    assert unpack(pack(b"a" * 3_000) + pack(b"b"), _ENCODING[pack], 4_000) == b"a" * 3_000 + b"b"
+
+
+_ENCODING: dict[Callable[[bytes], bytes], str] = {gzip.compress: "gzip", zstandard.compress: "zstd"}
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    began = process_time()
+    act()
+    return process_time() - began
+
+
+def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_in(tmp_path: Path) -> None:
+    large, half = (DATA + "\n#" + "x" * (1 << 21)).encode(), 1 << 20
+    with live(tmp_path, limits=HttpLimits(bodies_bytes=3 << 20)) as server:
+        server.http.put("/streams/s").raise_for_status()
+
+        def push(body: bytes, **more: str) -> httpx.Response:
+            return server.http.post("/streams/s?timestamp=1", content=body, headers=NT | more)
+
+        with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 20) as slow:
+            slow.sendall(
+                f"POST /streams/s?timestamp=1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(large)}\r\n".encode()
+            )
+            slow.sendall(b"Content-Type: application/n-triples\r\n\r\n" + large[:half])
+            answers = iter(lambda: push(large), None)  # until the server has heard of the slow one
+            refused = next(answer for answer in itertools.islice(answers, 1_000) if answer.status_code != 202)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert refused.headers["connection"] == "close"
+            assert push(gzip.compress(large), **{"content-encoding": "gzip"}).status_code == 429
+            assert push(DATA.encode()).status_code == 202
+            slow.sendall(large[half:])
+            assert slow.recv(12) == b"HTTP/1.1 202"
+        assert push(large).status_code == 202
+        assert server.server._app.desk.bodies.nbytes == 0
 
 
 @pytest.mark.parametrize(

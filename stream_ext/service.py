@@ -235,6 +235,8 @@ class Service:
 
     def _check_lag(self, stream: StreamDefinition) -> None:
         if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
+            if (fault := self._engine.merge.fault) is not None:
+                raise fault  # they come on no more before a restart
             raise Overload(
                 f"the queries over stream {stream.name!r} are {lag_ms} ms behind, more than {self.limits.lag_ms} ms "
                 "(--max-lag); send this push later",

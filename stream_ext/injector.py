@@ -23,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hbase_store import Batch, Store, StreamPosition
 from hbase_store.errors import Fenced, StoreUnavailable, Unwritable, WriterElsewhere
@@ -40,6 +40,8 @@ _BATCH_BYTES_MAX = 8 << 20
 #: And at most this many registrations: whoever steps begins with all of them at once.
 _CHANGES_MAX = 128
 _RETRY_AFTER_S = 1
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +442,7 @@ class Injector:
         try:
             publish()
         except StoreUnavailable:
-            if insist(self._store.settle, self._clock) == self.head:
+            if self._insist(self._store.settle) == self.head:
                 raise
         if (sn := int(self._store.head())) > self.head:
             self._published(sn, [], [])
@@ -469,7 +471,7 @@ class Injector:
 
         insists = any(waiting.insists for waiting in group)
         try:
-            return insist(fill, self._clock) if insists else fill()
+            return self._insist(fill) if insists else fill()
         except (Fenced, WriterElsewhere):
             raise
         except Exception as error:  # nothing is published yet: it concerns these requests alone
@@ -477,10 +479,13 @@ class Injector:
                 raise  # the writer stops; what queries said is pushed again by the next one
             return error
 
+    def _insist(self, act: Callable[[], Result]) -> Result:
+        return insist(act, self._clock, over=lambda: self._closed)
+
     def _publish(
         self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None
     ) -> None:
-        sn = int(insist(lambda: self._store.commit(batch), self._clock))
+        sn = int(self._insist(lambda: self._store.commit(batch)))
         self._published(sn, steps, taken, catalog)
 
     def _published(

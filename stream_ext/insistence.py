@@ -1,7 +1,9 @@
-"""Insistence: a commit whose outcome is not known is made again, the very same, until it is decided.
+"""Insistence: what the store does not answer is asked again; a commit whose outcome is not known is made again, the
+very same, until it is decided.
 
-A store that is reached over a network may take a commit and lose the answer. The store sees to it that the same
-commit made again counts once; whoever commits must only not give up too soon."""
+A store that is reached over a network may be away for a while, or take a commit and lose the answer. The store sees to
+it that the same commit made again counts once; whoever commits must only not give up too soon: an HBase that is
+restarted is away for a minute or two."""
 
 from __future__ import annotations
 
@@ -15,18 +17,28 @@ from stream_ext.clock import Clock
 Result = TypeVar("Result")
 
 _PAUSE_MS = 250
-_GIVE_UP_MS = 30_000
+_GIVE_UP_MS = 300_000
 
 
-def insist(commit: Callable[[], Result], clock: Clock) -> Result:
-    """What `commit` returns; StoreUnavailable only after half a minute of it."""
+def insist(
+    commit: Callable[[], Result],
+    clock: Clock,
+    over: Callable[[], bool] = lambda: False,
+    held: threading.Condition | None = None,
+) -> Result:
+    """What `commit` returns; StoreUnavailable only after five minutes of it, or once it is `over`.
+
+    `held`: a condition that the caller holds, and that is let go between two tries."""
     until_ms = clock.now_ms() + _GIVE_UP_MS
-    pause = threading.Condition()
     while True:
         try:
             return commit()
         except StoreUnavailable:
-            if clock.now_ms() >= until_ms:
+            if over() or clock.now_ms() >= until_ms:
                 raise
+        if held is not None:
+            clock.wait(held, clock.now_ms() + _PAUSE_MS)
+            continue
+        pause = threading.Condition()
         with pause:
             clock.wait(pause, clock.now_ms() + _PAUSE_MS)

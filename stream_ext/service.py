@@ -537,11 +537,13 @@ class Service:
         self.store.collect()
 
     def close(self) -> None:
-        """What is queued is written, what is evaluated is stored; then the store is free for another writer."""
+        """What is queued is written, what is evaluated is stored, unless the store does not answer; then it is free for
+        another writer."""
         with self._closing:
             if self._closed:
                 return
             self._closed = True
+            self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
             self.store.close()

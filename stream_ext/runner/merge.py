@@ -4,6 +4,9 @@ A runner steps every snapshot and hands over its parts; the merge takes snapshot
 is said, stores it together with the state of each query, and only then tells anyone. What a part says depends on
 the store alone, so it does not matter who made it, or how often: it matters that each snapshot counts once.
 
+While the store does not answer, what it is asked is asked again, and the lock is let go in between: who waits or looks
+is answered, and whoever would change something here waits (`_alone`).
+
 State, all under one lock:
     stored <= position      what the emission log has; what is merged. Between them nothing was said.
     owner                   whose parts are merged; of queries that stay inline beside Spark, always the inline runner's
@@ -29,7 +32,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from contextlib import contextmanager
+from typing import Literal, Protocol, TypeVar
 
 from hbase_store import EmissionRow, Sn
 from stream_ext.catalog import Left, QueryDefinition
@@ -43,6 +47,7 @@ from stream_ext.runner.homes import Homes
 from stream_ext.runner.standings import Group, Membership, Standings, Stored
 from stream_ext.schedule import QueryState
 
+Result = TypeVar("Result")
 Runner = Literal["inline", "spark"]
 #: What the inline runner is to do: all queries, or those that stay inline while the others are on Spark.
 Role = Literal["inline", "beside"]
@@ -84,20 +89,22 @@ class Merge:
         """`new_number`: for a group, one that no query and no group has had. `on_emissions` is told what is stored now,
         `on_silence` which queries were evaluated by themselves and said nothing; `on_unstored` by when `flush` must be
         called."""
-        self._log, self._clock, self._queries, self._decode = log, clock, queries, decode
+        self._log, self._clock, self._queries = log, clock, queries
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
         self._silent: dict[int, Silence] = {}
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = int(log.position())
-        self._standings = Standings(log, queries(), lambda: insist(new_number, clock))
+        self._busy = self._gives_up = False
+        self._fault: BaseException | None = None
+        self._standings = Standings(log, queries(), lambda: self._insist(new_number))
+        self._decode = lambda ids: self._insist(lambda: decode(ids))
         self._owner: Runner = "inline"
         self._attempt = 0
         self._attempts = 0
         self._pending: dict[int, list[Told]] = {}
         self._beside: dict[int, list[Told]] | None = None
         self.homes = Homes()
-        self._fault: BaseException | None = None
 
     # ---- what everyone may ask ---------------------------------------------------------------------------------
 
@@ -128,7 +135,7 @@ class Merge:
 
     def states(self) -> dict[int, QueryState]:
         """Of all queries that exist, at `position`."""
-        with self._changed:
+        with self._alone():
             return self._states_now()
 
     def state(self, query: int) -> QueryState | None:
@@ -138,11 +145,11 @@ class Merge:
 
     def left(self, query: QueryDefinition) -> Left:
         """Where a query is now."""
-        with self._changed:
+        with self._alone():
             return Left(self._position, self._standings.state(query.number) or query.state)
 
     def stored(self) -> Stored:
-        with self._changed:
+        with self._alone():
             return self._standings.as_stored(self._stored)
 
     def last(self, query: int) -> int:
@@ -181,7 +188,7 @@ class Merge:
 
     def attempt(self, runner: str) -> tuple[int, int, dict[int, QueryState]]:
         """A runner begins anew: its number, and where it must build. It sends the parts of every snapshot above."""
-        with self._changed:
+        with self._alone():
             self._raise_fault()
             self._attempts += 1
             if runner == "spark":
@@ -193,7 +200,7 @@ class Merge:
 
     def take(self, runner: str, sn: int, parts: list[Told]) -> None:
         """These are all parts of `sn`. They count now, or when their turn comes, or not (`position` says so)."""
-        with self._changed:
+        with self._alone():
             self._raise_fault()
             if sn <= self._position or not self._may_send(runner):
                 return
@@ -207,7 +214,7 @@ class Merge:
 
     def caught_up(self, runner: str, attempt: int, sn: int) -> None:
         """This attempt has sent all parts up to `sn`: its runner becomes the owner, if that is up to `position`."""
-        with self._changed:
+        with self._alone():
             self._raise_fault()
             if runner != "spark" or attempt != self._attempt or self._owner == "spark":
                 return
@@ -221,7 +228,7 @@ class Merge:
 
     def lost(self, runner: str, attempt: int) -> None:
         """That attempt's runner is gone for good: the inline runner goes on after `position`."""
-        with self._changed:
+        with self._alone():
             if runner != "spark" or attempt != self._attempt:
                 return
             self._attempt = 0
@@ -240,12 +247,12 @@ class Merge:
 
     def dropped(self, query: int) -> None:
         """The query is gone: its state goes with the next commit, and its parts count no more."""
-        with self._changed:
+        with self._alone():
             self._standings.drop(query)
 
     def collected(self, oldest: Callable[[int], int]) -> None:
         """Emissions were let go; `oldest`: the number of the oldest that is kept, of a query or a group."""
-        with self._changed:
+        with self._alone():
             self._standings.collected(oldest)
 
     def fail(self, error: BaseException) -> None:
@@ -259,11 +266,37 @@ class Merge:
 
     def flush(self) -> None:
         """Stores the position, where it is ahead of what is stored."""
-        with self._changed:
+        with self._alone():
             if self._fault is None and self._stored < self._position:
-                self._commit([], self._position)
+                with self._being_busy():
+                    self._commit([], self._position)
+
+    def give_up(self) -> None:
+        """From now on no store is waited for."""
+        with self._changed:
+            self._gives_up = True
+            self._changed.notify_all()
 
     # ---- under the lock ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The lock, while nobody is in the middle of a merge that waits for the store."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._busy)
+            yield
+
+    @contextmanager
+    def _being_busy(self) -> Iterator[None]:
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+            self._changed.notify_all()
+
+    def _insist(self, act: Callable[[], Result]) -> Result:
+        return insist(act, self._clock, lambda: self._gives_up or self._fault is not None, self._changed)
 
     def _states_now(self) -> dict[int, QueryState]:
         found = self._standings.states()
@@ -299,6 +332,10 @@ class Merge:
         """Takes these snapshots in; what was said."""
         if not steps:
             return []
+        with self._being_busy():
+            return self._merge_alone(steps)
+
+    def _merge_alone(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
         queries = self._queries()
         try:
             rows = [row for _, parts in steps for row in self._merged(parts, queries)]
@@ -315,7 +352,6 @@ class Merge:
             for sn in [sn for sn in waiting if sn <= position]:
                 del waiting[sn]
         self.homes.forget(position)
-        self._changed.notify_all()
         return rows
 
     def _merged(self, parts: Iterable[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
@@ -356,7 +392,7 @@ class Merge:
         """One publish. If it fails, memory and log may differ: nothing is merged any more."""
         states = self._standings.unstored()
         try:
-            insist(lambda: self._log.commit(rows, states, Sn(position)), self._clock)
+            self._insist(lambda: self._log.commit(rows, states, Sn(position)))
         except BaseException as error:
             self.fail(error)
             raise

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from hbase_store import EmissionRow, Sn
+from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog import QueryDefinition
 from stream_ext.clock import ManualClock
 from stream_ext.emission import decode_body
@@ -313,6 +315,64 @@ def test_a_store_that_fails_stops_the_merge_and_tells_all_who_wait() -> None:
     assert len(heard) == 1
     with pytest.raises(Died):
         merge.take("inline", merge.position + 1, [])
+
+
+@pytest.mark.parametrize("where", ["commit", "decode"])
+def test_who_waits_or_looks_is_answered_while_the_store_does_not_answer(where: str) -> None:
+    log, clock, asked = Log(), ManualClock(), threading.Event()
+    away = True
+
+    def answers(act: Callable[..., Any]) -> Callable[..., Any]:
+        def asks(*arguments: Any) -> Any:
+            asked.set()
+            if away:
+                raise StoreUnavailable("nobody answers")
+            return act(*arguments)
+
+        return asks
+
+    if where == "commit":
+        log.commit = answers(log.commit)  # type: ignore[method-assign]
+    decode = answers(texts_of) if where == "decode" else texts_of
+    merge = Merge(log, clock, lambda: QUERIES, decode, count(1_000).__next__)
+    sn = next(sn for sn in range(1, LAST_SN) if any(part.emits for part in parts_of(sn)))
+    for silent in range(1, sn):
+        merge.take("inline", silent, [])
+    inline = threading.Thread(target=merge.take, args=("inline", sn, parts_of(sn)))
+    inline.start()
+    assert asked.wait(10)
+    with pytest.raises(DeadlineExceeded):
+        merge.wait(sn, 0.01)
+    assert (merge.position, merge.fault, merge.role) == (sn - 1, None, "inline")
+    flushing = threading.Thread(target=merge.flush)  # it waits for its turn
+    flushing.start()
+    away = False
+    while inline.is_alive():
+        clock.advance(250)
+        inline.join(0.01)
+    flushing.join(10)
+    assert not flushing.is_alive()
+    assert merge.position == log.at == sn
+    told = [each for query in QUERIES for each in log.said(query)]
+    assert sorted(told) == sorted((part.sn, part.time) for part in parts_of(sn) if part.emits)
+
+
+def test_a_merge_that_is_to_end_waits_for_no_store() -> None:
+    log, asked = Log(), threading.Event()
+
+    def commit(*_: object) -> int:
+        asked.set()
+        raise StoreUnavailable("nobody answers")
+
+    log.commit = commit  # type: ignore[method-assign]
+    merge = new_merge(log)
+    merge.take("inline", 1, [])
+    ending = threading.Thread(target=lambda: (asked.wait(10), merge.give_up()))
+    ending.start()
+    with pytest.raises(StoreUnavailable):
+        merge.flush()
+    ending.join(10)
+    assert isinstance(merge.fault, StoreUnavailable)
 
 
 def test_waiting_ends_at_the_position_or_at_the_deadline() -> None:

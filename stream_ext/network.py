@@ -23,6 +23,7 @@ from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.extend import Extend
 from stream_ext.operators.grouped import Grouped
 from stream_ext.operators.moment import Moment
+from stream_ext.operators.occurrence_scan import OccurrenceScan, arrived
 from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.project import Project
 from stream_ext.operators.r2s import Answer
@@ -36,6 +37,7 @@ from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.named_terms import constants_of
 from stream_ext.plan.normalise import normalise, template_of
+from stream_ext.plan.occurrences import follow_occurrences
 from stream_ext.plan.parameters import Template as QueryTemplate
 from stream_ext.plan.terms import Constant
 from stream_ext.plan.wires import Stage
@@ -45,7 +47,7 @@ from stream_ext.zset import Columns, Weights, ZSet, concat, empty, in_order
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 
 #: What a query's logic goes through before it is built, in this order.
-PASSES: tuple[Callable[[Select], Select], ...] = (lift_select,)
+PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)
 
 
 def logic_of(query: Query, graphs: Sequence[Constant] = ()) -> Select:
@@ -157,7 +159,8 @@ class Network:
         """Triples of a stream; they count from the first evaluation whose windows hold them."""
         for scan in self.scans:
             if scan.window.stream == arrival.stream:
-                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times)
+                beside = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
+                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, beside)
 
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: a function of the moment is asked of rows that stay."""

@@ -1,7 +1,8 @@
 """Aggregates: which tallies each of them needs, and what it says of a group.
 
 Several aggregates share the tallies of one argument. An error in a group (an unbound argument, a sum of what is no
-number) makes an aggregate an error, but for COUNT and SAMPLE, which look at what is bound."""
+number) makes an aggregate an error, but for COUNT and SAMPLE, which look at what is bound. GROUP_CONCAT and SAMPLE take
+values in the order of the occurrences that their rows are made of, and where these are the same, or none, of terms."""
 
 from __future__ import annotations
 
@@ -17,10 +18,12 @@ from hbase_store.arrays import Ids, frozen
 from hbase_store.terms import INTEGER, TAG_SHIFT
 from stream_ext import group_kernels as kernels
 from stream_ext.group_kernels import LOW_BITS
+from stream_ext.operators import occurrences
 from stream_ext.operators.key_table import KeyTable, Slots
 from stream_ext.operators.tallies import ONCE, Bound, Counts, Extremum, Members, Rows, Sums, Tally
 from stream_ext.operators.terms_of_groups import TermsOfGroups
 from stream_ext.plan.algebra import ArithmeticOp
+from stream_ext.plan.logic import LATEST, Occurrence
 from stream_ext.plan.values import Value, arithmetic
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Weights
@@ -39,10 +42,15 @@ Result = Callable[[Slots, Counts, Ids], None]
 @dataclass(frozen=True, slots=True)
 class Aggregated:
     variable: str
-    function: str  # COUNT, SUM, AVG, MIN, MAX, SAMPLE, GROUP_CONCAT
+    function: str  # COUNT, SUM, AVG, MIN, MAX, SAMPLE, GROUP_CONCAT; LATEST ... of occurrences
     argument: str | None  # a column; None: COUNT(*)
     distinct: bool = False
     separator: str = " "
+    follows: tuple[Occurrence, ...] = ()  # columns; none: values stand in the order of terms
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        return tuple(name for occurrence in self.follows for name in occurrence)
 
 
 class Tallies:
@@ -53,7 +61,8 @@ class Tallies:
     ) -> None:
         """`rows`: the place in the groups' cells of how many rows each has."""
         self._terms = TermsOfGroups(vocabulary)
-        self._inside = inside
+        followed = {name for aggregate in aggregates for name in aggregate.followed}
+        self._inside = tuple(name for name in inside if name not in followed)  # the variables of a solution
         self.arguments: tuple[str, ...] = ()  # the columns that the tallies want of each row
         self._bound: dict[str, Bound] = {}
         self._sums: dict[str, Sums] = {}
@@ -70,6 +79,9 @@ class Tallies:
 
     def _result(self, aggregate: Aggregated) -> Result:
         function, argument, distinct = aggregate.function, aggregate.argument, aggregate.distinct
+        followed = aggregate.followed
+        if function in LATEST:
+            return partial(self._latest, self._members_of(followed), LATEST.index(function))
         if argument is None:
             return self._count_distinct_rows() if distinct else _count_rows
         if function == "COUNT":
@@ -77,9 +89,12 @@ class Tallies:
         if function in ("SUM", "AVG"):
             return partial(self._sum, self._sums_of(argument, distinct), function == "AVG")
         if function == "GROUP_CONCAT":
-            members, bound = self._members_of((argument,)), self._bound_of(argument, False)
-            self._listed.add(argument)
+            members, bound = self._members_of((argument, *followed)), self._bound_of(argument, False)
+            if not followed:
+                self._listed.add(argument)
             return partial(self._concatenation, members, bound, distinct, aggregate.separator)
+        if function == "SAMPLE" and followed:
+            return partial(self._first, self._members_of((argument, *followed)))
         extremum = self._extremum_of(argument, function == "MAX")
         if function == "SAMPLE":
             return lambda slots, rows, ids: _choose(extremum, slots, ids)
@@ -213,7 +228,10 @@ class Tallies:
     ) -> None:
         entries = members.of(slots)
         owners, values, counts = members.owners(entries), members.values(entries), members.counts(entries)
-        order = np.lexsort((self._terms.ranks(values), owners))
+        keys = occurrences.keys(members.beside(entries))
+        order = self._order(owners, keys, values)
+        if distinct and keys:  # each value at its first place
+            order = order[occurrences.firsts(owners[order], values[order])]
         parts: dict[int, list[str | None]] = {slot: [] for slot in slots.tolist()}
         strings = self._terms.strings(values[order])
         for slot, text, count in zip(owners[order].tolist(), strings, counts[order].tolist(), strict=True):
@@ -221,6 +239,39 @@ class Tallies:
         whole = (bound.counts[slots] == rows).tolist()  # no argument is an error
         joined = [_together(parts[slot], separator) if ok else None for slot, ok in zip(parts, whole, strict=True)]
         ids[:] = self._terms.ids_of_strings(joined)
+
+    def _order(self, owners: Slots, keys: Sequence[Ids], values: Ids) -> npt.NDArray[np.intp]:
+        """Of the values of each owner; those that are equal in all keys stand in the order of terms."""
+        if not keys:
+            return occurrences.in_order(owners, [self._terms.ranks(values)])
+        order = occurrences.in_order(owners, keys)
+        tied = occurrences.tied((*keys, owners), order)
+        if not len(tied):
+            return order
+        ranks = np.zeros(len(owners), np.int64)
+        ranks[tied] = self._terms.ranks(values[tied])
+        return occurrences.in_order(owners, [*keys, ranks])
+
+    def _first(self, members: Members, slots: Slots, rows: Counts, ids: Ids) -> None:
+        entries = members.of(slots)
+        owners, values = members.owners(entries), members.values(entries)
+        picks = occurrences.first_of_each(owners, occurrences.keys(members.beside(entries)))
+        ranks = self._terms.ranks(values[picks])
+        picks = picks[occurrences.first_of_each(owners[picks], [ranks])]
+        _put(owners[picks], values[picks], slots, ids)
+
+    def _latest(self, members: Members, part: int, slots: Slots, rows: Counts, ids: Ids) -> None:
+        entries = members.standing(slots)
+        owners, columns = members.owners(entries), occurrences.latest(members.beside(entries, 0))
+        picks = occurrences.first_of_each(owners, [~column for column in columns])
+        _put(owners[picks], columns[part][picks], slots, ids)
+
+
+def _put(owners: Slots, values: Ids, slots: Slots, ids: Ids) -> None:
+    """Writes the value of each owner at its place among the slots; 0 at the others."""
+    ids[:] = 0
+    order = np.argsort(slots)
+    ids[order[np.searchsorted(slots, owners, sorter=order)]] = values
 
 
 def _written(results: Sequence[Result], slots: Slots, rows: Counts) -> Ids:

@@ -94,6 +94,7 @@ class Members:
     """How often each value (or row) stands in each group."""
 
     def __init__(self, width: int) -> None:
+        self._width = width
         self._table = KeyTable(1 + width, more=2)  # keys are (slot of the group, ids)
         self._count, self._present = 1 + width, 2 + width  # places of the cells behind them
         self._first = np.zeros(0, np.int32)  # of each group's chain of members
@@ -136,14 +137,19 @@ class Members:
 
     def of(self, slots: Slots) -> Slots:
         """The members that are in these groups and are no error."""
+        entries = self.standing(slots)
+        bound: Slots = entries[self.values(entries) != 0]
+        return bound
+
+    def standing(self, slots: Slots) -> Slots:
+        """The members that are in these groups, those of a group together."""
         entries = np.empty(max(64, 2 * len(slots)), np.int32)
         while True:
             found = kernels.walk_members(
                 frozen(slots), self._first, self._nexts, self._table.cells, self._present, entries
             )
             if found <= len(entries):
-                bound: Slots = entries[:found][self.values(entries[:found]) != 0]
-                return bound
+                return entries[:found]
             entries = np.empty(found, np.int32)
 
     def owners(self, entries: Slots) -> Slots:
@@ -153,6 +159,10 @@ class Members:
 
     def values(self, entries: Slots) -> Ids:
         return self._table.ids(entries, 1)
+
+    def beside(self, entries: Slots, start: int = 1) -> tuple[Ids, ...]:
+        """What stands with each value in its row; from `start` 0 on the whole row."""
+        return tuple(self._table.ids(entries, 1 + i) for i in range(start, self._width))
 
     def counts(self, entries: Slots) -> Counts:
         return self._table.taken(entries, self._count)

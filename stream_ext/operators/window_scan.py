@@ -33,8 +33,9 @@ class WindowScan:
         self._content = None if as_bag else WindowContent(self._width)
         self._waiting: list[_Waiting] = []
 
-    def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times) -> None:
-        """Triples of the window's stream, with the graph and the time of their elements, in order of arrival."""
+    def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, beside: Columns = ()) -> None:
+        """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `beside`:
+        columns that are kept behind their bindings."""
         fits, columns = self.pattern.match((s, p, o, g))
         graph = self.pattern.graph
         if graph.each is not None:
@@ -44,9 +45,9 @@ class WindowScan:
         count = np.count_nonzero(fits)
         if count == len(fits):
             if count:
-                self._wait(tuple(map(_own, columns(slice(None)))), times)
+                self._wait((*map(_own, columns(slice(None))), *beside), times)
         elif count:
-            self._wait(columns(fits), times[fits])
+            self._wait((*columns(fits), *(column[fits] for column in beside)), times[fits])
 
     def _wait(self, columns: Columns, times: Times) -> None:
         self._waiting.append(_Waiting(columns, times, *least_and_greatest(times)))

@@ -44,4 +44,10 @@ def _numbered(source: Source, names: list[str]) -> Source:
     scope = graph if graph.node is None else GraphScope(node(graph.node), graph.graphs, graph.everything)
     subject, predicate, object = node(source.subject), node(source.predicate), node(source.object)
     time = None if source.time is None else number(source.time)
-    return replace(source, subject=subject, predicate=predicate, object=object, graph=scope, time=time)
+    occurrence = None
+    if source.occurrence is not None:
+        at, arrival, place = map(number, source.occurrence)
+        occurrence = (at, arrival, place)
+    return replace(
+        source, subject=subject, predicate=predicate, object=object, graph=scope, time=time, occurrence=occurrence
+    )

@@ -28,6 +28,7 @@ from stream_ext.operators.left_join import LeftJoin
 from stream_ext.operators.many_join import ManyJoin
 from stream_ext.operators.minus import Minus
 from stream_ext.operators.no_rows import NoRows
+from stream_ext.operators.occurrence_scan import OccurrenceScan
 from stream_ext.operators.operator import Operator
 from stream_ext.operators.otherwise import Otherwise
 from stream_ext.operators.parameters import Parameters
@@ -219,6 +220,8 @@ class Builder:
         watched = next((v for v in pattern.variables if v in asked), None)
         if node.time is not None:
             scan: WindowScan = TimedScan(window, pattern, node.time)
+        elif node.occurrence is not None:
+            scan = OccurrenceScan(window, pattern, node.occurrence)
         elif watched is not None:
             scan = WatchedScan(window, pattern, asked, watched)
         else:
@@ -547,7 +550,7 @@ class Builder:
     def _groups(self, grouping: Grouping, wire: Wire, kept: tuple[str, ...]) -> Wire:
         keys = (*kept, *(key for key in grouping.keys if key not in kept))
         aggregates = tuple(
-            Aggregated(each.variable, each.function, each.argument, each.distinct, each.separator)
+            Aggregated(each.variable, each.function, each.argument, each.distinct, each.separator, each.follows)
             for each in grouping.aggregates
         )
         inside, always = wire.variables, grouping.always and not kept

@@ -21,6 +21,9 @@ NO_NAMES: Names = frozenset()
 #: The store's default graph, where graphs are listed.
 DEFAULT_GRAPH = Constant(b"")
 
+#: The columns that say when a triple of a stream came: its time, its arrival, its place in the document.
+Occurrence = tuple[str, str, str]
+
 
 @dataclass(frozen=True, slots=True)
 class GraphScope:
@@ -43,7 +46,8 @@ class GraphScope:
 class Source:
     """One triple pattern: in a window (its IRI), or in the store. `time`: the variable that its latest time binds.
 
-    `as_bag`: a triple of the window may come several times, for what follows makes a set of them."""
+    `as_bag`: a triple of the window may come several times, for what follows makes a set of them. `occurrence`: the
+    columns that its latest occurrence in the window binds."""
 
     subject: Node
     predicate: Node
@@ -52,11 +56,13 @@ class Source:
     window: str | None
     time: str | None = None
     as_bag: bool = False
+    occurrence: Occurrence | None = None
 
     @cached_property
     def variables(self) -> Names:
         time = Variable(self.time) if self.time is not None else None
-        return _names(self.subject, self.predicate, self.object, self.graph.node, time)
+        names = _names(self.subject, self.predicate, self.object, self.graph.node, time)
+        return names if self.occurrence is None else names.union(self.occurrence)
 
     @property
     def certain(self) -> Names:
@@ -286,6 +292,7 @@ class Aggregation:
     argument: str | None
     distinct: bool
     separator: str
+    follows: tuple[Occurrence, ...] = ()  # of the triples that a solution is made of, in the order of the text
 
 
 @dataclass(frozen=True)
@@ -343,8 +350,13 @@ Logic = (
 
 EMPTY = Conjunction()
 
+#: Aggregates that say something else when the solutions stand in another order.
+ORDERED = frozenset({"GROUP_CONCAT", "SAMPLE"})
+#: Those of the occurrences that a group's solutions are made of, one for each column of what is the latest of them.
+LATEST = ("LATEST TIME", "LATEST ARRIVAL", "LATEST PLACE")
+
 #: Aggregates that say a small number, or one of the terms that they are given.
-_CHOOSING = frozenset({"COUNT", "MIN", "MAX", "SAMPLE"})
+_CHOOSING = frozenset({"COUNT", "MIN", "MAX", "SAMPLE", *LATEST})
 
 
 def _names(*nodes: Node | None) -> Names:

@@ -32,6 +32,7 @@ def read_of(node: Select) -> Names:
     if node.grouping is not None:
         found |= set(node.grouping.keys)
         for each in node.grouping.aggregates:
+            found = found.union(*each.follows)
             if each.argument is not None:
                 found |= {each.argument}
             elif each.distinct:

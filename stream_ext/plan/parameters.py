@@ -17,6 +17,7 @@ from typing import Any
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.formulas import And, Compare, Expression, Membership, Not, Or, PathRepeat, Repeat
 from stream_ext.plan.logic import (
+    ORDERED,
     Assign,
     Conjunction,
     Either,
@@ -39,8 +40,6 @@ from stream_ext.plan.walk import walk
 #: The column that says of which query a row is.
 OF_QUERY = ".query"
 
-#: What they say depends on the order in which rows come, which another plan may change.
-_ORDERED = frozenset({"GROUP_CONCAT", "SAMPLE"})
 #: A condition with more parts than this keeps its constants.
 _PARTS_MAX = 64
 
@@ -102,7 +101,7 @@ def _is_shareable(select: Select, made: Sequence[QuadPattern]) -> bool:
 
 
 def _is_free_of_order(node: Select) -> bool:
-    return node.grouping is None or not any(each.function in _ORDERED for each in node.grouping.aggregates)
+    return node.grouping is None or not any(each.function in ORDERED for each in node.grouping.aggregates)
 
 
 def _below(node: Logic) -> list[Logic]:

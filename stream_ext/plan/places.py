@@ -71,6 +71,11 @@ def window_of_graph(graph: Constant) -> str:
     return f"graph {graph.text.decode()}"
 
 
+def is_of_graph(window: str) -> bool:
+    """Whether it stands for a graph: no window of a text has such a name."""
+    return window.startswith("graph ")
+
+
 def with_graphs(place: Place, graphs: Sequence[Constant]) -> Place:
     """Those of FROM that are windows are merged as windows."""
     merged = [graph for graph in place.graph.graphs or () if graph in graphs]

@@ -17,6 +17,7 @@ LOW = (
     ("group", "_CLEAN_LEAST", 2),
     ("join", "_FEW", 0),
     ("key_table", "_LEAST_CAPACITY", 2),
+    ("occurrence_scan", "_CLEAN_LEAST", 2),
     ("ordered_rows", "_SETTLE_LEAST", 2),
     ("path_pairs", "_KEPT_AT_LEAST", 2),
     ("row_index", "_LEAST_CAPACITY", 2),

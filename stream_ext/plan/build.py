@@ -436,7 +436,7 @@ class Builder:
         calculator = Calculator(wire.variables, test.condition, self._sees(test, ground), wire.resources)
         operator: Operator = Extend(wire.variables, variable, calculator)
         if calculator.is_volatile:
-            operator = Anew(wire.variables, operator)
+            operator = Anew(wire.variables, operator, test.draws)
         return self._add(operator, (wire,), wire.certain, f"bind ?{variable}")
 
     # ---- conditions ---------------------------------------------------------------------------------------------
@@ -454,7 +454,7 @@ class Builder:
             tester = Tester(wire.variables, test.condition, self._sees(test, ground), wire.resources)
             operator: Operator = Filter(wire.variables, tester)
             if tester.is_volatile:
-                operator = Anew(wire.variables, operator)
+                operator = Anew(wire.variables, operator, test.draws)
             wire = self._add(operator, (wire,), wire.certain, "filter")
         return wire
 

@@ -106,3 +106,21 @@ def test_what_is_asked_once_is_answered_as_it_comes() -> None:
     rows: list[Entry] = [((1, 1), 1, 9), ((5, 1), 2, 9)]
     said = Anew(NAMES, Filter(NAMES, tester)).step(at(3, vocabulary, last=True), zset(rows, 2))
     assert entries_of(said) == rows[:1]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_who_asks_once_draws_what_was_drawn_at_the_evaluation(seed: int) -> None:
+    """The rows came in turn, or at once and in another order, under columns in another order."""
+    source, vocabulary = Source(seed, 2), words()
+    calculators = [testing.Calculator(names, expression("RAND()"), frozenset(NAMES)) for names in (NAMES, NAMES[::-1])]
+    standing = Anew(NAMES, Extend(NAMES, "chance", calculators[0]), draws=True)
+    once = Anew(NAMES[::-1], Extend(NAMES[::-1], "chance", calculators[1]), draws=True)
+    out: list[Entry] = []
+    for time in range(10):
+        out += entries_of(standing.step(at(time, vocabulary), zset(source.change(time, 6), 2)))
+        rows = [((b, a), n, time) for (a, b), n in model.alive(source.all, time).items()]
+        again = entries_of(once.step(at(time, vocabulary, last=True), zset(rows[::-1], 2)))
+        told: Counter[tuple[int, ...]] = Counter()
+        for (b, a, chance), n, _ in again:
+            told[a, b, chance] += n
+        assert told == model.alive(out, time), f"seed {seed}, time {time}"

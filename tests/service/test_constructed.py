@@ -119,7 +119,16 @@ def test_a_bare_query_is_refused_for_what_its_registration_is_refused_for(servic
 @pytest.mark.parametrize("r2s", ["RSTREAM", "ISTREAM", "DSTREAM"])
 @pytest.mark.parametrize(
     "select",
-    ["SELECT ?x ?y", "SELECT ?y (COUNT(?x) AS ?n)", "SELECT DISTINCT ?y ?z", "ASK", "CONSTRUCT { ?x :at [ :is ?y ] }"],
+    [
+        "SELECT ?x ?y",
+        "SELECT ?y (COUNT(?x) AS ?n)",
+        "SELECT DISTINCT ?y ?z",
+        "ASK",
+        "CONSTRUCT { ?x :at [ :is ?y ] }",
+        "SELECT ?x (RAND() AS ?r)",
+        "SELECT ?y (STRUUID() AS ?u)",
+        "SELECT ?z (UUID() AS ?u) (BNODE() AS ?n)",
+    ],
 )
 def test_every_emission_can_be_made_again_at_its_snapshot(service: Service, r2s: str, select: str) -> None:
     text = registration(window="RANGE 2s STEP 1s", select=select, r2s=r2s).replace("?x :p ?y }", "?x :p ?y } ?y :k ?z")

@@ -187,7 +187,8 @@ def where(pattern: Pattern, names: Sequence[str], of: Dataset, graphs: Sequence[
 def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:
     now_ms = at.time if at else asking.now_ms
     return Moment(
-        at.time if at else 0, snapshot, None, last=True, now_ms=now_ms, seed=asking.seed, control=asking.control,
+        at.time if at else 0, snapshot, None, last=True, settled=at is not None, now_ms=now_ms,
+        seed=asking.seed, control=asking.control,
         vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, outside=asking.outside,
     )  # fmt: skip
 

@@ -53,6 +53,7 @@ class Moment:
     snapshot: Snapshot
     changes: StoreChanges | None
     last: bool = False  # nothing comes after this step (a one-shot query): no operator need remember
+    settled: bool = False  # rows that ORDER BY takes for equal stand as they do where the query is registered
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE

@@ -21,7 +21,7 @@ class Slice:
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
-            return self._cut.of(moment, self._ranked(moment, change) if self._is_resumed else change)
+            return self._cut.of(moment, self._ranked(moment, change) if self._is_settled(moment) else change)
         alive = self._held.take(self._held.until_array() >= moment.time)
         self._held = consolidate(concat([alive, change], change.width))
         now = self._cut.of(moment, self._ranked(moment, self._held))
@@ -30,9 +30,8 @@ class Slice:
         columns, net = sum_equal_rows(out.columns, out.weight_array())
         return ZSet(columns, len(net), net)
 
-    @property
-    def _is_resumed(self) -> bool:
-        return self._ranking is not None and self._ranking.is_resumed
+    def _is_settled(self, moment: Moment) -> bool:
+        return moment.settled if self._ranking is None else self._ranking.is_resumed
 
     def _ranked(self, moment: Moment, held: ZSet) -> ZSet:
         """All rows; where ORDER BY takes some for equal, these are in an order that depends on nothing before."""

@@ -138,6 +138,23 @@ def test_an_evaluation_asked_again_at_its_time_and_snapshot_gives_the_whole_answ
     assert [t.decode() for t in store.terms(answer.columns[0])] == [f"<{EX}a>", f"<{EX}b>"]
 
 
+@pytest.mark.parametrize(
+    "tail", ["} ORDER BY ?y LIMIT 1 #", "{ SELECT ?x ?y { WINDOW :w1 { ?x :p ?y } } ORDER BY ?y LIMIT 1 }"]
+)
+def test_an_evaluation_asked_again_takes_the_same_one_of_rows_that_order_by_takes_for_equal(
+    store: Store, tail: str
+) -> None:
+    what = scene(step_ms=10)
+    what.pattern = tail if "SELECT" in tail else f"{what.pattern} {tail}"
+    play = Play(store, what)
+    play(one(1, "a"), one(2, "b"), one(3, "c"))
+    play(one(11, "c"), one(12, "b"), one(13, "a"))
+    (said,) = play(beat(20))
+    window = ScheduledWindow(f"{EX}w1", 1, 10, 10)
+    again = evaluate(store, play.query, said.sn, [window], Instant(20))
+    assert [column.tolist() for column in again.columns] == [column.tolist() for column in said.columns]
+
+
 def test_a_query_that_fails_is_reported_and_the_others_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play(store, scene())
     shard = play.shard

@@ -11,6 +11,7 @@ import pytest
 
 from stream_ext.clock import SystemClock
 from stream_ext.service import Service
+from tests.engine.ordered import OrderedOracle, ordered_scene
 from tests.engine.scene import EX, Change, Oracle, Push, Scene, random_scene
 from tests.integrity.clients import emission_of, ndjson, operations
 from tests.service import test_worked_examples as wukong
@@ -18,6 +19,8 @@ from tests.service.opened import opened, said, values
 from tests.spark.test_service_on_spark import SPARK, kill_worker, on_spark
 
 SEEDS = range(300, 318)
+#: Scenes of which the answers depend on the order in which elements came.
+ORDERED = range(400, 405)
 Told = dict[str, list[bytes]]
 
 
@@ -27,7 +30,10 @@ class Several:
     def __init__(self) -> None:
         self.scenes = {seed: random_scene(seed) for seed in SEEDS}
         self.oracles = {seed: Oracle(scene) for seed, scene in self.scenes.items()}
-        self.true: dict[int, list[tuple[int, object]]] = {seed: [] for seed in SEEDS}
+        for seed in ORDERED:
+            scene, question = ordered_scene(seed)
+            self.scenes[seed], self.oracles[seed] = scene, OrderedOracle(scene, question)
+        self.true: dict[int, list[tuple[int, object]]] = {seed: [] for seed in self.scenes}
 
     def begin(self, service: Service) -> None:
         for seed, scene in self.scenes.items():
@@ -39,7 +45,7 @@ class Several:
         """A step of each scene, then the next of each; `meanwhile` is done before the round of that number."""
         for round, steps in enumerate(zip_longest(*(scene.steps for scene in self.scenes.values()))):
             meanwhile.get(round, lambda: None)()
-            for seed, step in zip(SEEDS, steps, strict=True):
+            for seed, step in zip(self.scenes, steps, strict=True):
                 if isinstance(step, Change):
                     service.update(operations(step))
                     for oracle in self.oracles.values():

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -16,15 +17,18 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog import Left
 from stream_ext.clock import ManualClock
-from stream_ext.part import Told
+from stream_ext.outside import Outside, places
+from stream_ext.part import Part, Told
 from stream_ext.runner.homes import Homes
 from stream_ext.runner.merge import Merge
 from stream_ext.schedule import QueryState
 from stream_ext.shard import Shard, takes_beside, takes_on_spark
 from stream_ext.template_run import TemplateRun
-from tests.engine.many import AloneShard, parted, told
-from tests.engine.scene import PATTERNS
+from tests.engine.many import AloneShard, Registry, parted, told
+from tests.engine.scene import EX, PATTERNS, Push, Scene, Window
+from tests.engine.test_service_operator import answering, knowing
 from tests.engine.test_sharing import OF_TEMPLATES, _Play
+from tests.service.elsewhere import Reply, elsewhere
 from tests.service.test_merge import Log
 
 #: How far the merge may lie behind a move.
@@ -159,6 +163,45 @@ def play(seed: int, folder: Path) -> tuple[int, int]:
 def test_what_is_moved_says_what_it_says_where_it_stays(block: int, tmp_path: Path) -> None:
     moves = sum(play(seed, tmp_path / str(seed))[1] for seed in range(block * 6, block * 6 + 6))
     assert moves > 60
+
+
+def test_one_that_waits_for_an_answer_begins_anew_where_it_is_moved_to(tmp_path: Path) -> None:
+    """What it missed stays with the shard that it left: its next emission says so."""
+    with elsewhere() as there, closing(hbase_store.open(f"lmdb:{tmp_path / 'store'}", clock=ManualClock(0))) as store:
+        outside = Outside(service=places(there.url))
+        spark, beside = Shard(store, takes_on_spark, outside), Shard(store, takes_beside, outside)
+        registry = Registry.over(
+            store, Scene([Window("w1", 1, 10, 10)], "WINDOW :w1 { ?x :p ?y }", "ASK", "RSTREAM", {1: 0, 2: 0})
+        )
+        for shard in (spark, beside):
+            shard.build({}, int(store.head()))
+        said: list[tuple[int, int, bool]] = []
+        states: dict[int, QueryState] = {}
+
+        def step(sn: int) -> None:
+            for part in [*spark.step(sn), *beside.step(sn)]:
+                assert isinstance(part, Part), "it shares no network"
+                states[part.query] = part.state
+                said.extend([(part.time, len(part.columns[0]), part.gap)] if part.emits else [])
+
+        def second(number: int) -> None:
+            step(registry.player.play([Push(1, ((number, ((f"<{EX}{number}>", f"<{EX}p>", f"<{EX}b>"),)),))]))
+
+        step(registry.register(
+            f"PREFIX : <{EX}> SELECT ?x ?n FROM NAMED WINDOW :w1 ON <{EX}s1> [RANGE 10 STEP 10] "
+            f"WHERE {{ WINDOW :w1 {{ ?x :p ?y }} SERVICE <{there.url}/x> {{ ?y :name ?n }} }}"
+        ))  # fmt: skip
+        (number,) = registry.queries
+        second(5)
+        there.replies["/x"] = Reply(500)
+        second(15)
+        assert "answered 500" in spark.faults[number]
+        there.replies["/x"] = answering(knowing(":b :name 'bee'"))
+        step(registry.move(number, "inline", Left(spark.sn, states[number])))
+        assert (spark.faults, beside.faults) == ({}, {})
+        second(25)
+        second(35)
+        assert said == [(20, 1, True), (30, 1, False)]
 
 
 @pytest.mark.soak

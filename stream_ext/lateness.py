@@ -182,6 +182,10 @@ class Lateness:
 
     def forget_stream(self, stream: int) -> None:
         """It was dropped."""
+        self._places.pop(stream, None)
+        for readers in (self._readers, self._closely):
+            if not readers.get(stream):
+                readers.pop(stream, None)
         self.elements.forget(stream)
         if self._log is not None:
             self._log.forget(stream)

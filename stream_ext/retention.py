@@ -10,6 +10,7 @@ All of it is found in the writer's thread: a query finds what was retained when 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -81,7 +82,8 @@ class Retention:
         self._queries: dict[int, _Needs] = {}
         #: Streams of queries that are read no more, and from which snapshot on.
         self._left: list[tuple[int, frozenset[int]]] = []
-        self._needs: dict[_Needs, _Needs] = {}  # those that are equal are one
+        self._needs: dict[_Needs, _Needs] = {}  # those that are equal are one,
+        self._shared_by: Counter[_Needs] = Counter()  # which so many queries have
         self._collected_batches = self._collected_bytes = 0
         self._held_by: str | None = None
         self._holders: dict[int, str] = {}  # of streams more of which is needed than their own retention keeps
@@ -107,12 +109,22 @@ class Retention:
             return  # built anew at the position of the queries, wherever that is: it needs nothing older
         pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
         needs = _Needs(timing, reads_store(parsed), pace_ms)
+        self._release(query.number)
         self._queries[query.number] = self._needs.setdefault(needs, needs)
+        self._shared_by[needs] += 1
 
     def forget(self, query: int, sn: int) -> None:
         """It is stepped no more from this snapshot on."""
-        if (needs := self._queries.pop(query, None)) is not None:
+        if (needs := self._release(query)) is not None:
             self._left.append((sn, needs.streams))
+
+    def _release(self, query: int) -> _Needs | None:
+        needs = self._queries.pop(query, None)
+        if needs is not None:
+            self._shared_by[needs] -= 1
+            if not self._shared_by[needs]:
+                del self._shared_by[needs], self._needs[needs]
+        return needs
 
     def published(self, sn: int, view: View) -> None:
         row = self._store.newest_row()

@@ -24,6 +24,7 @@ from stream_ext.operators.tallies import ONCE, Bound, Counts, Extremum, Members,
 from stream_ext.operators.terms_of_groups import TermsOfGroups
 from stream_ext.plan.algebra import ArithmeticOp
 from stream_ext.plan.logic import LATEST, Occurrence
+from stream_ext.plan.terms import has_name
 from stream_ext.plan.values import Value, arithmetic
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Weights
@@ -136,7 +137,7 @@ class Tallies:
         return cast(Made, found)
 
     def _count_distinct_rows(self) -> Result:
-        members = self._members_of(self._inside)
+        members = self._members_of(tuple(filter(has_name, self._inside)))
         rows = Rows()
         members.followers.append(rows)
         return _count_of(rows)

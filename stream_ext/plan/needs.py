@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stream_ext.plan.logic import Aggregation, Names, Select
+from stream_ext.plan.terms import has_name
 
 
 def count_rows(node: Select) -> Select:
@@ -36,5 +37,5 @@ def read_of(node: Select) -> Names:
             if each.argument is not None:
                 found |= {each.argument}
             elif each.distinct:
-                return found | node.inner.variables  # COUNT(DISTINCT *) looks at all of them
+                return found | set(filter(has_name, node.inner.variables))  # COUNT(DISTINCT *) looks at all of them
     return found

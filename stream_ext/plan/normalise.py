@@ -67,7 +67,7 @@ from stream_ext.plan.places import STORE, Dataset, Place, dataset, merged_window
 from stream_ext.plan.rename import rename_query
 from stream_ext.plan.replace_parts import replaced
 from stream_ext.plan.stages import Stages
-from stream_ext.plan.terms import BlankLabel, Constant, Node, Variable
+from stream_ext.plan.terms import BlankLabel, Constant, Node, Variable, has_name
 from stream_ext.plan.timestamps import asked_in, shape_expressions, with_expressions, with_names
 from stream_ext.plan.walk import walk
 from stream_ext.plan.windows import Dialect, WindowClause
@@ -407,7 +407,7 @@ def _is_grouped(query: Query) -> bool:
 
 def _seen(pattern: Pattern) -> Names:
     """Without those that no one can name: a blank node inside of SERVICE is a variable of the other side."""
-    return frozenset(name for name in _in_scope(pattern) if not name.startswith(("_:", ".")))
+    return frozenset(filter(has_name, _in_scope(pattern)))
 
 
 def _in_scope(pattern: Pattern) -> Names:

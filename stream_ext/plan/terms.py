@@ -22,6 +22,11 @@ class Variable:
     hidden: bool = False  # a blank node of the pattern: joins like a variable, is never projected
 
 
+def has_name(variable: str) -> bool:
+    """Whether a text can name it: neither a blank node of a pattern nor what a pass of the planner made."""
+    return not variable.startswith(("_:", "."))
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     text: bytes  # canonical N-Triples bytes: <iri>, "literal"@en, "1"^^<...integer>

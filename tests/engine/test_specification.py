@@ -54,6 +54,18 @@ class Text:
             [(b"<http://ex/c>",)],
         ),
         (
+            "18.3.1: a solution has no blank node of its pattern, so solutions that differ there are no distinct ones",
+            [(":x", ":p", ":y", ""), (":x", ":p", ":z", ""), (":y", ":p", ":b", ""), (":z", ":p", ":b", "")],
+            "SELECT (COUNT(DISTINCT *) AS ?n) { :x :p [ :p ?b ] }",
+            [(b'"integer 1',)],
+        ),
+        (
+            "18.2.2.4: nor one of the fresh variable between the steps of a path",
+            [(":x", ":p", ":y", ""), (":x", ":p", ":z", ""), (":y", ":p", ":b", ""), (":z", ":p", ":b", "")],
+            "SELECT (COUNT(DISTINCT *) AS ?n) (COUNT(*) AS ?m) { ?a :p/:p ?b }",
+            [(b'"integer 1', b'"integer 2')],
+        ),
+        (
             "18.5, Extend: the expression is evaluated for the solutions of its own group",
             [(":y", ":p", ":x", ""), (":y", ":q", ":x", "")],
             "SELECT ?v { ?a :p ?b . { ?a :q ?c . BIND(?b AS ?v) } }",

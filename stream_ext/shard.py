@@ -234,6 +234,11 @@ class Shard:
         unsaid, self._unsaid = self._unsaid, []
         return parts + unsaid
 
+    @property
+    def behind(self) -> dict[int, int]:
+        """The queries that wait for an answer from elsewhere, and the snapshot at which each of them stands."""
+        return {number: each.sn for number, each in self._behind.items()}
+
     def refresh(self) -> int:
         """Takes in what has been published; the new head."""
         return int(self._store.refresh())

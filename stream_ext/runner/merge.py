@@ -35,6 +35,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, Protocol, TypeVar
 
+import msgspec
+
 from hbase_store import EmissionRow, Sn
 from stream_ext.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
@@ -212,14 +214,18 @@ class Merge:
                 said = self._merge(self._following(self._position)) if self._owner == "spark" else []
         self._tell(said)
 
-    def caught_up(self, runner: str, attempt: int, sn: int) -> None:
-        """This attempt has sent all parts up to `sn`: its runner becomes the owner, if that is up to `position`."""
+    def caught_up(self, runner: str, attempt: int, sn: int, behind: Mapping[int, int]) -> None:
+        """This attempt has sent all parts up to `sn`: its runner becomes the owner, if that is up to `position`.
+
+        `behind`: its queries that wait for an answer from elsewhere, and where each stands."""
         with self._alone():
             self._raise_fault()
             if runner != "spark" or attempt != self._attempt or self._owner == "spark":
                 return
             # All between must be pending, or something would be missing after the hand-over.
             if sn < self._position or any(n not in self._pending for n in range(self._position + 1, sn + 1)):
+                return
+            if not self._would_miss_nothing(behind):
                 return
             self._owner, self._beside = "spark", None
             said = self._merge(self._following(self._position))
@@ -307,6 +313,26 @@ class Merge:
             return self._beside is not None
         return self._owner == "inline" if runner == "inline" else self._attempt != 0
 
+    def _would_miss_nothing(self, behind: Mapping[int, int]) -> bool:
+        """Whether queries for which others did not answer the owner stand with who is to be the next one where they
+        stand here, or before; what that one makes up for must not have been said while it did not count.
+
+        Those that stand there alone do so here, too, from now on: whoever goes on after it finds them so."""
+        states = self._standings.states()
+        alone = []
+        for number, query in self._queries().items():
+            state = states.get(number)
+            if state is None or query.home is not None or query.paused or query.standing(state) is not state:
+                continue
+            if state.stands is None:
+                alone += [number] if behind.get(number, self._position) < self._position else []
+            elif number not in behind or behind[number] > state.stands:
+                return False
+        for number in alone:
+            state = msgspec.structs.replace(states[number], stands=self._position)
+            self._standings.by_itself(number, state, 0)
+        return True
+
     @property
     def _sent_beside(self) -> dict[int, list[Told]]:
         assert self._beside is not None
@@ -338,7 +364,7 @@ class Merge:
     def _merge_alone(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
         queries = self._queries()
         try:
-            rows = [row for _, parts in steps for row in self._merged(parts, queries)]
+            rows = [row for sn, parts in steps for row in self._merged(sn, parts, queries)]
         except BaseException as error:  # what was taken in so far does not count: no commit has it
             self.fail(error)
             raise
@@ -354,14 +380,20 @@ class Merge:
         self.homes.forget(position)
         return rows
 
-    def _merged(self, parts: Iterable[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
+    def _merged(self, sn: int, parts: Iterable[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
         """The emissions of one snapshot; what was missed in those before it comes first."""
         for part in sorted(parts, key=lambda part: (part.sn, part.k)):
             if isinstance(part, SharedPart):
                 if (group := self._standings.together(part, queries)) is not None:
                     yield from self._said_together(part, group, queries)
-            elif (query := queries.get(part.query)) is not None:
+            elif (query := queries.get(part.query)) is not None and not (part.sn < sn and self._is_said(part)):
                 yield from self._said_by(part, query)
+
+    def _is_said(self, part: Part) -> bool:
+        """Whether it makes up for an evaluation that another runner has made in time."""
+        state = self._standings.state(part.query)
+        last = None if state is None else state.evaluated
+        return part.evaluated and last is not None and (part.sn, part.k) <= (last.sn, last.k)
 
     def _said_by(self, part: Part, query: QueryDefinition) -> Iterator[EmissionRow]:
         self._standings.by_itself(part.query, part.state, max(1, part.repeated) * part.evaluated)

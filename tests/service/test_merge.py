@@ -150,7 +150,7 @@ class Spark:
         return sn
 
     def tell(self) -> None:
-        self.merge.caught_up("spark", self.number, self.complete())
+        self.merge.caught_up("spark", self.number, self.complete(), {})
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -204,16 +204,51 @@ def test_spark_becomes_the_owner_only_when_nothing_is_missing() -> None:
     number, position, _ = merge.attempt("spark")
     assert position == 0
     inline.step()
-    merge.caught_up("spark", number, 0)
+    merge.caught_up("spark", number, 0, {})
     assert owner_of(merge) == "inline", "it is behind the position"
     merge.take("spark", 1, parts_of(1))
     merge.take("spark", 3, parts_of(3))
-    merge.caught_up("spark", number, 3)
+    merge.caught_up("spark", number, 3, {})
     assert owner_of(merge) == "inline", "snapshot 2 is missing"
     merge.take("spark", 2, parts_of(2))
-    merge.caught_up("spark", number, 3)
+    merge.caught_up("spark", number, 3, {})
     assert owner_of(merge) == "spark"
     assert merge.position == 3, "what was waiting is merged at the hand-over"
+
+
+def part_of(sn: int, evaluated: int | None, stands: int | None = None) -> Part:
+    """Of query 1: its evaluation in `evaluated`, or that it has none in `sn`, for it stands before."""
+    at = sn if evaluated is None else evaluated
+    known = stands if evaluated is None else evaluated
+    state = QueryState(1, None if known is None else Evaluated(known, 0, 0, 10 * known), sn=at, stands=stands)
+    columns = [np.array([7], np.uint64)]
+    is_told = evaluated is not None
+    return Part(1, at, 0, at * 10, [], columns, None, 0, None, state, is_told, evaluated=is_told)
+
+
+@pytest.mark.parametrize("alone", ["inline", "spark"])
+def test_what_one_runner_makes_up_for_and_the_other_has_said_is_said_once(alone: str) -> None:
+    """From snapshot 2 on one of them has no answer from elsewhere, up to snapshot 4, and the other has."""
+    log = Log()
+    merge = new_merge(log)
+    number, _, _ = merge.attempt("spark")
+    answered = {sn: [part_of(sn, sn)] for sn in range(1, 8)}
+    failed = answered | {2: [part_of(2, None, 1)], 3: [], 4: [], 5: [part_of(5, sn) for sn in range(2, 6)]}
+    inline, spark = (failed, answered) if alone == "inline" else (answered, failed)
+    for sn in range(1, 8):
+        behind = {1: 1} if alone == "spark" and 2 <= sn <= 4 else {}
+        if owner_of(merge) == "inline":
+            merge.take("inline", sn, inline[sn])
+        merge.take("spark", sn, spark[sn])
+        if sn >= 3:
+            merge.caught_up("spark", number, sn, behind)
+        if sn == 4:
+            assert owner_of(merge) == ("spark" if alone == "spark" else "inline")
+            merge.flush()
+            stored = msgspec.msgpack.decode(log.kept[1], type=QueryState)
+            assert stored.stands == (1 if alone == "inline" else 3), "whoever goes on from here makes up for the rest"
+    assert owner_of(merge) == "spark"
+    assert log.said(1) == [(sn, sn * 10) for sn in range(1, 8)]
 
 
 def test_parts_of_the_inline_runner_do_not_count_after_the_hand_over() -> None:
@@ -221,7 +256,7 @@ def test_parts_of_the_inline_runner_do_not_count_after_the_hand_over() -> None:
     merge = new_merge(log)
     inline = Inline(merge)
     number, _, _ = merge.attempt("spark")
-    merge.caught_up("spark", number, 0)
+    merge.caught_up("spark", number, 0, {})
     inline.step()
     assert merge.position == 0
     merge.take("spark", 1, parts_of(1))
@@ -231,7 +266,7 @@ def test_parts_of_the_inline_runner_do_not_count_after_the_hand_over() -> None:
 def test_what_an_earlier_attempt_left_behind_is_dropped() -> None:
     merge = new_merge(Log())
     number, _, _ = merge.attempt("spark")
-    merge.caught_up("spark", number, 0)
+    merge.caught_up("spark", number, 0, {})
     merge.take("spark", 2, parts_of(2))
     merge.attempt("spark")
     merge.take("spark", 1, parts_of(1))
@@ -242,7 +277,7 @@ def test_a_loss_gives_the_queries_back_and_a_late_report_of_it_changes_nothing()
     changes: list[str] = []
     merge: Merge = new_merge(Log(), on_owner_change=lambda: changes.append(merge.owner))
     first, _, _ = merge.attempt("spark")
-    merge.caught_up("spark", first, 0)
+    merge.caught_up("spark", first, 0, {})
     second, _, _ = merge.attempt("spark")
     merge.lost("spark", first)
     assert owner_of(merge) == "spark"

@@ -28,6 +28,7 @@ DIES_ONCE, DIES_ALWAYS, RAISES = (1 << 40) + 1, (1 << 40) + 2, (1 << 40) + 3
 
 class QueryState(msgspec.Struct):
     chain: int
+    stands: int | None = None
 
 
 class Part(msgspec.Struct):
@@ -76,6 +77,7 @@ class ChainShard:
         self._state = 0
         self.sn = 0
         self.faults: dict[int, str] = {}
+        self.behind: dict[int, int] = {}
 
     def refresh(self) -> int:
         self._values = [int(line) for line in self._path.read_text().splitlines()]
@@ -144,7 +146,7 @@ class ChainMerge:
                 self._pending[sn] = parts
                 self._merge_pending()
 
-    def caught_up(self, runner: str, attempt: int, sn: int) -> None:
+    def caught_up(self, runner: str, attempt: int, sn: int, behind: Mapping[int, int]) -> None:
         with self._changed:
             if attempt == self._attempt and sn >= self.position:
                 self.owner = runner

@@ -48,7 +48,7 @@ class Merge(Protocol):
     def owner(self) -> str: ...
     def attempt(self, runner: str) -> tuple[int, int, Mapping[int, Any]]: ...
     def take(self, runner: str, sn: Any, parts: list[Any]) -> None: ...
-    def caught_up(self, runner: str, attempt: int, sn: Any) -> None: ...
+    def caught_up(self, runner: str, attempt: int, sn: Any, behind: Mapping[int, int]) -> None: ...
     def lost(self, runner: str, attempt: int) -> None: ...
     def wait(self, sn: Any, deadline_s: float) -> None: ...
 
@@ -76,6 +76,7 @@ class _Seat:
         self.told = self.done = 0
         self.end_ms: int | None = None
         self.rung: dict[int, float] = {}
+        self.behind: dict[int, int] = {}  # its queries that wait for an answer from elsewhere
         self.left = threading.Event()
 
     def send(self, message: wire.FromBell) -> None:
@@ -296,6 +297,8 @@ class Bell:
 
     def _welcome(self, seat: _Seat, hello: wire.Hello, position: int, states: Mapping[int, Any]) -> wire.Welcome:
         usable = [s.sn for s in hello.stamps if self._ours(s) and position - _STEPS_BACK_MAX <= s.sn <= position]
+        if not self._owned and any(state.stands is not None for state in states.values()):
+            usable = []  # who waits for an answer stands where it does with the owner, or there is no hand-over
         seat.told = seat.done = usable[0] if usable else position
         return wire.Welcome(
             attempt=seat.attempt,
@@ -325,6 +328,8 @@ class Bell:
                 case wire.Mended(query):
                     with self._lock:
                         self.faults = {number: why for number, why in self.faults.items() if number != query}
+                case wire.Behind(queries):
+                    seat.behind = queries
                 case wire.Trouble(sn, why):
                     self._strike(seat, why)
                     return
@@ -369,7 +374,7 @@ class Bell:
         if self._seat is not seat:
             raise ConnectionError("another task has this seat")
         if not self._owned and self._epochs > self._settings.warmup_epochs:
-            self._merge.caught_up(RUNNER, seat.attempt, sn)
+            self._merge.caught_up(RUNNER, seat.attempt, sn, seat.behind)
             self._owned = self._merge.owner == RUNNER
             if self._owned:
                 self._on_up()

@@ -58,6 +58,7 @@ class _Seat:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._told_faults: dict[int, str] = {}
+        self._told_behind: dict[int, int] = {}
         self.sn = 0
         self.steps = 0
 
@@ -120,6 +121,9 @@ class _Seat:
             for query in self._told_faults.keys() - kept.shard.faults.keys():
                 self._connection.sendall(wire.frame(wire.Mended(query)))
             self._told_faults = dict(kept.shard.faults)
+        if (behind := kept.shard.behind) != self._told_behind:
+            self._connection.sendall(wire.frame(wire.Behind(behind)))
+            self._told_behind = behind
 
 
 def _build(welcome: wire.Welcome, kept: Kept | None) -> Kept:

@@ -90,6 +90,12 @@ class Mended(msgspec.Struct, tag=True, frozen=True):
     query: int
 
 
+class Behind(msgspec.Struct, tag=True, frozen=True):
+    """The queries that wait for an answer from elsewhere, and the snapshot at which each of them stands."""
+
+    queries: dict[int, int]
+
+
 class Trouble(msgspec.Struct, tag=True, frozen=True):
     """The seat cannot go on at all, and leaves."""
 
@@ -134,7 +140,7 @@ class Moved(msgspec.Struct, tag=True, frozen=True):
     head: int
 
 
-FromSeat = Hello | Await | Ready | Parts | Done | Fault | Mended | Trouble | Bye
+FromSeat = Hello | Await | Ready | Parts | Done | Fault | Mended | Behind | Trouble | Bye
 FromBell = Welcome | Head | End | Moved
 Message = FromSeat | FromBell
 
@@ -206,6 +212,8 @@ class Shard(Protocol):
     sn: Any
     faults: dict[int, str]
 
+    @property
+    def behind(self) -> dict[int, int]: ...
     def build(self, states: Any, sn: Any) -> None: ...
     def step(self, sn: Any) -> Sequence[Any]: ...
     def refresh(self) -> int: ...

@@ -100,6 +100,8 @@ def windows_of(
 
 #: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
 _TRIES_MAX = 200
+#: Snapshots, or evaluations, that a query makes up for while the others wait for their next step.
+_MADE_UP_AT_ONCE = 500
 _MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
 #: Where a query stands that is to begin anew, wherever that is by then.
 _NOWHERE = -1
@@ -158,11 +160,13 @@ def takes_on_spark(query: QueryDefinition) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Behind:
     """A query that had no answer from elsewhere: it is as it was at snapshot `sn`, in `state` (None: it begins in the
-    next one), until nothing speaks against asking for `later`."""
+    next one), until nothing speaks against asking for `later`. `alone`: a shard of it that is there, and has begun to
+    make up for what it missed."""
 
     sn: int
     state: QueryState | None
     later: tuple[Hashable, ...]
+    alone: Shard | None = None
 
 
 class Shard:
@@ -360,11 +364,40 @@ class Shard:
         self.faults[number] = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}; {_MADE_UP}"
 
     def _make_up(self, number: int) -> Sequence[Told]:
-        """What it has missed, as far as it gets."""
+        """What it has missed, as far as it gets; after a long time some of it with each step, so that others go on."""
         behind, definition = self._behind[number], self._catalog.queries[number]
         if behind.sn < self._store.oldest():
             self._forget_fault(number)
             return self._begin_from_here(definition, behind.state or definition.state)
+
+        alone = behind.alone or self._alone_again(number, behind)
+        parts: list[Told] = []
+        until = min(self.sn, alone.sn + _MADE_UP_AT_ONCE)
+        while alone.sn < self.sn and number not in alone.faults:
+            if number in alone._runs and (alone.sn >= until or len(parts) >= _MADE_UP_AT_ONCE):
+                break
+            parts += alone.step(alone.sn + 1)
+        if number in alone.faults:
+            self._take_fault(number, alone)
+            return parts
+        run = alone._runs.get(number)
+        if run is None:
+            self._forget_fault(number)
+            return parts
+        state = _state_of(run, alone.sn)
+        if alone.sn < self.sn:
+            self._behind[number] = _Behind(alone.sn, state, (), alone)
+            state = msgspec.structs.replace(state, stands=alone.sn)
+        else:
+            self._forget_fault(number)
+            self._runs[number] = run
+            self._stepped[run] = None
+        k = max((part.k for part in parts), default=0) + 1
+        parts.append(silent_part(number, alone.sn, k, state))
+        return parts
+
+    def _alone_again(self, number: int, behind: _Behind) -> Shard:
+        """A shard of this query as it stands."""
 
         def takes(query: QueryDefinition) -> bool:
             # One that begins after that was, before it was resumed, another.
@@ -373,19 +406,7 @@ class Shard:
         alone = Shard(self._store, takes, elsewhere=self._elsewhere)
         state = None if behind.state is None else msgspec.structs.replace(behind.state, stands=None)
         alone.build({number: state}, behind.sn)
-        parts: list[Told] = []
-        while alone.sn < self.sn and number not in alone.faults:
-            parts += alone.step(alone.sn + 1)
-        if number in alone.faults:
-            self._take_fault(number, alone)
-            return parts
-        self._forget_fault(number)
-        if (run := alone._runs.get(number)) is not None:
-            self._runs[number] = run
-            self._stepped[run] = None
-            k = max((part.k for part in parts), default=0) + 1
-            parts.append(silent_part(number, self.sn, k, _state_of(run, self.sn)))
-        return parts
+        return alone
 
     def _take_fault(self, number: int, alone: Shard) -> None:
         self._forget_fault(number)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -257,6 +258,36 @@ def test_what_was_missed_is_made_up_for_when_there_is_an_answer(line: Line, r2s:
     line.restart()
     line.second(11)
     assert line.told() == line.told("other")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_long_past_is_made_up_for_little_by_little(
+    line: Line, restarts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the others go on; a drop in the middle ends it."""
+    monkeypatch.setattr("stream_ext.shard._MADE_UP_AT_ONCE", 5)
+    for name in ("q", "other", "dropped"):
+        asks = NAMED.replace("<x>", f"<{line.there.url}/y>") if name == "other" else NAMED
+        line.service.register(asked(line.there, f"REGISTER RSTREAM {name} AS {asks}"))
+    line.there.replies["/y"] = answering(knowing(NAMES))
+    line.fails()
+    for number in range(1, 21):
+        line.second(number, triple(f"t{number}", "z1", "in"))
+    line.clock.advance(60_000)
+    line.answers()
+    counts = []
+    for number in range(21, 28):
+        line.second(number)
+        counts.append(len(line.told()))
+        assert len(line.told("other")) == number - 1
+        assert (line.state() == "running") == (line.told() == line.told("other"))
+        if number == 23:
+            line.service.drop_query("dropped")
+            if restarts:
+                line.restart()
+    assert counts[0] == 5 and all(later - earlier <= 2 * 5 + 1 for earlier, later in pairwise(counts)), counts
+    assert line.state() == "running" and line.told() == line.told("other")
+    assert not any("gap" in each for each in said(line.service))
 
 
 def test_who_does_not_wait_for_what_was_missed_resumes_the_query(line: Line) -> None:

@@ -145,11 +145,14 @@ class Retention:
     def _look(self, view: View) -> Intent:
         """The change that alarms submit: it publishes no snapshot."""
         stored = self._stored()
-        places = self._places(view, stored)
+        places = _since(int(self._store.oldest()), self._places(view, stored))
         try:
-            position = min([stored.position, *(sn for *_, state in places if (sn := _stands(state)) is not None)])
-            floor = self._floor(view, stored.position, places)
-            self._store.floor(floor, self._horizons(view, floor, position, places))
+            floor, horizons = self._needed(view, stored.position, places)
+            if self._bytes_from(horizons) > self._retain.timing_bytes:
+                # Who waits for an answer from elsewhere, and no other, may hold what many take that go on.
+                there = self._floor(view, stored.position, [place for place in places if _stands(place[2]) is None])
+                floor, horizons = self._needed(view, stored.position, _since(there, places))
+            self._store.floor(floor, horizons)
             self._fault = None
         except StoreUnavailable as error:  # shown in the status; the next alarm tries again
             self._fault = str(error)
@@ -161,6 +164,15 @@ class Retention:
         if self.is_full:
             self._alarms.set("retention", self._clock.now_ms() + _FULL_EVERY_MS, self._due)
         return Intent(result=lambda _: None)
+
+    def _needed(self, view: View, position: int, places: Sequence[_Place]) -> tuple[int, dict[int, int]]:
+        """The oldest snapshot, and of each stream the oldest whose elements are."""
+        floor = self._floor(view, position, places)
+        position = min([position, *(sn for *_, state in places if (sn := _stands(state)) is not None)])
+        return floor, self._horizons(view, floor, position, places)
+
+    def _bytes_from(self, horizons: Mapping[int, int]) -> int:
+        return sum(self._kept[stream].nbytes_from(horizon) for stream, horizon in horizons.items())
 
     def _places(self, view: View, stored: Stored) -> list[_Place]:
         """Each place once where queries stand, however many stand there."""
@@ -247,7 +259,7 @@ class Retention:
 
     def _within_budget(self, horizons: dict[int, int], windows: Mapping[int, int]) -> dict[int, int]:
         """What is held by retention alone goes first, the oldest before all."""
-        left = sum(self._kept[stream].nbytes_from(horizon) for stream, horizon in horizons.items())
+        left = self._bytes_from(horizons)
         if left <= self._retain.timing_bytes:
             return horizons
         spare = sorted(
@@ -319,6 +331,11 @@ class Retention:
             "collected": {"batches": self._collected_batches, "bytes": self._collected_bytes},
             "fault": self._fault,
         }
+
+
+def _since(floor: int, places: Sequence[_Place]) -> list[_Place]:
+    """Without those that wait from before this snapshot on, and so begin anew."""
+    return [place for place in places if (sn := _stands(place[2])) is None or sn >= floor]
 
 
 def _stands(state: QueryState) -> int | None:

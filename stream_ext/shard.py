@@ -378,6 +378,9 @@ class Shard:
                 break
             parts += alone.step(alone.sn + 1)
         if number in alone.faults:
+            if alone.sn < self._store.oldest():  # it was let go meanwhile
+                self._forget_fault(number)
+                return [*parts, *self._begin_from_here(definition, behind.state or definition.state)]
             self._take_fault(number, alone)
             return parts
         run = alone._runs.get(number)

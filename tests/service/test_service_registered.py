@@ -421,6 +421,37 @@ def test_what_is_not_retained_any_more_leaves_a_gap_and_windows_hold_what_they_n
     line.service.close()
 
 
+def test_one_that_waits_holds_no_more_than_fits_so_that_the_others_go_on(tmp_path: Path, there: Elsewhere) -> None:
+    line = Line(tmp_path, there)
+    line.named["retain"] = Retain(snapshots_ms=5_000, timing_bytes=8_000)
+    line.restart()
+    line.service.register(asked(there, f"REGISTER RSTREAM q AS {NAMED}"))
+    line.service.register(asked(there, f"REGISTER RSTREAM alone AS {ALONE}"))
+    line.fails()
+    for number in range(1, 101):
+        line.second(number, *(triple(f"t{number}_{i}", "z1", "in") for i in range(10)))
+        if number == 10:
+            line.service.collect()
+            assert line.service.status()["retention"]["held_by"] == "q"
+    line.service.collect()
+    retention = line.service.status()["retention"]
+    assert not retention["full"] and 2_000 < retention["timing_bytes"] <= 8_000
+    assert line.state() == "failed" and len(line.told("alone")) == 99
+    line.answers()
+    line.clock.advance(60_000)
+    line.second(101)
+    line.service.collect()
+    assert line.state() == "running"
+    assert line.service.status()["retention"]["oldest_snapshot"] > 90
+    line.second(102, T1)
+    line.restart()
+    line.second(103)
+    named = [(at, [(t, "one") for (t,) in rows if t != "t0"]) for at, rows in line.told("alone")]
+    assert line.told() == named[-3:]
+    assert [each.get("gap") for each in said(line.service)] == [True, None, None]
+    line.service.close()
+
+
 def test_silent_says_what_there_is_and_the_rest_when_it_is_there(line: Line) -> None:
     line.service.register(asked(line.there, f"REGISTER ISTREAM q AS {NAMED.replace('SERVICE', 'SERVICE SILENT')}"))
     line.fails()

@@ -7,10 +7,11 @@ snapshots that are stepped, and within one of them nothing is asked for twice.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stream_ext.outside import Outside
+from stream_ext.remote import Solution
 
 _PAUSE_MS_MIN, _PAUSE_MS_MAX = 1_000, 60_000
 #: So many that did not answer are known; beyond it, those that may be asked again are forgotten.
@@ -71,3 +72,38 @@ class Elsewhere:
 
     def _rests(self, failed: _Failed) -> bool:
         return failed.at_ms <= self.now_ms < failed.at_ms + failed.pause_ms
+
+
+class Heard:
+    """When all that is in use was asked for last, by the networks of one query; each asks for it in its own time.
+
+    Of a query that has several networks, what one of them was answered is so for the others, too, until all is asked
+    for again: else its answer would go to and fro between what they were told."""
+
+    def __init__(self, by_several: bool = False) -> None:
+        self.turn = 0
+        self._by_several = by_several
+        self._began: tuple[int, int] | None = None  # in which snapshot, and when that was
+        self._answers: dict[Hashable, dict[tuple[int, ...], Sequence[Solution]]] = {}
+
+    def look(self, elsewhere: Elsewhere) -> None:
+        """Goes on to the next turn if it is time for that."""
+        if self._began is None:
+            self._began = elsewhere.sn, elsewhere.now_ms
+        sn, at_ms = self._began
+        if sn != elsewhere.sn and not at_ms <= elsewhere.now_ms < at_ms + int(elsewhere.outside.refresh_s * 1000):
+            self._began = elsewhere.sn, elsewhere.now_ms
+            self.turn += 1
+            self._answers.clear()
+
+    def of(self, what: Hashable) -> Mapping[tuple[int, ...], Sequence[Solution]]:
+        """What was answered in this turn, by key."""
+        return self._answers.get(what, {})
+
+    def keep(self, what: Hashable, found: Mapping[tuple[int, ...], Sequence[Solution]], most: int) -> None:
+        """No more of it than about `most`: then some are asked for again."""
+        if self._by_several and found:
+            kept = self._answers.setdefault(what, {})
+            if len(kept) > most:
+                kept.clear()
+            kept.update(found)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, history
-from stream_ext.elsewhere import Elsewhere
+from stream_ext.elsewhere import Elsewhere, Heard
 from stream_ext.grids import Run
 from stream_ext.lens import Composed, Lens
 from stream_ext.network import registered_network
@@ -104,6 +104,7 @@ class QueryRun:
         self._at_closes: Lens | None = None
         self._at_arrivals: Lens | None = None
         self._composed: Composed | None = None
+        self._heard: Heard | None = None
         self._last: Lens | None = None  # that of the last evaluation
         self.evaluated: Evaluated | None = None
         self._gap = False
@@ -159,6 +160,7 @@ class QueryRun:
         self._at_arrivals = Lens(make, schedule.for_arrivals) if schedule.timing.arrivals else None
         network, r2s = self._lenses[0].network, self._query.r2s or R2S.RSTREAM
         self._composed = None if alone else Composed(network.cut, r2s, network.made_at_end, orders)
+        self._heard = None if alone else Heard(by_several=True)
         self._last = None
 
     def _lens(self, arrived: bool) -> Lens:
@@ -303,7 +305,7 @@ class QueryRun:
         seed = seed_of(self.number, sn, k)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary,
-            outside=self._elsewhere.outside, elsewhere=self._elsewhere,
+            outside=self._elsewhere.outside, elsewhere=self._elsewhere, heard=self._heard,
         )  # fmt: skip
 
     def _empty_run(self, sn: int, due: Due) -> Run | None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot
 from stream_ext.control import Control
-from stream_ext.elsewhere import Elsewhere
+from stream_ext.elsewhere import Elsewhere, Heard
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.vocabulary import Vocabulary
 
@@ -61,4 +61,5 @@ class Moment:
     base: str = ""
     outside: Outside = NOTHING  # whom SERVICE may ask
     elsewhere: Elsewhere | None = None  # what is known of them, where the query is asked for ever
+    heard: Heard | None = None  # what several networks of the query were answered
     asks_again: bool = True  # for what they have answered before, if that is too old

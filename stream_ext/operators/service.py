@@ -20,7 +20,7 @@ from itertools import count
 import numpy as np
 
 from hbase_store.terms import parse_term
-from stream_ext.elsewhere import Elsewhere
+from stream_ext.elsewhere import Elsewhere, Heard
 from stream_ext.errors import NotAllowed, ServiceFailed
 from stream_ext.fetching import CannotFetch, NoAnswer
 from stream_ext.operators.moment import Moment
@@ -38,6 +38,9 @@ from stream_ext.zset import ZSet, concat, consolidate, empty
 
 #: So many values, or bytes of them, are sent at once.
 BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
+
+#: Answers that are kept for another network of the query, beside as many as are in use.
+_HEARD_MOST = 1 << 10
 
 _INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
 _askings = count()
@@ -113,7 +116,8 @@ class Service:
         self.variables = (*left, *rest)
         self._told = Told(call.names)
         self._held = Held(len(left))
-        self._began: tuple[int, int] | None = None  # in which snapshot all was asked for last, and when that was
+        self._heard = Heard()
+        self._turn = 0  # in which all was asked for last
         self._unanswered: set[Key] = set()  # SILENT
         self._tried_sn = 0  # where one of these was asked for last
 
@@ -135,7 +139,7 @@ class Service:
             return empty(len(self.variables))
         told, (keys, of_row) = self._told, self._keys(left)
         coming = [key for key in keys if key not in told.places]
-        found, unanswered = self._answers([*again, *coming], moment)
+        found, unanswered = self._found([*again, *coming], moment)
         self._unanswered = self._unanswered.difference(again) | unanswered
         different = told.differing(found)
         changes = self._changed(moment, different, found)
@@ -189,12 +193,10 @@ class Service:
 
     def _due(self, moment: Moment) -> list[Key]:
         """What is to be asked for again: all that is in use, in turns; what had no answer, as soon as it may have."""
-        elsewhere = _of(moment)
-        if self._began is None:
-            self._began = elsewhere.sn, elsewhere.now_ms
-        sn, at_ms = self._began
-        if sn != elsewhere.sn and not at_ms <= elsewhere.now_ms < at_ms + int(elsewhere.outside.refresh_s * 1000):
-            self._began = elsewhere.sn, elsewhere.now_ms
+        elsewhere, heard = _of(moment), moment.heard or self._heard
+        heard.look(elsewhere)
+        if self._turn != heard.turn:
+            self._turn = heard.turn
             self._forget(moment)
             return list(self._told.places)
         if self._unanswered and self._tried_sn != elsewhere.sn and self._may_be_answered(moment):
@@ -214,6 +216,17 @@ class Service:
         keys = self._keys(rows)[0] if rows.count else []
         self._told.keep(keys)
         self._unanswered &= set(keys)
+
+    def _found(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
+        """As `_answers`; what another network was answered in this turn is asked for no more."""
+        if (heard := moment.heard) is None:
+            return self._answers(keys, moment)
+        there = heard.of(self._call)
+        known = {key: there[key] for key in keys if key in there}
+        answers, unanswered = self._answers([key for key in keys if key not in known], moment)
+        answered = {key: solutions for key, solutions in answers.items() if key not in unanswered}
+        heard.keep(self._call, answered, _HEARD_MOST + 2 * len(self._told.places))
+        return {**known, **answers}, unanswered
 
     # ---- asking -------------------------------------------------------------------------------------------------
 

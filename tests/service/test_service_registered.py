@@ -394,6 +394,23 @@ def test_at_arrivals_nothing_is_missed_either(line: Line) -> None:
     ]
 
 
+def test_closes_and_arrivals_are_told_the_same_until_all_is_asked_for_again(line: Line) -> None:
+    """Else an ISTREAM would say either answer again and again."""
+    window = W1.replace("PT3S STEP PT1S", "PT90S STEP PT1S REPORT WINDOW_CLOSE, CONTENT_CHANGE")
+    line.service.register(asked(line.there, f"REGISTER ISTREAM q AS {NAMED.replace(W1, window)}"))
+    line.second(1, T1)
+    line.answers(":z1 :name 'eins' . :z2 :name 'zwei'")
+    line.second(2, triple("t2", "z2", "in"))
+    line.second(3, T3)
+    line.clock.advance(60_000)
+    for number in (4, 5, 6):
+        line.second(number)
+    again = [("t1", "eins"), ("t3", "eins")]
+    said_at = [(1000, [("t1", "one")]), (2000, [("t2", "zwei")]), (3000, [("t3", "one")]), (4000, again)]
+    assert [(at, rows) for at, rows in line.told() if rows] == said_at
+    assert sum(each.body.count(b"z1") for each in line.there.asked) == 2
+
+
 def test_what_is_not_retained_any_more_leaves_a_gap_and_windows_hold_what_they_need(
     tmp_path: Path, there: Elsewhere
 ) -> None:

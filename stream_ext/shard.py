@@ -14,7 +14,7 @@ import msgspec
 
 from hbase_store import Store
 from hbase_store import open as open_store
-from hbase_store.errors import StoreUnavailable
+from hbase_store.errors import SnapshotGone, StoreUnavailable
 from stream_ext.arrivals import Arrival, arrivals
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.cohort import Joining
@@ -373,14 +373,15 @@ class Shard:
         alone = behind.alone or self._alone_again(number, behind)
         parts: list[Told] = []
         until = min(self.sn, alone.sn + _MADE_UP_AT_ONCE)
-        while alone.sn < self.sn and number not in alone.faults:
-            if number in alone._runs and (alone.sn >= until or len(parts) >= _MADE_UP_AT_ONCE):
-                break
-            parts += alone.step(alone.sn + 1)
+        try:
+            while alone.sn < self.sn and number not in alone.faults:
+                if number in alone._runs and (alone.sn >= until or len(parts) >= _MADE_UP_AT_ONCE):
+                    break
+                parts += alone.step(alone.sn + 1)
+        except SnapshotGone:  # it was let go meanwhile
+            self._forget_fault(number)
+            return [*parts, *self._begin_from_here(definition, behind.state or definition.state)]
         if number in alone.faults:
-            if alone.sn < self._store.oldest():  # it was let go meanwhile
-                self._forget_fault(number)
-                return [*parts, *self._begin_from_here(definition, behind.state or definition.state)]
             self._take_fault(number, alone)
             return parts
         run = alone._runs.get(number)

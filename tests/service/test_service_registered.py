@@ -469,6 +469,22 @@ def test_one_that_waits_holds_no_more_than_fits_so_that_the_others_go_on(tmp_pat
     line.service.close()
 
 
+def test_one_whose_elements_were_let_go_while_it_waited_begins_anew(line: Line) -> None:
+    """As those of a runner that had no answer where the one whose word counted had one."""
+    line.service.register(asked(line.there, f"REGISTER RSTREAM q AS {NAMED}"))
+    line.fails()
+    for number in range(1, 11):
+        line.second(number, T1)
+    store, stream = line.service.store, line.service.stream("s1").number
+    store.floor(store.oldest(), {stream: line.service.head() - 1})
+    line.answers()
+    line.clock.advance(60_000)
+    for number in (11, 12):
+        line.second(number)
+    assert line.state() == "running"
+    assert [each.get("gap") for each in said(line.service)] == [True, None]
+
+
 def test_silent_says_what_there_is_and_the_rest_when_it_is_there(line: Line) -> None:
     line.service.register(asked(line.there, f"REGISTER ISTREAM q AS {NAMED.replace('SERVICE', 'SERVICE SILENT')}"))
     line.fails()

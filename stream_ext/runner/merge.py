@@ -318,19 +318,20 @@ class Merge:
         stand here, or before; what that one makes up for must not have been said while it did not count.
 
         Those that stand there alone do so here, too, from now on: whoever goes on after it finds them so."""
-        states = self._standings.states()
-        alone = []
-        for number, query in self._queries().items():
-            state = states.get(number)
-            if state is None or query.home is not None or query.paused or query.standing(state) is not state:
-                continue
-            if state.stands is None:
-                alone += [number] if behind.get(number, self._position) < self._position else []
-            elif number not in behind or behind[number] > state.stands:
+        queries = self._queries()
+
+        def goes(number: int, state: QueryState) -> bool:
+            query = queries.get(number)
+            return query is not None and query.home is None and not query.paused and query.standing(state) is state
+
+        for number, stands in self._standings.waiting():
+            state = self._standings.state(number)
+            if state is not None and goes(number, state) and behind.get(number, self._position) > stands:
                 return False
-        for number in alone:
-            state = msgspec.structs.replace(states[number], stands=self._position)
-            self._standings.by_itself(number, state, 0)
+        for number, stands in behind.items():
+            state = self._standings.state(number)
+            if state is not None and goes(number, state) and state.stands is None and stands < self._position:
+                self._standings.by_itself(number, msgspec.structs.replace(state, stands=self._position), 0)
         return True
 
     @property

@@ -169,6 +169,10 @@ class Standings:
     def states(self) -> dict[int, QueryState]:
         return {query: self._state(query) for query in self._states}
 
+    def waiting(self) -> Iterator[tuple[int, int]]:
+        """The queries that wait for an answer from elsewhere, and where each stands."""
+        return ((query, state.stands) for query, state in self._states.items() if state.stands is not None)
+
     def state(self, query: int) -> QueryState | None:
         return self._state(query) if query in self._states else None
 

@@ -23,8 +23,8 @@ from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.plan.walk import query_parts, reads_store
 from stream_ext.query_run import seed_of
+from stream_ext.readings import query_of, query_over, windows_of
 from stream_ext.schedule import QueryState, ScheduledWindow, t0_of
-from stream_ext.shard import query_of, query_over, windows_of
 from stream_ext.timing import timing_of
 from stream_ext.vocabulary import Decode, Vocabulary
 

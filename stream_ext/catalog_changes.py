@@ -11,8 +11,8 @@ from stream_ext.catalog import Catalog, CatalogStep, Left, QueryDefinition, Stre
 from stream_ext.errors import NameInUse
 from stream_ext.injector import Change, Intent, View
 from stream_ext.options import StreamOptions, parse_options
+from stream_ext.readings import query_over
 from stream_ext.schedule import initial_state
-from stream_ext.shard import query_over
 from stream_ext.timing import timing_of
 
 

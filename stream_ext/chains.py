@@ -11,7 +11,7 @@ from stream_ext.errors import BadArgument
 from stream_ext.network import logic_of
 from stream_ext.plan.algebra import Query
 from stream_ext.plan.logic import GraphNames, PathSource, Source, sources_of
-from stream_ext.shard import query_of
+from stream_ext.readings import query_of
 
 
 def reads_store(query: Query) -> bool:

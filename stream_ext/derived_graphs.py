@@ -26,8 +26,8 @@ from stream_ext.plan.algebra import Graph as GraphPattern
 from stream_ext.plan.places import Dataset
 from stream_ext.plan.terms import Constant, Node, Variable
 from stream_ext.plan.walk import Part, query_parts, walk
+from stream_ext.readings import query_of, windows_of
 from stream_ext.rerun import Rerun
-from stream_ext.shard import query_of, windows_of
 
 #: The origin of a query's closes, where its first push decided it.
 Origin = Callable[[int], int | None]

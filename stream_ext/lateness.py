@@ -20,8 +20,8 @@ from stream_ext.batching import Taken
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.late import LateElements, found_late
 from stream_ext.late_log import LateLog
+from stream_ext.readings import query_over
 from stream_ext.schedule import QueryState, Schedule, Timing
-from stream_ext.shard import query_over
 from stream_ext.timing import timing_of
 
 

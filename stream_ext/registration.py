@@ -32,8 +32,8 @@ from stream_ext.plan.refuse import runnable
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
 from stream_ext.plan.terms import Position
 from stream_ext.query_run import columns_of
+from stream_ext.readings import reading_of
 from stream_ext.schedule import initial_state
-from stream_ext.shard import reading_of
 from stream_ext.syntax import parse_again
 from stream_ext.timing import key_of, timing_of
 

@@ -27,9 +27,9 @@ from stream_ext.injector import Change, Intent, View
 from stream_ext.kept import Kept
 from stream_ext.plan.walk import reads_store
 from stream_ext.presence import reach
+from stream_ext.readings import query_over
 from stream_ext.runner.standings import Stored
 from stream_ext.schedule import QueryState, Timing
-from stream_ext.shard import query_over
 from stream_ext.timing import timing_of
 
 #: How often it is looked at, and how often while windows alone fill the budget.

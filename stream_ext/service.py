@@ -56,11 +56,11 @@ from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Query, Update
 from stream_ext.plan.walk import query_parts
 from stream_ext.plans import Plans
+from stream_ext.readings import query_over, windows_of
 from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.shard import query_over, windows_of
 from stream_ext.status import has_failed, query_status, service_status, stream_status
 from stream_ext.subscriptions import Subscription
 from stream_ext.updates import Updated, change_of, updated

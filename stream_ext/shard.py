@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -19,84 +19,18 @@ from stream_ext.arrivals import Arrival, arrivals
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.cohort import Joining
 from stream_ext.elsewhere import Elsewhere
-from stream_ext.network import logic_of
 from stream_ext.operators.service import Unanswered
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Told
-from stream_ext.plan import named_terms
-from stream_ext.plan.algebra import Form, Query, Register
-from stream_ext.plan.logic import Select
-from stream_ext.plan.parameters import Parametrised, Template, parametrised
-from stream_ext.plan.stream_variables import over_streams
+from stream_ext.plan.algebra import Form, Query
+from stream_ext.plan.parameters import Parametrised, Template
 from stream_ext.query_run import QueryRun
-from stream_ext.schedule import QueryState, ScheduledWindow, Timing, initial_state
+from stream_ext.readings import query_over, reading_of
+from stream_ext.schedule import QueryState, Timing, initial_state
 from stream_ext.steps import silent_part
 from stream_ext.store_run import StoreRun
-from stream_ext.syntax import parse_again
 from stream_ext.template_run import TemplateRun
 from stream_ext.timing import timing_of
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a text says: its query, what that asks for, its template and constants. `parametrised` None: it shares no
-    network."""
-
-    query: Query
-    select: Select
-    parametrised: Parametrised | None
-
-    @classmethod
-    def of(cls, query: Query) -> Reading:
-        select = logic_of(query)
-        return cls(query, select, parametrised(query, select, ()))
-
-    @property
-    def constants(self) -> list[bytes]:
-        """The terms of its patterns and its parameters; registration makes them permanent, so that each has an id."""
-        shared = () if self.parametrised is None else self.parametrised.constants
-        return list(dict.fromkeys([*named_terms.constants_of(self.select), *shared]))
-
-
-def reading_of(text: str, base: str) -> Reading:
-    """Whoever registers, counts what is late, retains and runs a query reads it, one soon after the other."""
-    return _remembered(text, base) if len(text) <= _REMEMBERED_CHARACTERS else _read(text, base)
-
-
-def _read(text: str, base: str) -> Reading:
-    unit = parse_again(text, base)
-    query = unit.query if isinstance(unit, Register) else unit
-    if not isinstance(query, Query):
-        raise TypeError(f"an update is no query: {text!r}")  # registration has refused it already
-    return Reading.of(query)
-
-
-_remembered = lru_cache(maxsize=512)(_read)
-_REMEMBERED_CHARACTERS = 10_000
-
-
-def query_of(text: str, base: str) -> Query:
-    """The query of a registration's text, with or without REGISTER."""
-    return reading_of(text, base).query
-
-
-def query_over(definition: QueryDefinition, catalog: Catalog) -> Query:
-    """Its query, with a window on each stream that it reads in place of one on a variable."""
-    streams = (catalog.streams[number].iri for number in catalog.streams_of(definition))
-    return over_streams(query_of(definition.text, definition.base), streams)
-
-
-def constants_of(query: Query) -> list[bytes]:
-    return Reading.of(query).constants
-
-
-def windows_of(
-    query: Query, catalog: Catalog, t0: int | None = None, arrived: bool = False
-) -> tuple[ScheduledWindow, ...]:
-    """The query's windows, over the streams that its catalog knows; as an arrival sees them, if one has `arrived`."""
-    windows = timing_of(query, catalog, t0).windows
-    return tuple(window.for_arrivals() for window in windows) if arrived else windows
-
 
 #: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
 _TRIES_MAX = 200

@@ -30,9 +30,10 @@ from stream_ext.options import StreamOptions
 from stream_ext.part import Ids, Part, Told
 from stream_ext.plan.algebra import R2S
 from stream_ext.query_run import columns_of
+from stream_ext.readings import reading_of
 from stream_ext.runner.merge import Merge
 from stream_ext.schedule import initial_state
-from stream_ext.shard import Shard, reading_of
+from stream_ext.shard import Shard
 from stream_ext.timing import timing_of
 from stream_ext.vocabulary import decoder
 

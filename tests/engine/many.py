@@ -13,8 +13,9 @@ import numpy as np
 from hbase_store import Store
 from stream_ext.catalog import Catalog, CatalogStep, Left, QueryDefinition
 from stream_ext.part import Part, SharedPart, Told
+from stream_ext.readings import constants_of, query_of
 from stream_ext.schedule import QueryState, initial_state
-from stream_ext.shard import Asked, Shard, constants_of, query_of
+from stream_ext.shard import Asked, Shard
 from stream_ext.timing import timing_of
 from stream_ext.vocabulary import decoder
 from tests.engine.scene import BASE, EX, Player, Scene

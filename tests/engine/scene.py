@@ -20,8 +20,9 @@ from stream_ext.catalog import CatalogStep, QueryDefinition, StreamDefinition
 from stream_ext.options import StreamOptions
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
+from stream_ext.readings import constants_of, query_of
 from stream_ext.schedule import initial_state
-from stream_ext.shard import Shard, constants_of, query_of
+from stream_ext.shard import Shard
 from stream_ext.timing import timing_of
 from stream_ext.vocabulary import decoder
 from tests.engine.timing_model import Element, Model, Said

@@ -22,7 +22,7 @@ from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.query_run import ChangesBetween
 from stream_ext.rdf import parse_rdf
-from stream_ext.shard import constants_of
+from stream_ext.readings import constants_of
 from stream_ext.vocabulary import Vocabulary
 from tests.engine.generated import EX, Asked, Quad, trig
 

@@ -16,7 +16,7 @@ from stream_ext.operators.anew import Anew
 from stream_ext.operators.extend import Extend
 from stream_ext.operators.filter import Filter
 from stream_ext.operators.moment import Moment
-from stream_ext.shard import query_of
+from stream_ext.readings import query_of
 from stream_ext.vocabulary import Vocabulary
 from tests.engine import model
 from tests.engine.model import Entry

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import hbase_store
+from stream_ext.readings import query_of
 from stream_ext.schedule import QueryState
-from stream_ext.shard import Shard, query_of
+from stream_ext.shard import Shard
 from tests.engine.low_capacities import low_capacities
 from tests.engine.scene import BASE, Oracle, Player, Push, engine_emissions, random_scene
 

@@ -17,8 +17,9 @@ from stream_ext.evaluate import Instant, evaluate
 from stream_ext.options import StreamOptions
 from stream_ext.part import Part
 from stream_ext.plan.algebra import Query
+from stream_ext.readings import query_of
 from stream_ext.schedule import QueryState
-from stream_ext.shard import Shard, query_of
+from stream_ext.shard import Shard
 from stream_ext.timing import timing_of
 from tests.engine.low_capacities import low_capacities
 from tests.engine.ordered import OrderedOracle, ordered_scene

@@ -19,8 +19,9 @@ from stream_ext.emission import body_of, to_json
 from stream_ext.part import Part
 from stream_ext.plan.algebra import Form, Query
 from stream_ext.query_run import columns_of
+from stream_ext.readings import query_of
 from stream_ext.schedule import QueryState
-from stream_ext.shard import Shard, query_of
+from stream_ext.shard import Shard
 from tests.engine.low_capacities import low_capacities
 from tests.engine.scene import BASE, EX, REPORTS, Change, Player, Push, Scene, random_scene
 

@@ -11,8 +11,9 @@ import hbase_store
 from hbase_store import Store
 from stream_ext.evaluate import Instant, evaluate
 from stream_ext.part import Part
+from stream_ext.readings import query_of
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.shard import Shard, query_of
+from stream_ext.shard import Shard
 from stream_ext.vocabulary import decoder
 from tests.engine.scene import BASE, EX, Change, Player, Push, Scene, Window
 

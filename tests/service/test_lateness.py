@@ -12,8 +12,8 @@ from stream_ext.batching import Taken
 from stream_ext.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.lateness import Lateness
 from stream_ext.options import StreamOptions
+from stream_ext.readings import query_of
 from stream_ext.schedule import QueryState, Schedule, initial_state
-from stream_ext.shard import query_of
 from stream_ext.timing import timing_of
 
 STREAMS = {n: StreamDefinition(n, f"s{n}", f"http://ex/s{n}", StreamOptions()) for n in (1, 2)}

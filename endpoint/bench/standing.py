@@ -62,7 +62,7 @@ class Work:
     check: Callable[[Columns, Weights], Said]
     expected: Sequence[Said]
     peer: Callable[[Peer], Step]  # how a peer does it
-    sum: Callable[..., Said]  # of what it says
+    sum: Callable[..., Said]  # of what it says, and how often
 
     def beside_peers(self) -> Figures:
         """What the network takes, and what those peers take that are installed."""
@@ -170,8 +170,8 @@ def w1(left: Elements, right: Elements, span: int, expected: Sequence[Said] | No
         a, b = (columns[names.index(name)].view(np.int64) - _BASE for name in "ab")
         return summed(a, b, weights)
 
-    def summed(a: Longs, b: Longs, weights: Longs = _ONE) -> Said:
-        return _rows(a, weights), int((weights * (a ^ (b * 3))).sum()) & _MASK
+    def summed(a: Longs, b: Longs, weights: Longs) -> Said:
+        return int(weights.sum()), int((weights * (a ^ (b * 3))).sum()) & _MASK
 
     expected = expected or list(_pairs_by_batch(left, right, span))
     return Work(text, (left, right), span, check, expected, lambda peer: peer.join(span), summed)
@@ -187,8 +187,8 @@ def w2(elements: Elements, span: int, expected: Sequence[int] | None = None) -> 
     def check(columns: Columns, weights: Weights) -> Said:
         return summed(columns[0].view(np.int64) - _BASE, inline_integers(columns[1]), weights)
 
-    def summed(keys: Longs, counts: Longs, weights: Longs = _ONE) -> Said:
-        return _rows(keys, weights), int((weights * keys * counts).sum())
+    def summed(keys: Longs, counts: Longs, weights: Longs) -> Said:
+        return int(weights.sum()), int((weights * keys * counts).sum())
 
     return Work(text, (elements,), span, check, counted, lambda peer: peer.count(span), summed)
 
@@ -202,19 +202,11 @@ def w3(elements: Elements, filters: Longs, expected: Sequence[Said] | None = Non
     def check(columns: Columns, weights: Weights) -> Said:
         return summed(columns[0].view(np.int64) - _FILTERS, columns[1].view(np.int64) - _BASE, weights)
 
-    def summed(q: Longs, e: Longs, weights: Longs = _ONE) -> Said:
-        return _rows(q, weights), int((weights * (q ^ e)).sum())
+    def summed(q: Longs, e: Longs, weights: Longs) -> Said:
+        return int(weights.sum()), int((weights * (q ^ e)).sum())
 
     expected = expected or list(_hits_by_batch(elements, filters))
     return Work(text, (elements,), 1, check, expected, lambda peer: peer.filters(filters), summed)
-
-
-_ONE: Longs = np.ones(1, np.int64)
-
-
-def _rows(column: Longs, weights: Longs) -> int:
-    """How many they are, those that count twice twice."""
-    return len(column) if weights is _ONE else int(weights.sum())
 
 
 def apart(elements: Elements, filters: Longs) -> Figures:

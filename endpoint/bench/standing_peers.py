@@ -178,12 +178,13 @@ def missing() -> dict[str, str]:
 
 def batch_ms(step: Step, batches: Sequence[Sequence[tuple[Longs, Longs]]], expected: Sequence[Said], first: int,
              check: Callable[..., Said]) -> float:  # fmt: skip
-    """Of the batches from `first` on, the median; each answer is compared before."""
+    """Of the batches from `first` on, the median; each answer is compared before: `check` gets its columns, and that
+    each row counts once."""
     seconds = []
     for b, (batch, wanted) in enumerate(zip(batches, expected, strict=True)):
         began = time.perf_counter()
         found = step(batch)
         seconds.append(time.perf_counter() - began)
-        if (said := check(*found)) != wanted:
+        if (said := check(*found, np.ones(len(found[0]), np.int64))) != wanted:
             raise AssertionError(f"batch {b}: (rows, checksum) {said}, but {wanted} expected")
     return round(statistics.median(seconds[first:]) * 1e3, 3)

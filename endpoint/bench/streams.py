@@ -22,7 +22,7 @@ from endpoint.bench import skew, standing, stream_service
 from endpoint.bench.replay import Checked, Replay, told
 from endpoint.bench.standing_peers import missing, present
 from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
-from endpoint.bench.tape import Source, Tape, source
+from endpoint.bench.tape import Batch, Source, Tape, source
 from endpoint.bench.watchers import at_once, registering
 
 Figures = dict[str, Any]
@@ -146,11 +146,16 @@ def questions(
         tape = Tape(data, each.streams)
         batches = tape.dense(triples, 40 if quick else 140, step_ms)
         replay = Replay(folder / name, data, tape, batches, stored)
-        stepped = replay.run([each.text(name, window)], kept=(*_CHECKED, len(batches) - 1))
-        checked = [replay.check(each, stepped[at], range_ms) for at in (*_CHECKED, -1)]
-        figures[name] = _beside(told(stepped, batches), checked)
-        replay.close()
+        figures[name] = _replayed(replay, each, each.text(name, window), batches, range_ms)
     return figures
+
+
+def _replayed(replay: Replay, asked: Asked, text: str, batches: Sequence[Batch], range_ms: int) -> Figures:
+    """Of a question alone, whose answers are compared."""
+    stepped = replay.run([text], kept=(*_CHECKED, len(batches) - 1))
+    checked = [replay.check(asked, stepped[at], range_ms) for at in (*_CHECKED, -1)]
+    replay.close()
+    return _beside(told(stepped, batches), checked)
 
 
 def _beside(figures: Figures, checked: Sequence[Checked]) -> Figures:
@@ -169,10 +174,7 @@ def small(data: Source, quick: bool, folder: Path) -> Figures:
         each, tape = QUESTIONS[name], Tape(data, QUESTIONS[name].streams)
         batches = tape.dense(10, 100 if quick else 400, 1_000)
         replay = Replay(folder / name, data, tape, batches)
-        stepped = replay.run([each.text(name, MINUTE)], kept=(*_CHECKED, len(batches) - 1))
-        checked = [replay.check(each, stepped[at], 60_000) for at in (*_CHECKED, -1)]
-        figures[name] = _beside(told(stepped, batches), checked)
-        replay.close()
+        figures[name] = _replayed(replay, each, each.text(name, MINUTE), batches, 60_000)
     return figures
 
 

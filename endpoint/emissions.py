@@ -68,10 +68,8 @@ async def read_results(exchange: Exchange, name: str) -> None:
         await _latest(exchange, name, offer, parameters)
         return
     span = _span(exchange, parameters, offer)
-    service, readers = exchange.desk.service, exchange.desk.workers.readers
-    if span.resumes:
-        await readers.run(service.check_seen, name, span.since)
-    await readers.run(service.check_kept, name, span.since)  # 404, 410: now
+    check = exchange.desk.service.check_kept
+    await exchange.desk.workers.readers.run(check, name, span.since, span.resumes)  # 404, 410: now
     await emit(exchange, name, span, offer)
 
 

@@ -28,17 +28,15 @@ def insist(
 ) -> Result:
     """What `commit` returns; StoreUnavailable only after five minutes of it, or once it is `over`.
 
-    `held`: a condition that the caller holds, and that is let go between two tries."""
+    `held`: a condition with a lock that may be taken again, which the caller holds, and that is let go between two
+    tries."""
     until_ms = clock.now_ms() + _GIVE_UP_MS
+    pause = held or threading.Condition()
     while True:
         try:
             return commit()
         except StoreUnavailable:
             if over() or clock.now_ms() >= until_ms:
                 raise
-        if held is not None:
-            clock.wait(held, clock.now_ms() + _PAUSE_MS)
-            continue
-        pause = threading.Condition()
         with pause:
             clock.wait(pause, clock.now_ms() + _PAUSE_MS)

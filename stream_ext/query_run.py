@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -80,6 +81,16 @@ def retained(store: Store, windows: Sequence[ScheduledWindow], reference: int | 
     for stream, oldest in reach(windows, reference).items():
         found += history(store, stream, sn, oldest)
     return sorted(found, key=lambda arrival: (arrival.sn, arrival.push))
+
+
+@contextmanager
+def as_it_is_without_an_answer(run: object) -> Iterator[None]:
+    """Where a run that begins anew has no answer from elsewhere, it goes on as it is: what it has said stands."""
+    before = run.__dict__.copy()
+    try:
+        yield
+    except Unanswered:
+        run.__dict__.update(before)
 
 
 class QueryRun:
@@ -223,13 +234,11 @@ class QueryRun:
 
     def _begin_anew(self, sn: int) -> None:
         """As after a restart. Terms that the query made, and that no row has any more, are forgotten by it."""
-        before, state = self.__dict__.copy(), self.state_now(sn)  # orders of what it made are saved by what that means
-        try:
+        state = self.state_now(sn)  # orders of what it made are saved by what that means
+        with as_it_is_without_an_answer(self):
             self._vocabulary = vocabulary_of(self._store)
             self.resume(state, sn)
             self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.made)
-        except Unanswered:  # it goes on as it is: what it has said stands
-            self.__dict__.update(before)
 
     def _take(self, sn: int, arrival: Arrival, steps: Steps[Part]) -> None:
         was_settled = self.timing.is_settled

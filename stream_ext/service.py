@@ -484,22 +484,20 @@ class Service:
                 return answer_of(body, self.store)
         return answer_at_last_evaluation(self.store, self._injector.catalog, definition, state, self.outside)
 
-    def check_kept(self, name: str, since: int) -> None:
-        """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is."""
+    def check_kept(self, name: str, since: int, seen: bool = False) -> None:
+        """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is. Also if that
+        one is said to be `seen` and the query has not made it: another of its name had."""
         query = self.query_definition(name)
-        if 0 < since < self._engine.merge.last(query.number):
+        last = self._engine.merge.last(query.number)
+        if seen and since > last:
+            raise Gone(
+                f"query {query.name!r} has made {last} emissions, and no number {since}; if that was one of a query "
+                "of this name that was dropped, listen anew, without Last-Event-ID"
+            )
+        if 0 < since < last:
             oldest = self._engine.emissions.oldest(query.number)
             if since + 1 < oldest:
                 raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
-
-    def check_seen(self, name: str, number: int) -> None:
-        """Gone, if somebody says to have seen an emission that this query has not made: another of its name had."""
-        query = self.query_definition(name)
-        if number > (last := self._engine.merge.last(query.number)):
-            raise Gone(
-                f"query {query.name!r} has made {last} emissions, and no number {number}; if that was one of a query "
-                "of this name that was dropped, listen anew, without Last-Event-ID"
-            )
 
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
         self.check_kept(name, since)

@@ -17,12 +17,11 @@ from stream_ext.elsewhere import Elsewhere
 from stream_ext.network import registered_network
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.ranking import Orders
-from stream_ext.operators.service import Unanswered
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
 from stream_ext.plan.volatile import is_of_time
 from stream_ext.plan.walk import has_services
-from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, said_of, seed_of
+from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, as_it_is_without_an_answer, said_of, seed_of
 from stream_ext.schedule import Evaluated, QueryState
 from stream_ext.steps import Said
 from stream_ext.vocabulary import Vocabulary
@@ -97,12 +96,9 @@ class StoreRun:
 
     def _begin_anew(self, sn: int) -> None:
         """As after a restart: what others said once is no term of the answer any more."""
-        before = self.__dict__.copy()
-        try:
+        with as_it_is_without_an_answer(self):
             self.resume(self._state, sn)
             self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.made)
-        except Unanswered:  # it goes on as it is: what it has said stands
-            self.__dict__.update(before)
 
     def _step(self, sn: int) -> Whole:
         low = self._stepped_sn

@@ -120,7 +120,7 @@ def answer_at_last_evaluation(
     last = state.evaluated
     assert last is not None
     query = query_over(definition, catalog)
-    runs = not definition.paused and definition.standing(state) is state
+    runs = definition.is_evaluated and definition.standing(state) is state
     # While it runs, only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
     then = max(last.sn, store.oldest()) if runs or not reads_store(query) else last.sn
     if not query.windows:

@@ -47,6 +47,21 @@ class Left(msgspec.Struct, frozen=True, array_like=True):
     state: QueryState
 
 
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """Why a query is evaluated no more, until somebody resumes or replaces it; it outlives restarts.
+
+    `kind`: it exceeded its budget; its step ended, or hung, one worker process after another; or it fell so far behind
+    that what it had missed was given up. Example: Failure("budget", "an evaluation took longer than 300 s")."""
+
+    kind: Literal["budget", "worker", "behind"]
+    message: str
+
+    @property
+    def state(self) -> Literal["failed", "parked"]:
+        """What the query's status says."""
+        return "failed" if self.kind == "budget" else "parked"
+
+
 class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows.
 
@@ -54,7 +69,8 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     resumed. A query that is `paused` is evaluated nowhere; one that `constructs` says triples.
     A `live` one ends with the connection that asked for it. `output` is the stream that has what it says. One
     that reads `any_stream` has a window on a variable: `streams` are those of its other windows. One whose `home` is
-    inline stays in the server's process when the others are on Spark; it was `left` when it was last moved."""
+    inline stays in the server's process when the others are on Spark; it was `left` when it was last moved. One that
+    has a `failure` is evaluated nowhere, either."""
 
     number: int
     name: str
@@ -74,6 +90,12 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     any_stream: bool = False
     home: Literal["inline"] | None = None
     left: Left | None = None
+    failure: Failure | None = None
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether a runner has it: it is neither paused nor failed."""
+        return not self.paused and self.failure is None
 
     def standing(self, stored: QueryState | None) -> QueryState:
         """Where it goes on: from what a runner said of it, if it was said since it runs."""

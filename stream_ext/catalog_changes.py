@@ -1,4 +1,4 @@
-"""Changes of the catalog: creating and dropping a stream; pausing, resuming, moving and dropping a query."""
+"""Changes of the catalog: creating and dropping a stream; pausing, resuming, moving, failing and dropping a query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from stream_ext.catalog import Catalog, CatalogStep, Left, QueryDefinition, StreamDefinition, names_of
+from stream_ext.catalog import Catalog, CatalogStep, Failure, Left, QueryDefinition, StreamDefinition, names_of
 from stream_ext.errors import NameInUse
 from stream_ext.injector import Change, Intent, View
 from stream_ext.options import StreamOptions, parse_options
@@ -93,10 +93,24 @@ def pause_query(key: str) -> Change:
 
     def change(view: View) -> Intent:
         query = view.catalog.query(key)
-        if query.paused:
+        if not query.is_evaluated:
             return Intent(result=int)
         step = CatalogStep("query", query.number, msgspec.structs.replace(query, paused=True))
         return Intent(result=int, steps=[step])
+
+    return change
+
+
+def fail_query(number: int, failure: Failure) -> Change:
+    """From the next snapshot on it is evaluated no more, and its status says why. Its result: the snapshot.
+
+    A query that is gone, paused or failed by then stays as it is."""
+
+    def change(view: View) -> Intent:
+        query = view.catalog.queries.get(number)
+        if query is None or not query.is_evaluated:
+            return Intent(result=int)
+        return Intent(result=int, steps=[CatalogStep("query", number, msgspec.structs.replace(query, failure=failure))])
 
     return change
 
@@ -106,11 +120,11 @@ def resume_query(key: str, t0: int | None, failed: bool) -> Change:
 
     def change(view: View) -> Intent:
         query = view.catalog.query(key)
-        if not query.paused and not failed:
+        if query.is_evaluated and not failed:
             return Intent(result=int)
         timing = timing_of(query_over(query, view.catalog), view.catalog, t0)
         state = msgspec.structs.replace(initial_state(timing, view.positions), t0=t0, gap=True)
-        resumed = msgspec.structs.replace(query, paused=False, since=view.head + 1, state=state)
+        resumed = msgspec.structs.replace(query, paused=False, failure=None, since=view.head + 1, state=state)
         return Intent(result=int, steps=[CatalogStep("query", query.number, resumed)])
 
     return change

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
 from stream_ext.batching import Idle, Taken
-from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
+from stream_ext.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
+from stream_ext.catalog_changes import fail_query
 from stream_ext.clock import Clock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
@@ -26,6 +27,7 @@ from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
+from stream_ext.waits import Waits
 
 _TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
 
@@ -42,8 +44,9 @@ class Engine:
         spark: SparkSettings | None,
         retain: Retain,
         outside: Outside,
+        waits: Waits,
     ) -> None:
-        self._store, self._clock, self._injector = store, clock, injector
+        self._store, self._clock, self._injector, self.waits = store, clock, injector, waits
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self._lag = Lag()
@@ -76,7 +79,7 @@ class Engine:
         """The queries go on where their emissions stopped."""
         states, catalog = self.merge.states(), self._injector.catalog
         for query in catalog.queries.values():
-            if not query.paused:
+            if query.is_evaluated:
                 self.lateness.follow(query, query.standing(states.get(query.number)), catalog)
         for stream in catalog.streams:
             self._set_close_alarm(stream)
@@ -134,6 +137,11 @@ class Engine:
             self.merge.wait(later, deadline_s)
             sn = later
 
+    def fail(self, query: int, failure: Failure) -> None:
+        """The query is evaluated no more, after restarts neither, until it is resumed. Any thread may call; it does not
+        wait until that is published."""
+        self._injector.own_change(fail_query(query, failure))
+
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
         return self._lag.ms(self._clock.now_ms(), self.merge.position)
@@ -171,7 +179,7 @@ class Engine:
         if step.kind != "query":
             return
         query = step.definition
-        if isinstance(query, QueryDefinition) and query.home is not None and not query.paused:
+        if isinstance(query, QueryDefinition) and query.home is not None and query.is_evaluated:
             self._at_home.add(step.number)
         else:
             self._at_home.discard(step.number)
@@ -180,7 +188,7 @@ class Engine:
         was = news.before.queries.get(step.number) if step.kind == "query" else None
         if was is not None and isinstance(step.definition, QueryDefinition) and was.home != step.definition.home:
             return  # only who steps it is another
-        if isinstance(step.definition, QueryDefinition) and step.definition.paused:
+        if isinstance(step.definition, QueryDefinition) and not step.definition.is_evaluated:
             self.lateness.forget(step.number)
             self.retention.forget(step.number, news.sn)
         elif isinstance(step.definition, QueryDefinition):
@@ -202,7 +210,7 @@ class Engine:
     def _widen(self, catalog: Catalog) -> None:
         """A stream is new: whoever has a window on every stream reads it."""
         for query in catalog.queries.values():
-            if query.any_stream and not query.paused:
+            if query.any_stream and query.is_evaluated:
                 self.lateness.widen(query, catalog)
                 self.retention.follow(query, catalog)
 

@@ -34,6 +34,7 @@ from stream_ext.clock import Clock
 from stream_ext.errors import Overload, RilletError
 from stream_ext.insistence import insist
 from stream_ext.numbers import Numbers
+from stream_ext.waits import Waits
 
 #: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
 _BATCH_BYTES_MAX = 8 << 20
@@ -159,8 +160,8 @@ class _Waiting:
 
 
 class Injector:
-    def __init__(self, store: Store, clock: Clock, pace: Pace) -> None:
-        self._store, self._clock, self._pace = store, clock, pace
+    def __init__(self, store: Store, clock: Clock, pace: Pace, waits: Waits) -> None:
+        self._store, self._clock, self._pace, self._waits = store, clock, pace, waits
         self.numbers = Numbers(store.kv)
         self._listener: Listener = _Nobody()
         self._changed = threading.Condition()
@@ -217,6 +218,11 @@ class Injector:
         with self._changed:
             self._check_count()
             return self._enqueue(_Waiting(change, 0, self._clock.now_ms()))
+
+    def own_change(self, change: Change) -> Future[Any]:
+        """A change that nobody has asked for, and nobody would ask for again: never refused."""
+        with self._changed:
+            return self._enqueue(_Waiting(change, 0, self._clock.now_ms(), insists=True))
 
     def _check_count(self) -> None:
         if len(self._queue) >= self._pace.queue_requests:

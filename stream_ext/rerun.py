@@ -68,7 +68,7 @@ class Rerun:
         """The whole answer of the emission's evaluation. What the last one saw is retained while the query runs."""
         assert body.at is not None, "every emission is stored with its evaluation"
         definition = self.definition
-        return self._answer(body.at, is_last and not definition.paused and body.at.sn >= definition.since)
+        return self._answer(body.at, is_last and definition.is_evaluated and body.at.sn >= definition.since)
 
     def _answer(self, at: Evaluated, is_retained: bool = False) -> Answer:
         number = self.definition.number

@@ -92,7 +92,7 @@ class Retention:
 
     def start(self, catalog: Catalog) -> None:
         for query in catalog.queries.values():
-            if not query.paused:
+            if query.is_evaluated:
                 self.follow(query, catalog)
         for stream in catalog.streams:
             self._kept[stream] = Kept.read(self._store, stream)

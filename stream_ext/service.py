@@ -64,6 +64,7 @@ from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.status import has_failed, query_status, service_status, stream_status
 from stream_ext.subscriptions import Subscription
 from stream_ext.updates import Updated, change_of, updated
+from stream_ext.waits import Waits
 
 Wait = Literal["published", "evaluated"]
 Result = TypeVar("Result")
@@ -113,8 +114,9 @@ class Service:
         """Use `Service.open`."""
         self.store, self.base, self.clock, self.limits, self.outside = store, base, clock, limits, outside
         self._plans, self._known = Plans(), KnownValues(store.terms)
-        self._injector = Injector(store, clock, pace)
-        self._engine = Engine(store, base, clock, self._injector, spark, retain, outside)
+        self.waits = Waits(clock.now_ms)
+        self._injector = Injector(store, clock, pace, self.waits)
+        self._engine = Engine(store, base, clock, self._injector, spark, retain, outside, self.waits)
         self._engine.start()
         self._injector.start(self._engine)
         for query in [query for query in self.queries() if query.live]:

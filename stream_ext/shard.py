@@ -211,7 +211,7 @@ class Shard:
         if goes and not comes:
             self._end(was.number)
             self._forget_fault(was.number)
-        elif comes and not goes and not definition.paused:
+        elif comes and not goes and definition.is_evaluated:
             return self._guarded((definition.number,), partial(self._take_over, definition, sn)) or []
         return []
 
@@ -436,8 +436,8 @@ class Shard:
     # ---- who runs with whom
 
     def _read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> Asked | None:
-        """None: it is paused, or waits for a stream to be there."""
-        if definition.paused:
+        """None: it is paused, has failed, or waits for a stream to be there."""
+        if not definition.is_evaluated:
             return None
         query, standing = query_over(definition, catalog), definition.standing(state)
         if definition.any_stream and not query.windows:

@@ -20,7 +20,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "iri": query.iri,
         "text": query.text,
         "r2s": query.r2s,
-        "state": "failed" if error is not None else _state(query, state),
+        "state": "failed" if error is not None and query.is_evaluated else _state(query, state),
         "error": error or engine.derived.faults.get(query.number),
         "runner": query.home or merge.owner,
         "why": _why(engine) if query.home is None else "it was moved there",
@@ -66,6 +66,7 @@ def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, An
         "subscriptions": engine.subscriptions.count(),
         "runner": merge.owner,
         "why": _why(engine),
+        "waits_for": engine.waits.as_json(),
         "writer": injector.status(),
         "fault": None if merge.fault is None else f"{type(merge.fault).__name__}: {merge.fault}",
         "retention": engine.retention.status(injector.catalog),
@@ -76,10 +77,14 @@ def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, An
 def _state(query: QueryDefinition, state: QueryState | None) -> str:
     if query.paused:
         return "paused"
+    if query.failure is not None:
+        return query.failure.state
     return "ended" if state is not None and state.ended else "running"
 
 
 def _fault_of(query: QueryDefinition, engine: Engine) -> str | None:
+    if query.failure is not None:
+        return query.failure.message
     if engine.merge.fault is not None:
         return f"{type(engine.merge.fault).__name__}: {engine.merge.fault}"
     if engine.merge.owner == "spark" and engine.spark is not None and query.home is None:
@@ -89,7 +94,7 @@ def _fault_of(query: QueryDefinition, engine: Engine) -> str | None:
 
 def has_failed(query: QueryDefinition, engine: Engine) -> bool:
     """Whether it is stepped no more, be it for now."""
-    return not query.paused and engine.merge.fault is None and _fault_of(query, engine) is not None
+    return query.is_evaluated and engine.merge.fault is None and _fault_of(query, engine) is not None
 
 
 def _why(engine: Engine) -> str:

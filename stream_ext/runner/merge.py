@@ -322,7 +322,7 @@ class Merge:
 
         def goes(number: int, state: QueryState) -> bool:
             query = queries.get(number)
-            return query is not None and query.home is None and not query.paused and query.standing(state) is state
+            return query is not None and query.home is None and query.is_evaluated and query.standing(state) is state
 
         for number, stands in self._standings.waiting():
             state = self._standings.state(number)

@@ -22,6 +22,7 @@ from stream_ext.clock import ManualClock
 from stream_ext.errors import BadArgument, Overload
 from stream_ext.injector import Injector, Intent, Pace, Published, Receipt, View
 from stream_ext.options import StreamOptions
+from stream_ext.waits import Waits
 
 STREAMS = {
     1: StreamDefinition(1, "one", "http://ex/one", StreamOptions()),
@@ -53,7 +54,7 @@ class Bench:
         for number, definition in STREAMS.items():
             batch.catalog("stream", number, CatalogStep("stream", number, definition).body())
         store.commit(batch)
-        self.injector = Injector(store, self.clock, pace)
+        self.injector = Injector(store, self.clock, pace, Waits(self.clock.now_ms))
         self.injector.start(self.listener)
 
     def push(self, stream: int, time: int | None = 1, text: str = "a", **named: Any) -> Future[Receipt]:

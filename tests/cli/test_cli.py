@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from endpoint.bench import BENCHES
 from endpoint.cli import build_parser, main
 from endpoint.client import Client
 from endpoint.commands import talking, terminal
 from endpoint.completion import script
 from endpoint.serve import ServeSettings
+from tests.benchmarks import BENCHES
 from tests.endpoint.live import NEAR, Live, live
 
 TURTLE = "@prefix ex: <http://ex/> . ex:z1 ex:partOf ex:c1 . ex:a ex:knows [ ex:name 'é' ] ."
@@ -679,3 +679,11 @@ def test_what_is_no_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--timing-bytes", "much"])
     assert (ended.value.code, "'much' is no number of bytes: write 512M" in capsys.readouterr().err) == (2, True)
+
+
+def test_the_benchmarks_are_said_to_be_in_a_checkout_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tests.benchmarks", None)
+    assert rillet("bench", "line") == 2
+    assert "run this in a checkout" in capsys.readouterr().err

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from endpoint.bench import stream_index
-from endpoint.bench.line import publish, social_lines
+from tests.benchmarks import stream_index
+from tests.benchmarks.line import publish, social_lines
 
 Figures = dict[str, Any]
 

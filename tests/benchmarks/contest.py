@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from endpoint.bench.contestants import CONTESTANTS, Contestant, Plain
+from tests.benchmarks.contestants import CONTESTANTS, Contestant, Plain
 
 Digest = tuple[int, int, str]
 
@@ -31,7 +31,7 @@ class Player:
     def __init__(self, name: str) -> None:
         self.name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "endpoint.bench.contest", name],
+            [sys.executable, "-m", "tests.benchmarks.contest", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

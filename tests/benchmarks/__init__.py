@@ -38,14 +38,14 @@ class Bench:
 
 
 BENCHES = {
-    "http": Bench("endpoint.bench.http", "requests a second, beside others, large answers; beside rdflib-endpoint"),
-    "language": Bench("endpoint.bench.language", "reading texts: the social queries and INSERT DATA, beside rdflib"),
-    "line": Bench("endpoint.bench.line", "load, publish, join, push to subscriber, start-up, memory: end to end"),
+    "http": Bench("tests.benchmarks.http", "requests a second, beside others, large answers; beside rdflib-endpoint"),
+    "language": Bench("tests.benchmarks.language", "reading texts: the social queries and INSERT DATA, beside rdflib"),
+    "line": Bench("tests.benchmarks.line", "load, publish, join, push to subscriber, start-up, memory: end to end"),
     "oneshot": Bench(
-        "endpoint.bench.oneshot", "one-shot questions: social graph, LSBench, a shop, beside other engines"
+        "tests.benchmarks.oneshot", "one-shot questions: social graph, LSBench, a shop, beside other engines"
     ),
-    "store": Bench("endpoint.bench.store", "bulk load, reads, publishing and readers, beside pyoxigraph"),
+    "store": Bench("tests.benchmarks.store", "bulk load, reads, publishing and readers, beside pyoxigraph"),
     "streams": Bench(
-        "endpoint.bench.streams", "continuous questions: W1-W3, windows of many batches, LSBench, over HTTP", True
+        "tests.benchmarks.streams", "continuous questions: W1-W3, windows of many batches, LSBench, over HTTP", True
     ),
 }

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from endpoint.bench.server import Server, free_port, tree_rss_mb
+from tests.benchmarks.server import Server, free_port, tree_rss_mb
 
 Figures = dict[str, Any]
 
@@ -91,7 +91,7 @@ def _peer(file: Path) -> Iterator[int]:
     import httpx
 
     port = free_port()
-    process = subprocess.Popen([sys.executable, "-m", "endpoint.bench.peer", str(port), str(file)])
+    process = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.peer", str(port), str(file)])
     try:
         end = time.monotonic() + 60
         while True:
@@ -124,7 +124,7 @@ def _new(round_: str, count: int) -> list[str]:
 
 
 def measured(port: int, connections: int, seconds: float, texts: Sequence[str]) -> Figures:
-    command = [sys.executable, "-m", "endpoint.bench.requests", str(port), str(connections), str(seconds)]
+    command = [sys.executable, "-m", "tests.benchmarks.requests", str(port), str(connections), str(seconds)]
     sent = json.dumps(_asked(texts))
     done = subprocess.run(command, input=sent, capture_output=True, text=True, timeout=seconds + 60, check=True)
     figures: Figures = json.loads(done.stdout)

@@ -20,8 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 import hbase_store
-from endpoint.bench.stream_questions import Asked
-from endpoint.bench.tape import Batch, Source, Tape
 from hbase_store import PushMark, StreamColumns, StreamMove
 from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
 from stream_ext.clock import SystemClock
@@ -36,6 +34,8 @@ from stream_ext.schedule import initial_state
 from stream_ext.shard import Shard
 from stream_ext.timing import timing_of
 from stream_ext.vocabulary import decoder
+from tests.benchmarks.stream_questions import Asked
+from tests.benchmarks.tape import Batch, Source, Tape
 
 Figures = dict[str, Any]
 Bag = Counter[tuple[str, ...]]

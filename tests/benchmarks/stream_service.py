@@ -18,9 +18,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from endpoint.bench.line import Arrived, subscriber
-from endpoint.bench.server import Server
-from endpoint.bench.tape import Source, Tape
+from tests.benchmarks.line import Arrived, subscriber
+from tests.benchmarks.server import Server
+from tests.benchmarks.tape import Source, Tape
 
 Figures = dict[str, Any]
 

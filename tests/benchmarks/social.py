@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from endpoint.bench.language import PREFIXES, SOCIAL
+from tests.benchmarks.language import PREFIXES, SOCIAL
 
 BASE = "http://example.org/social/"
 FOAF = "http://xmlns.com/foaf/0.1/"

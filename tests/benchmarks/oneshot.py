@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from endpoint.bench import lsbench, shop, social
-from endpoint.bench.contest import Player
-from endpoint.bench.contestants import CONTESTANTS, missing
+from tests.benchmarks import lsbench, shop, social
+from tests.benchmarks.contest import Player
+from tests.benchmarks.contestants import CONTESTANTS, missing
 
 Figures = dict[str, Any]
 _ROUNDS = 3

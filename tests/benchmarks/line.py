@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from endpoint.bench.server import Server, tree_rss_mb
+from tests.benchmarks.server import Server, tree_rss_mb
 
 Figures = dict[str, Any]
 
@@ -203,7 +203,7 @@ def _check_pairs(made: list[list[tuple[Any, Any]]], batch: int, span: int, count
     """New pairs of the batch: new left with the whole right window, and new right with the older left."""
     import numpy as np
 
-    from endpoint.bench.standing import pairs
+    from tests.benchmarks.standing import pairs
 
     low = max(0, batch - span + 1)
     (new_left, new_right) = made[batch]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from endpoint.bench import lsbench
+from tests.benchmarks import lsbench
 
 Figures = dict[str, Any]
 Line = tuple[int, int, bytes]  # time, stream, triple

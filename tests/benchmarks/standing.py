@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from endpoint.bench import bare
-from endpoint.bench.standing_peers import PEERS, Peer, Step, batch_ms, present
 from hbase_store import Snapshot
 from hbase_store.terms import inline_integers
 from stream_ext.arrivals import Arrival
@@ -33,6 +31,8 @@ from stream_ext.schedule import ScheduledWindow
 from stream_ext.syntax import parse
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights
+from tests.benchmarks import bare
+from tests.benchmarks.standing_peers import PEERS, Peer, Step, batch_ms, present
 
 Figures = dict[str, Any]
 Longs = npt.NDArray[np.int64]

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from endpoint.bench.lsbench import folder as shared_folder
-from endpoint.bench.network_life import STREAMS, Life, Line
+from tests.benchmarks.lsbench import folder as shared_folder
+from tests.benchmarks.network_life import STREAMS, Life, Line
 
 Longs = npt.NDArray[np.int64]
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from endpoint.bench import skew, standing, stream_service
-from endpoint.bench.replay import Checked, Replay, told
-from endpoint.bench.standing_peers import missing, present
-from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
-from endpoint.bench.tape import Batch, Source, Tape, source
-from endpoint.bench.watchers import at_once, registering
+from tests.benchmarks import skew, standing, stream_service
+from tests.benchmarks.replay import Checked, Replay, told
+from tests.benchmarks.standing_peers import missing, present
+from tests.benchmarks.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
+from tests.benchmarks.tape import Batch, Source, Tape, source
+from tests.benchmarks.watchers import at_once, registering
 
 Figures = dict[str, Any]
 

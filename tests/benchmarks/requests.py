@@ -2,7 +2,7 @@
 
 Run as a process of its own, so that it does not share the server's interpreter:
 
-    python -m endpoint.bench.requests PORT CONNECTIONS SECONDS < requests.json
+    python -m tests.benchmarks.requests PORT CONNECTIONS SECONDS < requests.json
 
 Standard input is a JSON list of [method, path, headers, body], which each connection sends again and again. What it
 prints is a JSON object of figures."""

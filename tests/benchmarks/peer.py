@@ -1,6 +1,6 @@
 """rdflib-endpoint as it is, over rdflib's memory store: the peer that `rillet bench http` runs beside our server.
 
-python -m endpoint.bench.peer PORT FILE.nt"""
+python -m tests.benchmarks.peer PORT FILE.nt"""
 
 from __future__ import annotations
 

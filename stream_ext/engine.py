@@ -29,6 +29,7 @@ from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
 from stream_ext.waits import Waits
 
+_CLOCK_EVERY_MS = 1_000
 _TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
 
 
@@ -88,6 +89,7 @@ class Engine:
         self._find_homes()
         evaluated = {number: state.evaluated.time for number, state in states.items() if state.evaluated is not None}
         self.derived.start(self._store.emissions, evaluated)
+        self._look_at_clock()
         self.alarms.start()
         self.inline.start()
         if self.spark is not None:
@@ -230,6 +232,10 @@ class Engine:
     def _tell_time(self, stream: int) -> None:
         if stream in self._injector.catalog.streams:
             self._injector.clock_heartbeat(stream)
+
+    def _look_at_clock(self) -> None:
+        """Where nothing else does: it says itself whether it is behind."""
+        self.alarms.set("clock", self._clock.now_ms() + _CLOCK_EVERY_MS, self._look_at_clock)
 
     def _set_idle_alarm(self, stream: int) -> None:
         """When nothing has come for as long as the stream's option `idle` says, a mark lets time pass without it."""

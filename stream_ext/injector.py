@@ -175,6 +175,8 @@ class Injector:
         self.head = int(store.head())
         self.catalog = Catalog.read(store, self.head)
         self.positions: dict[int, StreamPosition] = dict(store.vts(self.head))
+        #: When the snapshot was published that was the head at the start.
+        self.published_ms = store.row(self.head).published_ms if self.head else 0
         #: Elements by stream that were not stored, because nobody wanted them; since this process started.
         self.dropped: Counter[int] = Counter()
         self._thread = threading.Thread(target=self._run, name="rillet-writer", daemon=True)

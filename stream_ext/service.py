@@ -37,7 +37,7 @@ from stream_ext.batching import Heartbeat, Push
 from stream_ext.bound import rows_at_most
 from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, move_query, pause_query, resume_query
-from stream_ext.clock import Clock
+from stream_ext.clock import Clock, SteadyClock
 from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
 from stream_ext.derived_graphs import DerivedGraphs, asked_of
@@ -112,11 +112,13 @@ class Service:
         outside: Outside,
     ) -> None:
         """Use `Service.open`."""
-        self.store, self.base, self.clock, self.limits, self.outside = store, base, clock, limits, outside
+        self.store, self.base, self.limits, self.outside = store, base, limits, outside
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
-        self._injector = Injector(store, clock, pace, self.waits)
-        self._engine = Engine(store, base, clock, self._injector, spark, retain, outside, self.waits)
+        self.clock = SteadyClock(clock, self.waits)
+        self._injector = Injector(store, self.clock, pace, self.waits)
+        self.clock.go_on_from(_last_time(self._injector))
+        self._engine = Engine(store, base, self.clock, self._injector, spark, retain, outside, self.waits)
         self._engine.start()
         self._injector.start(self._engine)
         for query in [query for query in self.queries() if query.live]:
@@ -562,6 +564,13 @@ class Service:
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
     registered = cast("Registered", future.result())
     return registered.definition, registered.created, registered.warnings
+
+
+def _last_time(injector: Injector) -> int:
+    """By the clock, as far as the store knows."""
+    by_clock = [n for n, stream in injector.catalog.streams.items() if stream.runs_by == "clock"]
+    latest = [at.latest for n in by_clock if (at := injector.positions.get(n)) is not None and at.latest is not None]
+    return max([injector.published_ms, *latest])
 
 
 def _check_wait(wait: str) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from endpoint.completion import script
 from endpoint.serve import ServeSettings
 from tests.benchmarks import BENCHES
 from tests.endpoint.live import NEAR, Live, live
+from tests.parts.processes import started
 
 TURTLE = "@prefix ex: <http://ex/> . ex:z1 ex:partOf ex:c1 . ex:a ex:knows [ ex:name 'é' ] ."
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
@@ -365,27 +367,23 @@ def test_a_text_that_is_none_is_said_so(argv: list[str], says: str, capsys: pyte
 
 
 def test_a_watcher_is_told_of_the_connection_and_leaves_the_terminal_in_order(tmp_path: Path) -> None:
-    with live(tmp_path / "served") as first:
-        first.register().raise_for_status()
-        first.push(1000)
-        first.push(1150)
-        port = int(first.url.rpartition(":")[2])
-        watching = subprocess.Popen(
-            [sys.executable, "-m", "endpoint", "watch", "near", "--since", "0", "--server", first.url],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert watching.stdout is not None and watching.stderr is not None
-        assert watching.stdout.readline().startswith("1\t1100")
-    assert watching.stderr.readline().startswith("rillet: the connection is lost (")
-    with live(tmp_path / "served", port=port):
-        assert watching.stderr.readline() == "rillet: the connection is back\n"
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(20) == 130
-        assert watching.stderr.read() == "\n"
-    watching.stdout.close()
-    watching.stderr.close()
+    with ExitStack() as stack:
+        with live(tmp_path / "served") as first:
+            first.register().raise_for_status()
+            first.push(1000)
+            first.push(1150)
+            port = int(first.url.rpartition(":")[2])
+            argv = ["watch", "near", "--since", "0", "--server", first.url]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            watching = stack.enter_context(started([sys.executable, "-m", "endpoint", *argv], **pipes))
+            assert watching.stdout is not None and watching.stderr is not None
+            assert watching.stdout.readline().startswith("1\t1100")
+        assert watching.stderr.readline().startswith("rillet: the connection is lost (")
+        with live(tmp_path / "served", port=port):
+            assert watching.stderr.readline() == "rillet: the connection is back\n"
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(20) == 130
+            assert watching.stderr.read() == "\n"
 
 
 def test_people_see_the_first_digits_of_a_mean_and_programs_all(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
@@ -433,7 +431,7 @@ def test_a_server_is_asked_in_every_format_and_updated(near: Live, capsys: pytes
 
 def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0", "--store"]
-    with subprocess.Popen(
+    with started(
         [*command, f"lmdb:{tmp_path / 'store'}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None and server.stderr is not None

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from endpoint.cli import main
 from endpoint.replay import AsItWas, Cutter, Element, Pacer, PerSecond, at_once, blocks_of_lines, unpacked
 from stream_ext.errors import BadData
 from tests.endpoint.live import Live, live
+from tests.parts.processes import started
 
 AT = "http://ex/at"
 
@@ -178,8 +180,7 @@ def test_a_pipe_is_pushed_as_it_comes(running: Live) -> None:
     window = "FROM NAMED WINDOW <urn:w> ON s [RANGE 1s] { WINDOW <urn:w> { ?s ?p ?o } }"
     running.register(f"REGISTER QUERY q AS SELECT ?s {window}").raise_for_status()
     argv = [sys.executable, "-m", "endpoint", "push", "s", "--format", "ndjson", "--server", running.url]
-    pushing = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
+    with started(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as pushing:
         assert pushing.stdin is not None
         for time in (5, 1500):
             pushing.stdin.write(f'{{"timestamp": {time}, "data": "<a:s{time}> <a:p> <a:o> ."}}\n')
@@ -188,9 +189,6 @@ def test_a_pipe_is_pushed_as_it_comes(running: Live) -> None:
         assert [row["s"]["value"] for row in answer.json()["results"]["bindings"]] == ["a:s5"]
         assert pushing.poll() is None, "it waits for more"
         told, _ = pushing.communicate(timeout=20)
-    finally:
-        pushing.kill()
-        pushing.wait(10)
     assert told.startswith("2 elements accepted")
 
 
@@ -239,22 +237,17 @@ def element(time: int) -> str:
 
 def test_a_pipe_outlives_its_server(tmp_path: Path) -> None:
     window = "FROM NAMED WINDOW <urn:w> ON s [RANGE 5s] { WINDOW <urn:w> { ?s ?p ?o } }"
-    with live(tmp_path / "served") as first:
-        port = int(first.url.rpartition(":")[2])
-        first.register(f"REGISTER QUERY q AS SELECT ?s {window}").raise_for_status()
-        argv = ["push", "s", "--format", "ndjson", "--source", "roof", "--server", first.url]
-        pushing = subprocess.Popen(
-            [sys.executable, "-m", "endpoint", *argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert pushing.stdin is not None and pushing.stderr is not None
-        pushing.stdin.write(element(5) + element(5500))
-        pushing.stdin.flush()
-        assert first.http.get("/queries/q/results", params={"wait": "15s"}).json()["results"]["bindings"]
-    try:
+    with ExitStack() as stack:
+        with live(tmp_path / "served") as first:
+            port = int(first.url.rpartition(":")[2])
+            first.register(f"REGISTER QUERY q AS SELECT ?s {window}").raise_for_status()
+            argv = ["push", "s", "--format", "ndjson", "--source", "roof", "--server", first.url]
+            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+            pushing = stack.enter_context(started([sys.executable, "-m", "endpoint", *argv], text=True, **pipes))
+            assert pushing.stdin is not None and pushing.stderr is not None
+            pushing.stdin.write(element(5) + element(5500))
+            pushing.stdin.flush()
+            assert first.http.get("/queries/q/results", params={"wait": "15s"}).json()["results"]["bindings"]
         pushing.stdin.write(element(6000))
         pushing.stdin.flush()
         assert "trying again for 60 s" in pushing.stderr.readline()
@@ -264,9 +257,6 @@ def test_a_pipe_outlives_its_server(tmp_path: Path) -> None:
             beat = {"timestamp": "11000", "wait": "evaluated"}
             second.http.post("/streams/s/heartbeat", params=beat).raise_for_status()
             said = second.http.get("/queries/q/results").json()["results"]["bindings"]
-    finally:
-        pushing.kill()
-        pushing.communicate()
     assert told.startswith("4 elements accepted")
     assert sorted(row["s"]["value"] for row in said) == ["a:s5500", "a:s6000"]
 

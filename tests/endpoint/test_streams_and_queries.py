@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from endpoint.client import Client
 from endpoint.limits import HttpLimits
 from hbase_store.errors import Fenced
 from tests.endpoint.live import NEAR, NT, SPARQL_QUERY, Live, live
+from tests.parts.waiting import until
 
 DATA = "<http://ex/t1> <http://ex/in> <http://ex/z1> ."
 LINE = {"content-type": "application/x-ndjson"}
@@ -151,9 +151,8 @@ def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_
                 f"POST /streams/s?timestamp=1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(large)}\r\n".encode()
             )
             slow.sendall(b"Content-Type: application/n-triples\r\n\r\n" + large[:half])
-            heard = threading.Event()
-            while not server.server._app.desk.bodies.nbytes:  # a push that came before it would have it refused
-                assert not heard.wait(0.01)
+            # A push that came before it would have it refused.
+            until(lambda: server.server._app.desk.bodies.nbytes, "the slow body is known")
             refused = push(large)
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
             assert refused.headers["connection"] == "close"
@@ -382,9 +381,7 @@ def test_listeners_end_when_the_query_is_dropped_and_are_let_go_when_they_leave(
     near.register().raise_for_status()
     with near.http.stream("GET", "/queries/near/results", headers={"accept": "text/event-stream"}) as answer:
         next(answer.iter_lines())
-    gone = threading.Event()
-    while near.service.status()["subscriptions"]:
-        assert not gone.wait(0.01)
+    until(lambda: not near.service.status()["subscriptions"], "the listener is let go")
 
 
 def test_stopping_the_server_ends_its_listeners_at_once(tmp_path: Path) -> None:

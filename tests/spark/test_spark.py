@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.runner.spark.child import Folder
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
+from tests.parts.processes import started
 from tests.spark.doubles import DIES_ONCE, FACTORY, PATIENCE_S, ChainMerge, NumberStore, chain
 from tests.spark.processes import all_gone, family
 
@@ -214,8 +216,8 @@ threading.Event().wait()
 """
 
 
-def endpoint_process(folder: Path, until: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def endpoint_process(folder: Path, until: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(
         [sys.executable, "-c", _ENDPOINT, folder, until],
         stdout=subprocess.PIPE,
         text=True,

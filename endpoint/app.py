@@ -1,8 +1,8 @@
 """The application: an rdflib-endpoint service whose protocol routes are ours.
 
-It keeps rdflib-endpoint's service description, query page and settings. Its two protocol routes evaluate inside
-the event loop, so a front on plain ASGI takes every path of ours before FastAPI sees it; whatever is left
-(/docs, routes that a host adds) goes on to FastAPI."""
+It keeps rdflib-endpoint's service description and settings, and not its query page, which runs whatever an address
+says. Its two protocol routes evaluate inside the event loop, so a front on plain ASGI takes every path of ours before
+FastAPI sees it; whatever is left (/docs, routes that a host adds) goes on to FastAPI."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from a2wsgi import WSGIMiddleware
 from fastapi import FastAPI
-from fastapi.openapi.docs import get_swagger_ui_html
 from rdflib import Dataset
 from rdflib_endpoint import SparqlEndpoint, SparqlRouter
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
-from endpoint import assets, routes
+from endpoint import browsers, interface, routes
 from endpoint.access import Access
 from endpoint.body import Bodies, Disconnected, Receive
 from endpoint.console import create_console
-from endpoint.console.examples import QUERIES
+from endpoint.description import Description, correct, describe
 from endpoint.desk import Desk
 from endpoint.errors import describe as describe_error
 from endpoint.errors import render
 from endpoint.exchange import Exchange, Message, Send, raw_path
 from endpoint.limits import HttpLimits
-from endpoint.openapi import document
-from endpoint.pages import ICON, ICON_PATH, Pages, correct, describe
+from endpoint.protocol import CONSOLE
 from endpoint.query_workers import QueryWorkers, Start
 from endpoint.remembered import Remembered
 from endpoint.workers import Workers
@@ -38,8 +36,6 @@ from plugin.store import RilletStore
 if TYPE_CHECKING:
     from stream_ext.service import Service
 
-_TITLE = "Rillet"
-_DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
 #: Not sent, only counted: nobody is there to read it.
 _CLIENT_GONE = 499
 _PREFLIGHT = [
@@ -50,12 +46,16 @@ _PREFLIGHT = [
 
 
 class RilletRouter(SparqlRouter):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
-    """The stock router for what it describes and shows; it answers nothing itself."""
+    """The stock router for what it describes; it answers nothing itself."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(path="/sparql", **settings)
         correct(self.service_description)
         self.routes.clear()  # the front answers, before anything is routed
+
+    def serve_yasgui(self) -> Response:
+        """In place of a page that runs what an address says."""
+        return Response(self.service_description.serialize(format="turtle"), media_type="text/turtle")
 
 
 class Front:
@@ -81,38 +81,19 @@ class Front:
             self.desk.requests.count(exchange.route, scope["method"], exchange.status, took_s)
 
 
-async def _to_query_page(_: Request) -> Response:
-    return RedirectResponse("/sparql", status_code=307)
-
-
-async def _openapi(request: Request) -> Response:
-    return JSONResponse(document(_TITLE, _DESCRIPTION, __version__, _root(request)))
-
-
-async def _docs(request: Request) -> Response:
-    at = _root(request) + "/" + assets.PATH
-    return get_swagger_ui_html(
-        openapi_url=_root(request) + "/openapi.json",
-        title=_TITLE,
-        swagger_js_url=at + "swagger-ui-bundle.js",
-        swagger_css_url=at + "swagger-ui.css",
-        swagger_favicon_url=_root(request) + ICON_PATH,
-        swagger_ui_parameters={"validatorUrl": None},
-    )
-
-
-def _root(request: Request) -> str:
-    """Where this application is mounted."""
-    return str(request.scope.get("root_path", "")).rstrip("/")
+async def _to_query_page(request: Request) -> Response:
+    return RedirectResponse(interface.root(request) + "/sparql", status_code=307)
 
 
 class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
     def __init__(self, front: Front, router: RilletRouter) -> None:
         # Not SparqlEndpoint's own: it would make a stock router, which reads the whole store to describe it.
         # And no pages of FastAPI's: it knows none of our routes, and its pages load from the network.
-        FastAPI.__init__(self, title=_TITLE, description=_DESCRIPTION, version=__version__, openapi_url=None)
+        FastAPI.__init__(
+            self, title=interface.TITLE, description=interface.DESCRIPTION, version=__version__, openapi_url=None
+        )
         self.include_router(router)
-        for path, page in (("/", _to_query_page), ("/openapi.json", _openapi), ("/docs", _docs)):
+        for path, page in (("/", _to_query_page), ("/openapi.json", interface.openapi), ("/docs", interface.docs)):
             self.add_route(path, page, include_in_schema=False)
         self.add_exception_handler(404, self._nothing_there)
         self.front = front
@@ -132,11 +113,29 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
         if scope["type"] == "http" and routes.knows(raw_path(scope)):
             await self.front(scope, receive, send)
         else:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, _shown(send))
+
+
+def _shown(send: Send) -> Send:
+    """With what every answer says to a browser, where who answers says nothing of it."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            there = {name for name, _ in message["headers"]}
+            more = [header for header in browsers.OF_DATA if header[0] not in there]
+            message = {**message, "headers": [*message["headers"], *more]}
+        await send(message)
+
+    return sent
 
 
 def create_app(
-    service: Service, *, token: str | None = None, limits: HttpLimits | None = None, query_workers: int = 0
+    service: Service,
+    *,
+    token: str | None = None,
+    limits: HttpLimits | None = None,
+    query_workers: int = 0,
+    console: bool = True,
 ) -> RilletEndpoint:
     """The ASGI application over a running service. It does not close the service.
 
@@ -145,29 +144,30 @@ def create_app(
     start = Start(service.store.url, service.base, limits.query_bytes, limits.rows, limits.readers, service.outside)
     url = service.base + "sparql"
     router = RilletRouter(
-        title=_TITLE,
-        description=_DESCRIPTION,
+        title=interface.TITLE,
+        description=interface.DESCRIPTION,
         version=__version__,
         graph=Dataset(store=RilletStore(service)),
         service_description=describe(url),
         enable_update=True,
         public_url=url,
-        example_queries={name: {"query": text, "endpoint": url} for name, text in QUERIES.items()},
-        favicon=ICON,
     )
     access, remembered = Access(token, service.base), Remembered(limits.remembered_bytes)
+    # Their types of the same ASGI differ.
+    pages: Any = WSGIMiddleware(create_console(service, access, limits)) if console else None  # type: ignore[arg-type]
     desk = Desk(
         service,
         service.base,
         access,
         limits,
         Workers(limits),
-        Pages(router, service.base, service.streams),
+        Description(router, service.base, service.streams),
         remembered,
         QueryWorkers(start, query_workers),
         Bodies(limits.bodies_bytes),
+        pages,
     )
     app = RilletEndpoint(Front(desk), router)
-    console = create_console(service, access, limits)
-    app.mount("/console", WSGIMiddleware(console))  # type: ignore[arg-type]  # its environ is a TypedDict
+    if pages is not None:
+        app.mount(CONSOLE, pages)
     return app

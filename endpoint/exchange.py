@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
+from endpoint import browsers
 from endpoint.body import Receive, as_text, read_body, unpack
 from endpoint.desk import Desk
 from endpoint.errors import TextTooLong, describe, headers_of, render
@@ -20,6 +21,7 @@ from stream_ext.errors import BadArgument, TooLarge, UnsupportedMedia
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 JSON = b"application/json"
@@ -29,6 +31,7 @@ _ALWAYS: Headers = [
     (b"vary", b"Accept"),
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", b"Rillet-Snapshot, Location, Retry-After"),
+    *browsers.OF_DATA,
 ]
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
@@ -36,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 class Exchange:
     def __init__(self, scope: Message, receive: Receive, send: Send, desk: Desk) -> None:
         self.receive, self.desk = receive, desk
-        self._send = send
+        self._scope, self._send = scope, send
         self.method: str = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn leaves out a HEAD's body
         self.path = raw_path(scope)
         self.query_string: bytes = scope["query_string"]
@@ -132,6 +135,17 @@ class Exchange:
         if media_type is not None:
             all_headers.append((b"content-type", media_type))
         await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
+
+    async def hand_on(self, app: Application, mounted_at: str, path: str) -> None:
+        """Have another application answer, as if `path` had been asked of it."""
+        root = self.root + mounted_at
+        scope = {**self._scope, "root_path": root, "path": root + path, "raw_path": (root + path).encode()}
+        await app(scope, self.receive, self._watched)
+
+    async def _watched(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started, self.status = True, message["status"]
+        await self._send(message)
 
     async def piece(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

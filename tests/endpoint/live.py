@@ -57,13 +57,15 @@ def live(
     port: int = 0,
     query_workers: int = 0,
     outside: Outside = NOTHING,
+    console: bool = True,
 ) -> Iterator[Live]:
     with (
         Service.open(f"lmdb:{folder}", base=BASE, clock=SystemClock(), engine="inline", outside=outside) as service,
         listen("127.0.0.1", port) as listening,
     ):
         ready = threading.Event()
-        server = Server(create_app(service, token=token, limits=limits, query_workers=query_workers), ready.set)
+        app = create_app(service, token=token, limits=limits, query_workers=query_workers, console=console)
+        server = Server(app, ready.set)
         thread = threading.Thread(target=server.run_until_stopped, args=(listening,), name="server")
         thread.start()
         assert ready.wait(20), "the server did not start"

@@ -7,6 +7,7 @@ FastAPI sees it; whatever is left (/docs, routes that a host adds) goes on to Fa
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from a2wsgi import WSGIMiddleware
@@ -17,13 +18,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from endpoint import browsers, interface, routes
-from endpoint.access import Access
+from endpoint.access import ANY, Access
 from endpoint.body import Bodies, Disconnected, Receive
 from endpoint.console import create_console
 from endpoint.description import Description, correct, describe
 from endpoint.desk import Desk
+from endpoint.errors import Forbidden, Unauthorized, render
 from endpoint.errors import describe as describe_error
-from endpoint.errors import render
 from endpoint.exchange import Exchange, Message, Send, raw_path
 from endpoint.limits import HttpLimits
 from endpoint.protocol import CONSOLE
@@ -36,13 +37,9 @@ from plugin.store import RilletStore
 if TYPE_CHECKING:
     from stream_ext.service import Service
 
+_CONSOLE = CONSOLE.encode() + b"/"
 #: Not sent, only counted: nobody is there to read it.
 _CLIENT_GONE = 499
-_PREFLIGHT = [
-    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
-    (b"access-control-allow-headers", b"Accept, Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
-    (b"access-control-max-age", b"600"),
-]
 
 
 class RilletRouter(SparqlRouter):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
@@ -67,8 +64,10 @@ class Front:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
         try:
+            self.desk.access.check_host(exchange.caller)
             if exchange.method == "OPTIONS":
-                await exchange.answer(204, headers=[*_PREFLIGHT, *routes.allowed(exchange.path)])
+                preflight = self.desk.access.for_preflight(exchange.headers.get("origin"))
+                await exchange.answer(204, headers=[*preflight, *routes.allowed(exchange.path)])
             else:
                 await routes.dispatch(exchange)
         except Disconnected:
@@ -110,20 +109,36 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
         return Response(body, problem.status, headers)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and routes.knows(raw_path(scope)):
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+        elif routes.knows(raw_path(scope)):
             await self.front(scope, receive, send)
         else:
-            await super().__call__(scope, receive, _shown(send))
+            await self._leave(scope, receive, send)
+
+    async def _leave(self, scope: Message, receive: Receive, send: Send) -> None:
+        """To FastAPI, and the console within it, what may come in."""
+        exchange = Exchange(scope, receive, send, self.desk)
+        is_console = exchange.path.startswith(_CONSOLE) or exchange.path == CONSOLE.encode()
+        try:
+            self.desk.access.check_host(exchange.caller)
+            if exchange.path != b"/" and not is_console:  # the one only leads on; the other has a sign-in page
+                exchange.check_may_read()
+        except (Forbidden, Unauthorized) as error:
+            await exchange.answer_error(error)
+            return
+        for_origin = () if is_console else self.desk.access.for_origin(exchange.headers.get("origin"))
+        await super().__call__(scope, receive, _shown(send, for_origin))
 
 
-def _shown(send: Send) -> Send:
+def _shown(send: Send, for_origin: Sequence[tuple[bytes, bytes]]) -> Send:
     """With what every answer says to a browser, where who answers says nothing of it."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             there = {name for name, _ in message["headers"]}
             more = [header for header in browsers.OF_DATA if header[0] not in there]
-            message = {**message, "headers": [*message["headers"], *more]}
+            message = {**message, "headers": [*message["headers"], *for_origin, *more]}
         await send(message)
 
     return sent
@@ -136,8 +151,14 @@ def create_app(
     limits: HttpLimits | None = None,
     query_workers: int = 0,
     console: bool = True,
+    access: Access | None = None,
+    cors_enabled: bool = False,
 ) -> RilletEndpoint:
     """The ASGI application over a running service. It does not close the service.
+
+    `access` says more than a token: who may read, by which names it is reached, pages of which origins are let in.
+    Without it any name will do, which is for the host of this application to decide, and `cors_enabled` lets the pages
+    of any origin read, and write with the bearer token.
 
     Its query workers are there from `desk.start()` on, until `desk.close()`."""
     limits = limits or HttpLimits()
@@ -152,9 +173,10 @@ def create_app(
         enable_update=True,
         public_url=url,
     )
-    access, remembered = Access(token, service.base), Remembered(limits.remembered_bytes)
-    # Their types of the same ASGI differ.
-    pages: Any = WSGIMiddleware(create_console(service, access, limits)) if console else None  # type: ignore[arg-type]
+    assert access is None or (token is None and not cors_enabled), "`access` says these, too"
+    access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
+    shown = create_console(service, access, limits) if console else None
+    pages: Any = shown and WSGIMiddleware(shown)  # type: ignore[arg-type]  # its environ is a TypedDict
     desk = Desk(
         service,
         service.base,
@@ -162,10 +184,11 @@ def create_app(
         limits,
         Workers(limits),
         Description(router, service.base, service.streams),
-        remembered,
+        Remembered(limits.remembered_bytes),
         QueryWorkers(start, query_workers),
         Bodies(limits.bodies_bytes),
         pages,
+        shown.is_reader if shown else lambda _: False,
     )
     app = RilletEndpoint(Front(desk), router)
     if pages is not None:

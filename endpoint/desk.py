@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from endpoint.access import Access
+from endpoint.access import Access, Caller
 from endpoint.body import Bodies
 from endpoint.description import Description
 from endpoint.limits import HttpLimits
@@ -38,6 +38,7 @@ class Desk:
     query_workers: QueryWorkers
     bodies: Bodies
     console: Application | None
+    is_reader: Callable[[Caller], bool]  # whether the console's cookie says so
     requests: Requests = field(default_factory=Requests)
     underway: Underway = field(default_factory=Underway)
     stopping: bool = False

@@ -52,6 +52,7 @@ async def sparql(exchange: Exchange) -> None:
     if exchange.method == "GET" and negotiation.prefers_html(exchange.accept, _WRITTEN):
         await _page(exchange)
         return
+    exchange.check_may_read()
     body = await exchange.body(desk.limits.text_bytes * 4) if exchange.method == "POST" else b""
     key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
     said = desk.remembered.get(key, desk.head())
@@ -151,6 +152,7 @@ def strip_explain(text: str) -> tuple[str, bool]:
 async def _page(exchange: Exchange) -> None:
     """For people, whatever the address says: a link that somebody follows must not run what somebody else wrote."""
     if exchange.desk.console is None:
+        exchange.check_may_read()
         await _describe(exchange, negotiation.choose("", OFFERS))
     else:
         await exchange.hand_on(exchange.desk.console, CONSOLE, "/query")

@@ -64,6 +64,8 @@ MENU = (
     ("queries", "Live queries"),
     ("explain", "Explain"),
 )
+#: Where reading is closed: what one needs to sign in.
+_OPEN = ("sign_in", "static")
 #: Pages that belong to a place of the bar without being it.
 _UNDER = {"stream": "streams", "registered": "queries", "drop_graph": "graphs"}
 
@@ -82,6 +84,7 @@ def console_blueprint(
     blueprint = Blueprint(name, __name__, template_folder="templates", static_folder="static")
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)
+    blueprint.before_request(partial(_admit, room))
     blueprint.context_processor(partial(_context, room, name))
     for filter in (number, size, moment, length):
         blueprint.add_app_template_filter(filter, f"rillet_{filter.__name__}")
@@ -89,6 +92,14 @@ def console_blueprint(
         blueprint.register_error_handler(kind, failed)
     blueprint.after_request(partial(guard, room))
     return blueprint
+
+
+def _admit(room: Room) -> Any:
+    """Whatever is sent comes from a page of ours; and where reading is closed, whoever looks has signed in."""
+    if request.method not in ("GET", "HEAD", "OPTIONS"):
+        room.check_page()
+    page = (request.endpoint or "").rpartition(".")[2]
+    return None if room.may_read or page in _OPEN else signing.closed()
 
 
 def _context(room: Room, name: str) -> dict[str, Any]:

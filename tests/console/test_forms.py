@@ -218,11 +218,20 @@ def test_a_cookie_of_one_server_opens_no_other(tmp_path: Path) -> None:
     with live(tmp_path / "a", token="one") as first, live(tmp_path / "b", token="two") as second:
         with httpx.Client(base_url=first.url) as browser:
             browser.post("/console/sign-in", data={"token": "one"})
-            cookie = browser.cookies["rillet_console"]
-        answer = httpx.post(
-            f"{second.url}/console/streams", data={"name": "s"}, headers={"cookie": f"rillet_console={cookie}"}
-        )
-        assert answer.status_code == 401
+            cookie = browser.cookies[f"rillet-{first.port}"]
+        for port in (first.port, second.port):  # browsers send it to both, and it may be renamed
+            headers = {"cookie": f"rillet-{port}={cookie}"}
+            answer = httpx.post(f"{second.url}/console/streams", data={"name": "s"}, headers=headers)
+            assert answer.status_code == 401
+
+
+def test_a_cookie_is_worth_nothing_after_signing_out(tmp_path: Path) -> None:
+    with live(tmp_path, token="one") as server, httpx.Client(base_url=server.url) as browser:
+        browser.post("/console/sign-in", data={"token": "one"})
+        stolen = {"cookie": f"rillet-{server.port}={browser.cookies[f'rillet-{server.port}']}"}
+        assert httpx.post(f"{server.url}/console/streams", data={"name": "s"}, headers=stolen).status_code == 302
+        browser.post("/console/sign-out")
+        assert httpx.post(f"{server.url}/console/streams", data={"name": "t"}, headers=stolen).status_code == 401
 
 
 def test_without_a_token_a_page_of_another_site_changes_nothing(server: Live) -> None:

@@ -679,3 +679,15 @@ def test_what_is_no_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--timing-bytes", "much"])
     assert (ended.value.code, "'much' is no number of bytes: write 512M" in capsys.readouterr().err) == (2, True)
+
+
+def test_a_flag_that_may_be_given_more_than_once_goes_before_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RILLET_CORS", "https://a.example https://b.example")
+    parsed = build_parser().parse_args(["serve"])
+    assert parsed.cors == ("https://a.example", "https://b.example")
+    parsed = build_parser().parse_args(["serve", "--cors", "https://c.example", "--cors", "http://localhost:3000"])
+    assert parsed.cors == ("https://c.example", "http://localhost:3000")
+    assert build_parser().parse_args(["serve", "--allowed-host", "a", "--allowed-host", "[::2]"]).allowed_host == (
+        "a",
+        "::2",
+    )

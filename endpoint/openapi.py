@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from endpoint import graph_results, multipart, results
-from endpoint.pages import OFFERS as DESCRIPTIONS
+from endpoint.description import OFFERS as DESCRIPTIONS
 from stream_ext.rdf.documents import DOCUMENT_TYPES
 from stream_ext.rdf.pushes import PUSH_TYPES
 
@@ -81,7 +81,11 @@ class Operation:
 _ASK = "query update snapshot at timeout explain default-graph-uri named-graph-uri"
 _SPARQL = {
     "GET": Operation(
-        "Ask a query. Without a text: the query page, or the service description", _ASK, (), _ANSWERS, also=(404, 410)
+        "Ask a query. Without a text: the service description. A browser gets the query page",
+        _ASK,
+        (),
+        _ANSWERS,
+        also=(404, 410),
     ),
     "POST": Operation(
         "Ask a query, send an update, register a query, create or drop a stream",

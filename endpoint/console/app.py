@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from flask import Flask, render_template
 from werkzeug.exceptions import HTTPException
 
-from endpoint.access import Access
+from endpoint.access import Access, Caller
 from endpoint.console.blueprint import console_blueprint, failed
+from endpoint.console.sessions import Sessions
 from endpoint.errors import Problem
 from endpoint.limits import HttpLimits
 from stream_ext.errors import TooLarge
@@ -18,13 +19,24 @@ if TYPE_CHECKING:
     from stream_ext.service import Service
 
 
-def create_console(service: Service, access: Access, limits: HttpLimits, http: str = "..") -> Flask:
-    app = Flask("endpoint.console", static_folder=None, template_folder=None)
+class Console(Flask):
+    session_interface: Sessions = Sessions()
+
+    def __init__(self, access: Access) -> None:
+        super().__init__("endpoint.console", static_folder=None, template_folder=None)
+        self._access = access
+
+    def is_reader(self, caller: Caller) -> bool:
+        """Whether a request comes from somebody who has signed in here."""
+        return self._access.sign_ins.level(self.session_interface.sign_in_of(self, caller)) is not None
+
+
+def create_console(service: Service, access: Access, limits: HttpLimits, http: str = "..") -> Console:
+    app = Console(access)
     app.secret_key = secrets.token_bytes(32)  # who signed in does so again after a restart
     app.config.update(
         MAX_CONTENT_LENGTH=limits.body_bytes,
         MAX_FORM_MEMORY_SIZE=limits.text_bytes * 4,
-        SESSION_COOKIE_NAME="rillet_console",
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
     )

@@ -90,6 +90,13 @@ def test_every_page_fits_the_screen_can_be_read_and_says_no_error(looked_at: Pag
         assert contrasts, path
         assert min(contrasts)[0] >= 4.5, (path, min(contrasts))
         assert not said, (path, said)
+    for text in ("SELECT * { ?s ?p ?o }", "SELECT * { ?s ?p"):
+        looked_at.goto("/console/query")
+        looked_at.get_by_label("SPARQL query or update").fill(text)
+        looked_at.get_by_role("button", name="Run").click()
+        assert looked_at.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, text
+        assert min(looked_at.evaluate(CONTRASTS))[0] >= 4.5, text
+        assert not said, (text, said)
 
 
 def test_light_and_dark_differ(browser: Browser, server: Live) -> None:
@@ -165,6 +172,7 @@ def test_a_file_is_uploaded_looked_at_and_dropped(browser: Browser, tmp_path: Pa
         expect(page.get_by_role("status").first).to_contain_text("from 0 to 1 triples")
         row = page.get_by_role("row").filter(has_text="http://ex/cities")
         row.get_by_role("link", name="Browse").click()
+        page.get_by_role("button", name="Run").click()
         expect(page.get_by_role("cell", name="Bern", exact=True)).to_be_visible()
         page.goto("/console/graphs")
         row.get_by_text("Drop").first.click()

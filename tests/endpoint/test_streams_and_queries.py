@@ -148,7 +148,7 @@ def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_
 
         with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 20) as slow:
             slow.sendall(
-                f"POST /streams/s?timestamp=1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(large)}\r\n".encode()
+                f"POST /streams/s?timestamp=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(large)}\r\n".encode()
             )
             slow.sendall(b"Content-Type: application/n-triples\r\n\r\n" + large[:half])
             # A push that came before it would have it refused.

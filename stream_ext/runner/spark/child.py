@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 import stream_ext
+from stream_ext.children import environment
 from stream_ext.runner.spark.driver import Job, Report
 from stream_ext.runner.spark.java import Java
 from stream_ext.runner.spark.settings import SparkSettings
@@ -96,7 +97,7 @@ class DriverProcess:
 def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: Mapping[str, str]) -> dict[str, str]:
     """Of the driver, and by inheritance of the JVM and of Spark's Python workers."""
     root = str(Path(stream_ext.__path__[0]).parent)
-    inherited = {name: value for name, value in environ.items() if name not in _FOREIGN}
+    inherited = {name: value for name, value in environment(environ).items() if name not in _FOREIGN}
     return inherited | {
         "JAVA_HOME": str(java.home),
         # Spark is started by shell scripts, which look for `dirname` and the like.

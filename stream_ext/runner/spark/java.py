@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stream_ext.children import environment
 from stream_ext.errors import RilletError
 
 VERSION_MIN = 17
@@ -122,9 +123,12 @@ def _release(java: Path) -> dict[str, str]:
 
 
 def _asked(java: Path) -> dict[str, str]:
+    def run(flag: str) -> subprocess.CompletedProcess[str]:
+        given = environment(os.environ)
+        return subprocess.run([java, flag], capture_output=True, text=True, timeout=20, check=False, env=given)
+
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
-        modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, timeout=20, check=False)
+        said, modules = run("-version"), run("--list-modules")
     except (OSError, subprocess.TimeoutExpired):
         return {}
     version = re.search(r'version "([^"]+)"', said.stderr + said.stdout)

@@ -1,8 +1,7 @@
-"""What `/sparql` says without a question: the query page for people, the service description for programs."""
+"""What `/sparql` says without a question: the service description."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
@@ -11,7 +10,6 @@ from rdflib import RDF, BNode, Graph, Literal, Namespace, URIRef
 from rdflib_endpoint import SparqlRouter
 from rdflib_endpoint.utils import FORMATS, SD
 
-from endpoint import assets
 from endpoint.negotiation import Offer
 
 if TYPE_CHECKING:
@@ -36,19 +34,6 @@ _STREAMS_MAX = 1_000
 #: The W3C's names of formats, for what is read and written here.
 _RESULTS = ("SPARQL_Results_JSON", "SPARQL_Results_XML", "SPARQL_Results_CSV", "SPARQL_Results_TSV")
 _GRAPHS = ("Turtle", "N-Triples", "RDF_XML", "JSON-LD", "TriG", "N-Quads")
-
-# The stock page loads its scripts from the network, and they prefixes and names of classes.
-_FROM_THE_NETWORK = "https://unpkg.com/@triply/yasgui@4/build/"
-_BEFORE_THE_FIRST = "const yasgui = new Yasgui("
-_WITHOUT_THE_NETWORK = 'Yasgui.Yasqe.defaults.autocompleters = ["variables"];\n            '
-_ROOT = "{the root of this application}"
-ICON_PATH = "/console/static/rillet.svg"
-ICON = _ROOT + ICON_PATH
-_BEFORE_THE_EDITOR = '<div id="yasgui">'
-_WAYS_ON = (
-    '<nav style="padding: 0.6rem 0.9rem; font: 15px system-ui, sans-serif; color: #444">Rillet: '
-    f'<a href="{_ROOT}/console/">console</a> (streams, live queries, uploads) · <a href="{_ROOT}/docs">HTTP</a></nav>'
-)
 
 
 def describe(url: str) -> Graph:
@@ -92,23 +77,12 @@ def add_streams(graph: Graph, service: URIRef, base: str, streams: Iterable[Stre
         graph.add((service, DCAT.dataset, iri))
 
 
-class Pages:
+class Description:
     def __init__(self, router: SparqlRouter, base: str, streams: Callable[[], list[StreamDefinition]]) -> None:
         self._router, self._base, self._streams = router, base, streams
-        with warnings.catch_warnings():
-            # rdflib-endpoint reads its page by a function that Python has deprecated.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            page = bytes(router.serve_yasgui().body).decode()
-        page = page.replace(_FROM_THE_NETWORK, _ROOT + "/" + assets.PATH)
-        page = page.replace(_BEFORE_THE_EDITOR, _WAYS_ON + _BEFORE_THE_EDITOR)
-        self._html = page.replace(_BEFORE_THE_FIRST, _WITHOUT_THE_NETWORK + _BEFORE_THE_FIRST)
-        self.description = lru_cache(maxsize=len(OFFERS))(self._description)
+        self.written = lru_cache(maxsize=len(OFFERS))(self._written)
 
-    def html(self, root: str) -> bytes:
-        """The query page, for an application that is mounted at `root`."""
-        return self._html.replace(_ROOT, root).encode()
-
-    def _description(self, format: str, snapshot: int) -> bytes:
+    def _written(self, format: str, snapshot: int) -> bytes:
         """As of a snapshot: streams come and go with them."""
         graph = Graph() + self._router.service_description
         service = URIRef(self._router.public_url)

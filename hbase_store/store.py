@@ -100,6 +100,15 @@ class Store:
         self._lease.release()
         self.kv.close()
 
+    @property
+    def address(self) -> str:
+        """Where others reach this process, as `take_lease` was told."""
+        return self._address
+
+    def probe(self) -> None:
+        """A small call, to see whether the store answers. Raises StoreUnavailable."""
+        self.kv.get_many("meta", [self._cell.key])
+
     # ---- snapshots
 
     def head(self) -> Sn:

@@ -114,14 +114,19 @@ class EmissionLog:
         with self._lock:
             self.cell.take_epoch()
             self._orphans_gone = False
+            self._undecided = None  # it counts, and is added now; or it never will
             self._add_commits()
+
+    def resign(self) -> None:
+        """Commits nothing more until `take_over`."""
+        self.cell.resign()
 
     def commit(self, emissions: Sequence[EmissionRow], states: dict[int, bytes | None], position: Sn) -> int:
         """Stores all of it or nothing; the number of the commit. The emissions of a query come in ascending order.
 
         After StoreUnavailable the outcome is not known: call it again with the same arguments."""
         with self._lock:
-            if self.cell.epoch == 0:
+            if self.cell.epoch == 0 and not self.cell.is_lost:
                 self.take_over()
             undecided = self._undecided
             if undecided is not None:

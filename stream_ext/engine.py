@@ -5,7 +5,7 @@ is late, and when a stream that runs by the clock must be told that its time has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
@@ -15,7 +15,7 @@ from stream_ext.catalog_changes import fail_query
 from stream_ext.clock import Clock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
-from stream_ext.injector import Injector, Published, View
+from stream_ext.injector import Injector, Published, View, goes_on_after
 from stream_ext.lag import Lag
 from stream_ext.late_log import LateLog
 from stream_ext.lateness import Lateness
@@ -46,7 +46,11 @@ class Engine:
         retain: Retain,
         outside: Outside,
         waits: Waits,
+        subscriptions: Subscriptions | None = None,
+        on_fault: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
+        """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
+        self._on_fault = on_fault
         self._store, self._clock, self._injector, self.waits = store, clock, injector, waits
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
@@ -62,7 +66,8 @@ class Engine:
             on_emissions=self._tell,
             on_silence=lambda times: self.derived.silent(times),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
-            on_fault=lambda error: self.subscriptions.end_all(error),
+            on_fault=self._failed,
+            waits=waits,
         )
         self.derived = Derived(injector, self.merge.last)
         self.emissions = Emissions(
@@ -72,7 +77,7 @@ class Engine:
             store, clock, self.alarms, self.merge.stored, retain, injector.change,
             self._collect_emissions,
         )  # fmt: skip
-        self.subscriptions = Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
+        self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
         self.inline = InlineRunner(self.merge, lambda role: Shard(store, _TAKES[role], outside), self._sent_beside)
         self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock, outside=outside)
 
@@ -95,6 +100,8 @@ class Engine:
         if self.spark is not None:
             self.spark.start()
         self._head_moved(self._injector.head)
+        self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
+        self.subscriptions.go_on(catalog.queries)
 
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 
@@ -128,6 +135,11 @@ class Engine:
     def stopped(self, error: BaseException) -> None:
         """Whoever cannot write any more does not run the queries either: another may have taken over."""
         self.merge.fail(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if goes_on_after(error):
+            self._injector.halt(error)  # both begin anew, together
+        self._on_fault(error)
 
     def await_evaluated(self, sn: int, deadline_s: float) -> None:
         """Until every query has taken this snapshot in, and those that read what these say, what they said of it."""

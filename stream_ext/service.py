@@ -47,7 +47,7 @@ from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLar
 from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain, operators_of
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
-from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View
+from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View, goes_on_after, refusal_of
 from stream_ext.known_values import KnownValues
 from stream_ext.late import told
 from stream_ext.loads import Loaded, graph_term, loaded
@@ -61,8 +61,9 @@ from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.standby import Standby
 from stream_ext.status import has_failed, query_status, service_status, stream_status
-from stream_ext.subscriptions import Subscription
+from stream_ext.subscriptions import Subscription, Subscriptions
 from stream_ext.updates import Updated, change_of, updated
 from stream_ext.waits import Waits
 
@@ -116,15 +117,56 @@ class Service:
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
-        self._injector = Injector(store, self.clock, pace, self.waits)
-        self.clock.go_on_from(_last_time(self._injector))
-        self._engine = Engine(store, base, self.clock, self._injector, spark, retain, outside, self.waits)
-        self._engine.start()
-        self._injector.start(self._engine)
-        for query in [query for query in self.queries() if query.live]:
-            self.drop_query(query.name)  # its listener has gone with the process that it had asked
+        self._pace, self._spark, self._retain = pace, spark, retain
         self._closing = threading.Lock()
         self._closed = False
+        self._subscriptions: Subscriptions | None = None
+        self._standby = Standby(store, self.clock, self.waits, self)
+        self.begin()
+        self._standby.start()
+
+    # ---- one writer epoch: the standby calls these -------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Injector and engine, as the store has it now."""
+        injector = Injector(self.store, self.clock, self._pace, self.waits)
+        self.clock.go_on_from(_last_time(injector))
+        engine = Engine(
+            self.store, self.base, self.clock, injector, self._spark, self._retain, self.outside, self.waits,
+            self._subscriptions, self._failed,
+        )  # fmt: skip
+        try:
+            engine.start()
+        except BaseException:
+            engine.close()
+            raise
+        is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
+        self._injector, self._engine = injector, engine
+        injector.start(engine)
+        # Listeners have gone with the process that they had asked.
+        left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
+        for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
+            if is_first:
+                dropped.result()
+
+    def end(self, error: BaseException) -> None:
+        self._injector.halt(error)
+        self._engine.stopped(error)
+        self._injector.close()
+        self._engine.close()
+
+    def follow(self) -> None:
+        self._injector.follow()
+
+    def give_up(self, error: BaseException) -> None:
+        if self._subscriptions is not None:
+            self._subscriptions.end_all(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if goes_on_after(error) and not self._closed:
+            self._standby.lost(error)
+        else:
+            self.give_up(error)
 
     @classmethod
     def open(
@@ -240,7 +282,7 @@ class Service:
     def _check_lag(self, stream: StreamDefinition) -> None:
         if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
             if (fault := self._engine.merge.fault) is not None:
-                raise fault  # they come on no more before a restart
+                raise refusal_of(fault, self.store.url)
             raise Overload(
                 f"the queries over stream {stream.name!r} are {lag_ms} ms behind, more than {self.limits.lag_ms} ms "
                 "(--max-lag); send this push later",
@@ -545,6 +587,7 @@ class Service:
             if self._closed:
                 return
             self._closed = True
+            self._standby.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()

@@ -217,6 +217,23 @@ class Subscriptions:
         self._lock = threading.Lock()
         self._of: dict[int, set[Subscription]] = {}
 
+    def serve(self, emissions: Emissions, last: Numbers, memberships: Memberships) -> None:
+        """From now on another engine says what there is: who reads goes on after the last number that he has had."""
+        self._emissions, self._last, self._memberships = emissions, last, memberships
+
+    def go_on(self, queries: Collection[int]) -> None:
+        """These are the queries that there are; some may have been dropped, or have said more."""
+        with self._lock:
+            gone = [query for query in self._of if query not in queries]
+        for query in gone:
+            self.end(query)
+        self.said(queries)
+
+    def has(self, query: int) -> bool:
+        """Whether anybody reads what it says."""
+        with self._lock:
+            return bool(self._of.get(query))
+
     def add(self, query: int, since: int, notify: Callable[[], None]) -> Subscription:
         subscription = Subscription(self, query, since, notify)
         with self._lock:

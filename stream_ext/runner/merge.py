@@ -38,6 +38,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from hbase_store import EmissionRow, Sn
+from hbase_store.errors import StoreError
 from stream_ext.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.derived import Silence
@@ -48,6 +49,7 @@ from stream_ext.part import Ids, Part, SharedPart, Told
 from stream_ext.runner.homes import Homes
 from stream_ext.runner.standings import Group, Membership, Standings, Stored
 from stream_ext.schedule import QueryState
+from stream_ext.waits import Waits
 
 Result = TypeVar("Result")
 Runner = Literal["inline", "spark"]
@@ -87,10 +89,12 @@ class Merge:
         on_silence: Callable[[Mapping[int, Silence]], None] = lambda _: None,
         on_unstored: Callable[[int], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
+        waits: Waits | None = None,
     ) -> None:
         """`new_number`: for a group, one that no query and no group has had. `on_emissions` is told what is stored now,
         `on_silence` which queries were evaluated by themselves and said nothing; `on_unstored` by when `flush` must be
-        called."""
+        called; `waits` is shown what is waited for."""
+        self._waits = waits
         self._log, self._clock, self._queries = log, clock, queries
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
@@ -180,6 +184,11 @@ class Merge:
             self._changed.wait_for(lambda: self._position >= sn or self._fault is not None, deadline_s)
             if self._position >= sn:
                 return
+            if isinstance(self._fault, StoreError):
+                raise DeadlineExceeded(
+                    f"snapshot {sn} is published, and its evaluation cannot be waited for here: the queries have come "
+                    f"to {self._position}, and go on when this server is the writer again ({self._fault})"
+                )
             if self._fault is not None:
                 raise self._fault
             raise DeadlineExceeded(
@@ -302,7 +311,8 @@ class Merge:
             self._changed.notify_all()
 
     def _insist(self, act: Callable[[], Result]) -> Result:
-        return insist(act, self._clock, lambda: self._gives_up or self._fault is not None, self._changed)
+        over = lambda: self._gives_up or self._fault is not None  # noqa: E731
+        return insist(act, self._clock, over, self._changed, self._waits)
 
     def _states_now(self) -> dict[int, QueryState]:
         found = self._standings.states()

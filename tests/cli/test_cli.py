@@ -685,6 +685,8 @@ def test_the_benchmarks_are_said_to_be_in_a_checkout_where_there_is_none(
     monkeypatch.setitem(sys.modules, "tests.benchmarks", None)
     assert rillet("bench", "line") == 2
     assert "run this in a checkout" in capsys.readouterr().err
+
+
 def test_a_flag_that_may_be_given_more_than_once_goes_before_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RILLET_CORS", "https://a.example https://b.example")
     parsed = build_parser().parse_args(["serve"])

@@ -480,7 +480,8 @@ def test_a_server_whose_writer_has_stopped_is_not_ready(tmp_path: Path, monkeypa
         raise Fenced("another writer took over")
 
     with live(tmp_path / "store") as running:
-        monkeypatch.setattr(running.service.store, "commit", fenced)
+        for verb in ("commit", "take_lease"):
+            monkeypatch.setattr(running.service.store, verb, fenced)
         assert running.http.put("/streams/s").status_code == 503
         answer = running.http.get("/$/ready")
         assert (answer.status_code, "another writer took over" in answer.text) == (503, True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import multiprocessing
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from stream_ext.clock import Clock, ManualClock, SystemClock
 from stream_ext.outside import NOTHING
 from stream_ext.runner.spark import seat as seat_module
 from stream_ext.runner.spark import wire
-from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, Bell
+from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, HELLO_MS, STRANGERS_MAX, Bell
 from stream_ext.runner.spark.seat import Served, serve
 from stream_ext.runner.spark.settings import SparkSettings
 from tests.spark.doubles import (
@@ -140,7 +142,7 @@ def test_the_planner_of_micro_batches_waits_until_the_head_moves(stage: Stage) -
 
     def planned() -> wire.FromBell:
         with scene.address.connect() as connection:
-            connection.sendall(wire.frame(wire.Await(scene.address.token)))
+            connection.sendall(wire.frame(wire.Await()))
             asked.set()
             return wire.from_bell.decode(wire.receive(connection))
 
@@ -165,7 +167,7 @@ def test_queries_are_handed_over_only_after_the_warm_up(stage: Stage) -> None:
 def test_a_new_hello_closes_the_older_connection_and_its_parts_count_no_more(stage: Stage) -> None:
     scene = stage()
     older = scene.address.connect()
-    hello = wire.Hello(scene.address.token, 0, 1, "host", 1, [])
+    hello = wire.Hello(0, 1, "host", 1, [])
     older.sendall(wire.frame(hello))
     welcome = wire.from_bell.decode(wire.receive(older))
     assert isinstance(welcome, wire.Welcome) and welcome.states is not None
@@ -189,23 +191,144 @@ def _forged_parts(sn: int) -> list[Part]:
     return [Part(1, sn, [np.array([sn, 666, 0], np.uint64)], QueryState(666))]
 
 
-def test_a_wrong_token_is_refused_and_learns_nothing(stage: Stage) -> None:
+NESTED = b"\x81\xa1a" * 20_000 + b"\xc0"  # a map in a map in a map: 60 kB
+HELLO = wire.frame(wire.Hello(0, 1, "host", 1, []))
+WRONG = b"0" * wire.TOKEN_BYTES
+
+
+def framed(body: bytes) -> bytes:
+    return wire.LENGTH.pack(len(body)) + body
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [WRONG + HELLO, WRONG + wire.frame(wire.Await()), framed(NESTED), b"\xff" * 70, HELLO * 20, b"GET / HTTP/1.1" * 9],
+)
+def test_whoever_does_not_begin_with_the_token_is_refused_whatever_follows(stage: Stage, sent: bytes) -> None:
     scene = stage()
-    stranger = msgspec.structs.replace(scene.address, token="0" * 64)
-    for frame in (wire.frame(wire.Hello(stranger.token, 0, 1, "host", 1, [])), b"\xff\xff\xff\xff", b"\x03\0\0\0abc"):
-        with stranger.connect() as connection:
-            connection.sendall(frame)
-            with pytest.raises(ConnectionError):
-                wire.receive(connection)
-    assert scene.merge.owner == "inline"
-    with pytest.raises(ConnectionError):
-        _plan_once(stranger)
-    assert scene.bell.figures.refused == 3  # the frame of four gigabytes is not even waited for
+    assert learns_nothing(scene, sent, of="a stranger")
+    assert scene.merge.owner == "inline" and not scene.gave_up.is_set()
+    assert works(scene)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [framed(NESTED), framed(b"abc"), framed(b""), b"\xff\xff\xff\xff", framed(b"x" * 70_000), wire.frame(wire.Done(1))],
+)
+def test_a_first_frame_that_is_no_hello_is_refused_from_a_friend_too(stage: Stage, frame: bytes) -> None:
+    scene = stage()
+    assert learns_nothing(scene, frame, of="a friend")
+    assert not scene.gave_up.is_set()
+    assert works(scene)
+
+
+@pytest.mark.parametrize("frame", [framed(NESTED), framed(b"abc"), wire.frame(wire.Hello(0, 1, "host", 1, []))])
+def test_a_seat_that_says_what_nobody_understands_is_closed_and_the_next_takes_it(stage: Stage, frame: bytes) -> None:
+    scene = stage()
+    with scene.address.connect() as connection:
+        connection.sendall(HELLO)
+        wire.receive(connection)
+        connection.sendall(wire.frame(wire.Ready(0, True)))
+        scene.merge.wait_owner("spark")
+        connection.sendall(frame)
+        assert is_closed(connection)
+    assert not scene.gave_up.is_set()
+    assert works(scene)
+
+
+def learns_nothing(scene: Scene, sent: bytes, *, of: str) -> bool:
+    """Closed without an answer, and counted."""
+    before = scene.bell.figures.refused
+    address = scene.address
+    connection = address.connect() if of == "a friend" else socket.create_connection((address.host, address.port))
+    with connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(sent)
+        return is_closed(connection) and (of == "a friend" or scene.bell.figures.refused == before + 1)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.settimeout(PATIENCE_S)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    waited = threading.Event()
+    for _ in range(int(PATIENCE_S * 200)):
+        if holds():
+            return True
+        waited.wait(0.005)
+    return False
+
+
+def works(scene: Scene) -> bool:
+    scene.tasks.submit(scene.task)
+    scene.merge.wait_owner("spark")
+    scene.merge.wait(scene.publish(1, 2), PATIENCE_S)
+    return scene.right() and scene.merge.by[-1] == "spark"
+
+
+def test_strangers_are_few_and_the_one_that_waits_longest_makes_room(stage: Stage) -> None:
+    scene = stage(clock=ManualClock())
+    host, port = scene.address.host, scene.address.port
+    with contextlib.ExitStack() as opened:
+        strangers = [opened.enter_context(socket.create_connection((host, port))) for _ in range(STRANGERS_MAX + 3)]
+        assert all(is_closed(stranger) for stranger in strangers[:3])
+        assert works(scene)  # whoever has the token finds a place among them
+        assert sum(thread.name == "rillet-bell-line" for thread in threading.enumerate()) <= STRANGERS_MAX + 2
+
+
+def test_one_time_limit_holds_until_the_hello_however_often_a_byte_comes(stage: Stage) -> None:
+    clock = WatchedClock()
+    scene = stage(clock=clock)
+    address = scene.address
+    with socket.create_connection((address.host, address.port)) as stranger, address.connect() as friend:
+        assert until(lambda: len(scene.bell._strangers) == 2)
+        clock.advance(HELLO_MS - 1)
+        for connection in (stranger, friend):  # one byte of the token, one of the frame after it
+            connection.sendall(b"0")
+        assert clock.awaits(HELLO_MS)
+        clock.advance(1)
+        assert is_closed(stranger) and is_closed(friend)
+    assert works(scene)
+
+
+def test_a_bell_that_cannot_accept_tries_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = WatchedClock()
+    scene = stage(clock=clock)
+    accepts = scene.bell._server.accept
+    failed = threading.Event()
+
+    def accept() -> object:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(errno.EMFILE, "too many open files")
+        return accepts()
+
+    monkeypatch.setattr(scene.bell, "_server", Accepting(scene.bell._server, accept))
+    with socket.create_connection((scene.address.host, scene.address.port)):
+        assert failed.wait(PATIENCE_S)
+        assert clock.awaits(250)
+        clock.advance(250)
+        assert works(scene)
+
+
+class Accepting:
+    """A listening socket of which `accept` is another."""
+
+    def __init__(self, server: socket.socket, accept: Callable[[], object]) -> None:
+        self._server, self.accept = server, accept
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._server, name)
 
 
 def _plan_once(address: wire.Address) -> None:
     with address.connect() as connection:
-        connection.sendall(wire.frame(wire.Await(address.token)))
+        connection.sendall(wire.frame(wire.Await()))
         wire.receive(connection)
 
 
@@ -221,7 +344,7 @@ def test_the_token_of_a_driver_that_has_gone_is_refused(stage: Stage) -> None:
 def test_a_seat_is_told_heads_only_so_far_beyond_what_is_merged(stage: Stage) -> None:
     scene = stage()
     with scene.address.connect() as connection:
-        connection.sendall(wire.frame(wire.Hello(scene.address.token, 0, 1, "host", 1, [])))
+        connection.sendall(wire.frame(wire.Hello(0, 1, "host", 1, [])))
         wire.receive(connection)
         connection.sendall(wire.frame(wire.Ready(0, True)))
         scene.merge.wait_owner("spark")
@@ -236,7 +359,7 @@ def test_an_empty_seat_is_lost_after_the_time_of_grace_and_regained_later(stage:
     clock = WatchedClock()
     scene = stage(clock=clock)
     with scene.address.connect() as connection:
-        connection.sendall(wire.frame(wire.Hello(scene.address.token, 0, 1, "host", 1, [])))
+        connection.sendall(wire.frame(wire.Hello(0, 1, "host", 1, [])))
         wire.receive(connection)
         connection.sendall(wire.frame(wire.Ready(0, True)))
         scene.merge.wait_owner("spark")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import logging
 import secrets
 import socket
 import threading
@@ -27,6 +28,8 @@ from stream_ext.outside import Outside
 from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.settings import SparkSettings
 
+log = logging.getLogger("rillet.spark")
+
 RUNNER = "spark"
 #: A seat is told heads at most this far beyond what is merged.
 HEADS_AHEAD_MAX = 64
@@ -36,7 +39,11 @@ _STEPS_BACK_MAX = 256
 _STRIKES_MAX = 3
 #: How long an orderly seat may take to say its last words once its successor is there.
 _LAST_WORDS_S = 0.25
-_HELLO_S = 5.0
+#: Who has connected shows the token, and says what for, within this time as a whole.
+HELLO_MS = 5_000
+#: So many at most have still to do so; one more, and the one that has waited longest is closed.
+STRANGERS_MAX = 8
+_ACCEPT_PAUSE_MS = 250
 
 
 class Merge(Protocol):
@@ -85,8 +92,13 @@ class _Seat:
             self.connection.sendall(wire.frame(message))
 
     def drop(self) -> None:
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
+        _shut(self.connection)
+
+
+def _shut(connection: socket.socket) -> None:
+    """Whoever reads or writes it, here or there, sees its end."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class Bell:
@@ -108,16 +120,18 @@ class Bell:
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
         self._codec = wire.Codec(settings.shard_factory)
         self._service = secrets.token_hex(8)
-        self._token = secrets.token_hex(32)
+        self._token = secrets.token_hex(wire.TOKEN_BYTES // 2)
         self.figures = Figures()
         self.faults: dict[int, str] = {}
 
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._keeping = threading.Condition(self._lock)  # a time limit has changed
+        self._accepting = threading.Condition(self._lock)
         self._planning = threading.Condition(self._lock)  # the planner of micro-batches may have work
         self._seat: _Seat | None = None
         self._connections: set[socket.socket] = set()
+        self._strangers: dict[socket.socket, int] = {}  # the oldest first, and by when each must be admitted
         self._head = self._merged = int(merge.position)
         self._done = 0
         self._owned = False
@@ -144,7 +158,7 @@ class Bell:
         """The address for a new driver: whatever an older one has started is not listened to any more."""
         host, port = self._server.getsockname()[:2]
         with self._lock:
-            self._token = secrets.token_hex(32)
+            self._token = secrets.token_hex(wire.TOKEN_BYTES // 2)
             self._epochs, self._vacant_ms, self._bye_at = 0, None, None
             self._strikes = (0, 0)
             self._start_by_ms = self._clock.now_ms() + int(self._settings.start_s * 1000)
@@ -167,11 +181,10 @@ class Bell:
     def cut(self, why: str) -> None:
         """Spark has gone: no connection counts any more, and the queries go on inline."""
         with self._lock:
-            self._token = secrets.token_hex(32)
+            self._token = secrets.token_hex(wire.TOKEN_BYTES // 2)
             self._start_by_ms = None
             for connection in self._connections:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                _shut(connection)
         with self._turn:
             self._lose(why)
 
@@ -179,6 +192,7 @@ class Bell:
         with self._lock:
             self._closed = True
             self._keeping.notify_all()
+            self._accepting.notify_all()
             self._planning.notify_all()
         self.cut("it was closed")
         with contextlib.suppress(OSError):
@@ -191,48 +205,71 @@ class Bell:
     # ---- who comes --------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        while not self._closed:
+        while True:
             try:
                 connection, _ = self._server.accept()
-            except OSError:
-                return  # closed
+            except OSError as error:
+                with self._lock:
+                    if self._closed:
+                        return
+                    # It was reset, or there is no file descriptor left: the next one may be a seat.
+                    log.warning("the bell cannot accept a connection", extra={"fields": {"error": str(error)}})
+                    self._clock.wait(self._accepting, self._clock.now_ms() + _ACCEPT_PAUSE_MS)
+                continue
+            if not self._lets_in(connection):
+                return
             threading.Thread(target=self._receive, args=(connection,), name="rillet-bell-line", daemon=True).start()
+
+    def _lets_in(self, stranger: socket.socket) -> bool:
+        with self._lock:
+            if self._closed:
+                stranger.close()
+                return False
+            if len(self._strangers) >= STRANGERS_MAX:
+                _shut(next(iter(self._strangers)))
+                del self._strangers[next(iter(self._strangers))]
+                self.figures.refused += 1
+            self._strangers[stranger] = self._clock.now_ms() + HELLO_MS
+            self._connections.add(stranger)
+            self._keeping.notify()
+            return True
 
     def _receive(self, connection: socket.socket) -> None:
         with connection:
-            with self._lock:
-                if self._closed:
-                    return
-                self._connections.add(connection)
             try:
                 self._answer(wire.tune(connection))
             except OSError:
-                pass  # whoever it was has gone
+                pass  # whoever it was has gone, or said what nobody understands
             except Exception as error:  # noqa: BLE001 -- the merge or the wire failed: this Spark leads nowhere, and says so
                 self._on_give_up(f"{type(error).__name__}: {error}")
             finally:
                 with self._lock:
                     self._connections.discard(connection)
+                    self._strangers.pop(connection, None)
 
     def _answer(self, connection: socket.socket) -> None:
-        connection.settimeout(_HELLO_S)
-        try:
-            first = wire.from_seat.decode(wire.receive(connection, wire.HELLO_BYTES_MAX))
-        except msgspec.DecodeError:
-            first = wire.Await("")
-        connection.settimeout(None)
-        if not isinstance(first, wire.Hello | wire.Await) or not self._admitted(first.token):
-            with self._lock:
+        token = wire.token_of(connection)
+        first = self._first(connection) if self._admits(token) else None
+        with self._lock:
+            in_time = self._strangers.pop(connection, None) is not None
+            if first is None or not in_time:
                 self.figures.refused += 1
-            return
+                return
         if isinstance(first, wire.Await):
             self._plan(connection)
         else:
-            self._take_seat(connection, first)
+            self._take_seat(connection, first, token)
 
-    def _admitted(self, token: str) -> bool:
+    def _first(self, connection: socket.socket) -> wire.Hello | wire.Await | None:
+        try:
+            first = wire.heard(wire.from_seat, connection, wire.HELLO_BYTES_MAX)
+        except wire.Garbled:
+            return None
+        return first if isinstance(first, wire.Hello | wire.Await) else None
+
+    def _admits(self, token: bytes) -> bool:
         with self._lock:
-            return not self._closed and hmac.compare_digest(token.encode(), self._token.encode())
+            return not self._closed and hmac.compare_digest(token, self._token.encode())
 
     def _plan(self, connection: socket.socket) -> None:
         with self._lock:
@@ -250,10 +287,10 @@ class Bell:
 
     # ---- one attempt ------------------------------------------------------------------------------------------
 
-    def _take_seat(self, connection: socket.socket, hello: wire.Hello) -> None:
+    def _take_seat(self, connection: socket.socket, hello: wire.Hello, token: bytes) -> None:
         self._settle(hello)
         with self._turn:
-            if not self._admitted(hello.token):
+            if not self._admits(token):
                 return
             self._lapse()
             number, position, states = self._merge.attempt(RUNNER)
@@ -314,7 +351,7 @@ class Bell:
     def _listen(self, seat: _Seat) -> None:
         parts: list[Any] = []
         while not seat.bye:
-            match wire.from_seat.decode(wire.receive(seat.connection)):
+            match wire.heard(wire.from_seat, seat.connection):
                 case wire.Ready(sn, built):
                     self._ready(seat, sn, built)
                 case wire.Parts(_, body):
@@ -336,7 +373,7 @@ class Bell:
                 case wire.Bye():
                     seat.bye = True
                 case other:
-                    raise ConnectionError(f"a seat said {type(other).__name__}")
+                    raise wire.Garbled(f"a seat said {type(other).__name__}")
 
     def _ready(self, seat: _Seat, sn: int, built: bool) -> None:
         with self._turn:
@@ -448,6 +485,7 @@ class Bell:
                 if self._closed:
                     return
                 now = self._clock.now_ms()
+                self._close_strangers(now)
                 seat = self._seat
                 if seat is not None and seat.end_ms is not None and seat.end_ms <= now:
                     self._end(seat)
@@ -462,6 +500,12 @@ class Bell:
                 self._on_give_up(f"no task came to its seat within {self._settings.start_s:g} s")
             else:
                 self._lose_if_still_vacant()
+
+    def _close_strangers(self, now: int) -> None:
+        for stranger in [each for each, by_ms in self._strangers.items() if by_ms <= now]:
+            del self._strangers[stranger]
+            self.figures.refused += 1
+            _shut(stranger)
 
     def _lose_if_still_vacant(self) -> None:
         with self._turn:
@@ -479,5 +523,6 @@ class Bell:
             self._seat.end_ms if self._seat is not None else None,
             None if self._vacant_ms is None else self._vacant_ms + self._grace_ms,
             self._start_by_ms,
+            next(iter(self._strangers.values()), None),
         )
         return min((limit for limit in limits if limit is not None), default=None)

@@ -44,9 +44,7 @@ def serve(address: wire.Address, shard: int, epoch: int) -> Served:
     """One Spark epoch of one shard. Never raises for what a query or the store does: that goes by the bell."""
     with address.connect() as connection:
         stamps = [wire.Stamp(kept.service, url, int(kept.shard.sn)) for url, kept in _kept.items() if kept.clean]
-        connection.sendall(
-            wire.frame(wire.Hello(address.token, shard, epoch, socket.gethostname(), os.getpid(), stamps))
-        )
+        connection.sendall(wire.frame(wire.Hello(shard, epoch, socket.gethostname(), os.getpid(), stamps)))
         seat = _Seat(connection)
         # Closed early: the endpoint has gone, or another task has this seat. The state stays as it is stamped.
         with contextlib.suppress(ConnectionError):
@@ -86,7 +84,7 @@ class _Seat:
                     raise TypeError(f"the bell said {type(other).__name__} to a seat that is taken")
 
     def _hear(self) -> wire.FromBell:
-        return wire.from_bell.decode(wire.receive(self._connection))
+        return wire.heard(wire.from_bell, self._connection)
 
     def _take_up(self, welcome: wire.Welcome) -> Kept:
         kept = _kept.get(welcome.store_url)

@@ -1,4 +1,4 @@
-"""What the bell and a seat say to each other: framed messages over one socket.
+"""What the bell and a seat say to each other: the token, then framed messages over one socket.
 
 A frame is its length (4 bytes) and a message in msgpack, tagged with its name. Columns of ids travel inside
 it as raw little-endian uint64, each in 5 microseconds (an Arrow stream costs 40 a part, and its schema says
@@ -11,7 +11,7 @@ import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -21,7 +21,9 @@ from stream_ext.outside import Outside
 #: A frame begins with the size of its body.
 LENGTH = struct.Struct("<I")
 FRAME_BYTES_MAX = (1 << 32) - 1
-#: What may be sent by someone who has not yet shown the token.
+#: Whoever connects begins with the token, in so many bytes: nothing of a stranger is ever decoded.
+TOKEN_BYTES = 64
+#: The first frame after it names the states of a worker.
 HELLO_BYTES_MAX = 1 << 16
 #: Parts travel in frames of about this size, so that neither half holds a second copy of much more.
 PARTS_BYTES = 8 << 20
@@ -29,6 +31,10 @@ PARTS_BYTES = 8 << 20
 
 class Closed(ConnectionError):
     """The other half has gone."""
+
+
+class Garbled(ConnectionError):
+    """What came is no message, or not one that may come now."""
 
 
 # ---- a seat (or the planner) speaks ---------------------------------------------------------------------------
@@ -45,7 +51,6 @@ class Stamp(msgspec.Struct, frozen=True):
 class Hello(msgspec.Struct, tag=True, frozen=True):
     """A task has come to its seat."""
 
-    token: str
     shard: int
     epoch: int
     host: str
@@ -55,8 +60,6 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 
 class Await(msgspec.Struct, tag=True, frozen=True):
     """The planner of micro-batches asks: is there anything to do? Answered by `Moved`, when there is."""
-
-    token: str
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
@@ -146,6 +149,7 @@ Message = FromSeat | FromBell
 
 from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
 from_bell: msgspec.msgpack.Decoder[FromBell] = msgspec.msgpack.Decoder(FromBell)
+Heard = TypeVar("Heard")
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -162,6 +166,20 @@ def receive(connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> bytea
     if size > size_max:
         raise Closed(f"a frame of {size} bytes where {size_max} are allowed")
     return _exactly(connection, size)
+
+
+def heard(decoder: msgspec.msgpack.Decoder[Heard], connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> Heard:
+    """The next message; raises Garbled for bytes that are none."""
+    body = receive(connection, size_max)
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:  # deep nesting, and texts that are no UTF-8
+        raise Garbled(f"a frame of {len(body)} bytes is no message: {error}") from error
+
+
+def token_of(connection: socket.socket) -> bytes:
+    """What whoever has connected begins with; it may be anything."""
+    return bytes(_exactly(connection, TOKEN_BYTES))
 
 
 def _exactly(connection: socket.socket, size: int) -> bytearray:
@@ -200,7 +218,14 @@ class Address(msgspec.Struct, frozen=True):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
     def connect(self) -> socket.socket:
-        return tune(socket.create_connection((self.host, self.port), timeout=None))
+        """A connection that has shown the token."""
+        connection = tune(socket.create_connection((self.host, self.port), timeout=None))
+        try:
+            connection.sendall(self.token.encode())
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
 
 # ---- parts and states -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from stream_ext.runner.spark.child import Folder
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
 from tests.spark.doubles import DIES_ONCE, FACTORY, PATIENCE_S, ChainMerge, NumberStore, chain
-from tests.spark.processes import all_gone, family
+from tests.spark.processes import all_gone, family, listens_on
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -99,6 +99,22 @@ def test_epochs_come_and_go_and_no_result_is_lost_or_repeated(long_epochs: Spark
         spark.publish(value)
     assert spark.right() and value > 100
     assert set(spark.merge.by[-value:]) == {"spark"} and spark.runner.status()["builds"] == builds
+
+
+#: 127.0.0.1 as it is, and as an address of IPv6.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+def test_neither_spark_nor_the_bell_listens_beyond_this_machine_or_shows_the_token(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    pids = family(spark.runner.status()["driver_pid"])
+    addresses = listens_on([os.getpid(), *pids])
+    assert addresses and addresses <= LOOPBACK
+    token = spark.runner._bell._token.encode()
+    for pid in pids:
+        assert token not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert token not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
 def test_results_published_faster_than_they_are_stepped_come_in_order(long_epochs: Spark) -> None:

@@ -64,6 +64,9 @@ def spark_conf(settings: SparkSettings, folder: Path, cores: int | None = None) 
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Its port for tasks and the one for blocks open anyway, on loopback; other users of this machine are there, too.
+        # Spark makes the secret itself in local mode; a standalone cluster has its own, which we do not know.
+        "spark.authenticate": str(settings.master.startswith("local")).lower(),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": f"{_JVM_OPTIONS} -Djava.io.tmpdir={folder}",
         "spark.local.dir": str(folder),

@@ -36,6 +36,26 @@ class SystemClock:
             condition.wait(min(left_s, threading.TIMEOUT_MAX))  # it raises above
 
 
+class SteadyClock:
+    """For lengths of time: it begins anywhere, and nobody sets it."""
+
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
+        if until_ms is None:
+            condition.wait()
+            return
+        left_ms = until_ms - self.now_ms()
+        if left_ms > 0:
+            condition.wait(min(left_ms / 1000, threading.TIMEOUT_MAX))  # it raises above
+
+
+def steady(clock: Clock) -> Clock:
+    """This clock, or where it may be set, one for lengths of time."""
+    return SteadyClock() if isinstance(clock, SystemClock) else clock
+
+
 class ManualClock:
     """A clock that moves when it is told to; whoever waits for the time it has come to is woken."""
 

@@ -18,15 +18,17 @@ from stream_ext.clock import Clock, ManualClock, SystemClock
 from stream_ext.outside import NOTHING
 from stream_ext.runner.spark import seat as seat_module
 from stream_ext.runner.spark import wire
-from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, HELLO_MS, STRANGERS_MAX, Bell
+from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, HELLO_MS, STRANGERS_MAX, Bell, Worker
 from stream_ext.runner.spark.seat import Served, serve
 from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.runner.underway import Underway, Watched
 from tests.spark.doubles import (
     DIES_ALWAYS,
     FACTORY,
     PATIENCE_S,
     RAISES,
     ChainMerge,
+    Noticed,
     NumberStore,
     Part,
     QueryState,
@@ -44,6 +46,8 @@ class Scene:
         self.merge = ChainMerge(self.store)
         self.heard: list[str] = []
         self.gave_up = threading.Event()
+        self.quarantine, self.killed = Noticed(), list[Worker]()
+        self.silences: list[str] = []
         self.bell = Bell(
             settings,
             self.merge,
@@ -51,12 +55,17 @@ class Scene:
             "http://base/",
             clock,
             NOTHING,
+            self.quarantine,
             on_up=lambda: self.heard.append("up"),
             on_lost=lambda why: self.heard.append(f"lost: {why}"),
             on_give_up=self._give_up,
+            on_silence=self.silences.append,
+            kill=self.killed.append,
         )
         self.bell.start()
-        self.address = self.bell.admit()
+        self.folder = folder
+        self.address = self.bell.admit(folder)
+        self.underway: Underway  # of the seat that the test has taken
         self.tasks = ThreadPoolExecutor(4)
         self.epoch = 0
 
@@ -337,7 +346,7 @@ def test_the_token_of_a_driver_that_has_gone_is_refused(stage: Stage) -> None:
     scene.bell.cut("the driver died")
     with pytest.raises(ConnectionError):
         _plan_once(scene.address)
-    scene.address = scene.bell.admit()
+    scene.address = scene.bell.admit(scene.folder)
     _plan_once(scene.address)
 
 
@@ -365,9 +374,11 @@ def test_an_empty_seat_is_lost_after_the_time_of_grace_and_regained_later(stage:
         scene.merge.wait_owner("spark")
         scene.publish(1)
         wire.receive(connection)
-    assert clock.awaits(3_000)
+    assert clock.awaits(1_250)
     clock.advance(2_999)
+    assert clock.awaits(3_000)
     assert scene.merge.owner == "spark"
+    assert scene.silences == ["Spark starts no task; after 3 s the queries run inline"]
     clock.advance(1)
     scene.merge.wait(1, PATIENCE_S)
     assert scene.merge.owner == "inline" and scene.right()
@@ -391,6 +402,11 @@ class WatchedClock(ManualClock):
             self._limits.add(until_ms)
             self._asked.notify_all()
         super().wait(condition, until_ms)
+
+    def asked_at(self, now_ms: int) -> bool:
+        """Whether somebody has waited since it was this time."""
+        with self._asked:
+            return any(limit is not None and limit > now_ms for limit in self._limits)
 
     def awaits(self, limit_ms: int) -> bool:
         with self._asked:
@@ -417,18 +433,185 @@ def test_a_step_that_always_raises_ends_spark_at_the_third_attempt_with_its_reas
     assert "3 attempts failed at SN 1" in scene.heard[-1] and "this SN cannot be stepped" in scene.heard[-1]
 
 
-def test_a_worker_that_always_dies_at_an_sn_ends_spark_at_the_third_death(stage: Stage) -> None:
+def test_what_a_worker_dies_in_twice_is_held_and_the_others_go_on_inline(stage: Stage) -> None:
     scene = stage(SparkSettings(epoch_s=3600, warmup_epochs=0, shard_factory=FACTORY))
-    scene.store.append(DIES_ALWAYS)
-    scene.bell.head_moved(1)
+    with seated(scene) as connection:
+        scene.merge.wait_owner("spark")
+        connection.sendall(wire.frame(wire.Trouble(0, "out of luck")))  # no death, and so none of a query
+    scene.publish(1, DIES_ALWAYS)
     spawn = multiprocessing.get_context("spawn")
-    for _ in range(3):
+    for death in (1, 2):
+        assert (scene.merge.owner, scene.quarantine.deaths) == ("spark", [])
         task = spawn.Process(target=serve, args=(scene.address, 0, 1))
         task.start()
         task.join(PATIENCE_S)
-        assert task.exitcode == -9
-    assert scene.gave_up.wait(PATIENCE_S)
-    assert "3 attempts failed at SN 1: its Python worker died" in scene.heard[-1]
+        assert task.exitcode == -9, death
+    scene.merge.wait_owner("inline")
+    (held,) = scene.quarantine.deaths
+    assert (held.sn, held.numbers, held.count) == (2, (1,), 2)
+    assert held.why == "its Python worker died while it was stepping snapshot 2"
+    assert scene.right() and scene.merge.by == ["spark", "inline"] and not scene.gave_up.is_set()
+
+
+@contextlib.contextmanager
+def seated(scene: Scene, pid: int = 1) -> Iterator[socket.socket]:
+    """A seat of which the test is the task; it has been told what there is by then."""
+    with scene.address.connect() as connection:
+        connection.sendall(wire.frame(wire.Hello(0, 1, "host", pid, [])))
+        welcome = wire.heard(wire.from_bell, connection)
+        assert isinstance(welcome, wire.Welcome)
+        scene.underway = Underway(Path(welcome.underway))
+        connection.sendall(wire.frame(wire.Ready(welcome.position, True)))
+        yield connection
+
+
+#: What a worker may be doing when it freezes, and what is then known of it.
+FROZEN = [
+    (lambda underway: underway.steps(1, [4, 7]), (1, (4, 7))),
+    (lambda underway: underway.steps(1), (1, None)),
+    (lambda underway: underway.steps(1, range(1 << 20)), (1, None)),
+    (lambda underway: None, None),
+]
+
+
+@pytest.mark.parametrize(("does", "known"), FROZEN)
+def test_a_worker_that_does_not_answer_is_told_of_then_killed_and_what_it_stepped_is_held(
+    stage: Stage, does: Callable[[Underway], None], known: tuple[int, object] | None
+) -> None:
+    clock = WatchedClock()
+    scene = stage(clock=clock)
+    with seated(scene, pid=77):
+        scene.merge.wait_owner("spark")
+        clock.advance(3_599_000 - HELLO_MS)  # it may rest for as long as there is nothing to do
+        assert scene.silences == [] and scene.killed == []
+        scene.publish(5)
+        does(scene.underway)
+        clock.advance(500)
+        assert until(lambda: clock.asked_at(clock.now_ms()))
+        clock.advance(1_250)
+        assert until(lambda: len(scene.silences) == 1)
+        assert "was stepping snapshot 1, and is killed after 10 s" in scene.silences[0]
+        assert scene.merge.owner == "spark" and scene.killed == []
+        clock.advance(10_000)
+        scene.merge.wait_owner("inline")
+        assert scene.killed == [("host", 77)]
+        assert until(lambda: scene.silences[-1] == "")
+    assert [(each.sn, each.numbers) for each in scene.quarantine.deaths] == ([] if known is None else [known])
+    assert scene.heard[-1].startswith("lost: its Python worker has not answered for ") and scene.right()
+    assert works(scene)
+
+
+def test_a_worker_that_goes_on_is_left_alone_however_long_it_takes(stage: Stage) -> None:
+    clock = WatchedClock()
+    scene = stage(SparkSettings(epoch_s=36_000, warmup_epochs=0, shard_factory=FACTORY), clock)
+    with seated(scene) as connection:
+        scene.merge.wait_owner("spark")
+        scene.publish(5)
+        for number in range(40):
+            scene.underway.steps(1, [number])
+            clock.advance(1_000)
+            assert until(lambda: clock.asked_at(clock.now_ms()))
+        connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(1, _forged_parts(1))))
+        scene.merge.wait(1, PATIENCE_S)
+    assert scene.killed == [] and scene.quarantine.deaths == []
+
+
+def test_an_end_that_is_not_answered_kills_the_worker_too(stage: Stage) -> None:
+    clock = WatchedClock()
+    scene = stage(clock=clock)
+    with seated(scene) as connection:
+        scene.merge.wait_owner("spark")
+        assert until(lambda: clock.asked_at(clock.now_ms()))
+        clock.advance(3_600_000)
+        assert wire.heard(wire.from_bell, connection) == wire.End()
+        assert until(lambda: clock.asked_at(clock.now_ms()))
+        clock.advance(10_000)
+        scene.merge.wait_owner("inline")
+    assert len(scene.killed) == 1 and scene.quarantine.deaths == []
+    assert "was told to end" in scene.heard[-1]
+
+
+def test_a_store_that_keeps_the_merge_waiting_is_no_silence_of_the_worker(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked, there = WatchedClock(), threading.Event(), threading.Event()
+    scene = stage(clock=clock)
+    takes = scene.merge.take
+
+    def take(runner: str, sn: int, parts: list[Part]) -> None:
+        asked.set()
+        assert there.wait(PATIENCE_S)
+        takes(runner, sn, parts)
+
+    monkeypatch.setattr(scene.merge, "take", take)
+    scene.tasks.submit(scene.task)
+    scene.merge.wait_owner("spark")
+    head = scene.publish(1)
+    assert asked.wait(PATIENCE_S)
+    for _ in range(4):
+        clock.advance(10_000)
+        assert until(lambda: clock.asked_at(clock.now_ms()))
+    there.set()
+    scene.merge.wait(head, PATIENCE_S)
+    assert scene.killed == [] and scene.silences == [] and scene.right()
+
+
+def test_when_nobody_starts_the_next_task_the_driver_is_given_up(stage: Stage) -> None:
+    clock = WatchedClock()
+    scene = stage(clock=clock)
+    with seated(scene):
+        scene.merge.wait_owner("spark")
+    assert clock.awaits(3_000)
+    clock.advance(3_000)
+    scene.merge.wait_owner("inline")
+    assert clock.awaits(33_000)
+    clock.advance(30_000)
+    assert scene.gave_up.wait(PATIENCE_S) and scene.heard[-1] == "no task came to its seat in time"
+
+
+def test_an_end_does_not_wait_for_the_heads_that_wait(stage: Stage) -> None:
+    """A seat that is told of a long way and then of the end leaves after the step that it is in."""
+    scene = stage()
+    ours, its = socket.socketpair()
+    with ours, its:
+        scene.store.append(1)
+        watched = Watched(scene.folder / "underway-0")
+        welcome = wire.Welcome(1, "s", scene.store.url, "http://base/", NOTHING, FACTORY, 0, {}, [], str(watched.path))
+        for message in (welcome, wire.Head(1), wire.Head(500), wire.End()):
+            ours.sendall(wire.frame(message))
+        seat_module._Seat(its).serve()
+        said = [wire.heard(wire.from_seat, ours) for _ in range(2)]
+        watched.close()
+    assert said == [wire.Ready(0, True), wire.Bye(0, 0)]
+
+
+def test_a_state_that_stands_is_gone_on_with_by_its_own_process_only(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = stage()
+    stamps = [wire.Stamp(scene.bell._service, scene.store.url, 1)]
+    with seated(scene, pid=7) as connection:
+        scene.merge.wait_owner("spark")
+        scene.publish(1)
+        connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(1, [_right_part(1, 1)])))
+        scene.merge.wait(1, PATIENCE_S)
+    scene.quarantine.held = frozenset([9])
+
+    def welcomed(pid: int) -> bool:
+        """Whether this process goes on from its stamp."""
+        with scene.address.connect() as connection:
+            connection.sendall(wire.frame(wire.Hello(0, 1, "host", pid, stamps)))
+            welcome = wire.heard(wire.from_bell, connection)
+            assert isinstance(welcome, wire.Welcome) and welcome.held == sorted(scene.quarantine.held)
+            return welcome.states is None
+
+    assert [welcomed(7), welcomed(8)] == [True, False]
+    scene.quarantine.held = frozenset()
+    assert welcomed(8)
+
+
+def _right_part(sn: int, value: int) -> Part:
+    return Part(1, sn, [np.array([sn, value, 0], np.uint64)], QueryState(value))
 
 
 def test_what_the_merge_raises_ends_spark_and_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

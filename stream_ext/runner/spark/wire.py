@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import socket
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -117,7 +117,8 @@ class Bye(msgspec.Struct, tag=True, frozen=True):
 
 
 class Welcome(msgspec.Struct, tag=True, frozen=True):
-    """Go on after `position`: from the state of your stamp, or (with `states`) from one that you build there."""
+    """Go on after `position`: from the state of your stamp, or (with `states`) from one that you build there; leave out
+    the queries that are `held`, and write down in the file `underway` what you step."""
 
     attempt: int
     service: str
@@ -127,6 +128,14 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     factory: str
     position: int
     states: dict[int, msgspec.Raw] | None
+    held: list[int]
+    underway: str
+
+
+class Held(msgspec.Struct, tag=True, frozen=True):
+    """From the next step on, these queries and no others are left out."""
+
+    queries: list[int]
 
 
 class Head(msgspec.Struct, tag=True, frozen=True):
@@ -136,7 +145,9 @@ class Head(msgspec.Struct, tag=True, frozen=True):
 
 
 class End(msgspec.Struct, tag=True, frozen=True):
-    """The Spark epoch is over."""
+    """The Spark epoch is over, once `sn` is stepped; other heads that wait are the next one's."""
+
+    sn: int = 0
 
 
 class Moved(msgspec.Struct, tag=True, frozen=True):
@@ -144,7 +155,7 @@ class Moved(msgspec.Struct, tag=True, frozen=True):
 
 
 FromSeat = Hello | Await | Ready | Parts | Done | Fault | Mended | Behind | Trouble | Bye
-FromBell = Welcome | Head | End | Moved
+FromBell = Welcome | Held | Head | End | Moved
 Message = FromSeat | FromBell
 
 from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
@@ -236,6 +247,8 @@ class Shard(Protocol):
 
     sn: Any
     faults: dict[int, str]
+    held: Collection[int]
+    stepping: Callable[[int, Sequence[int]], None]
 
     @property
     def behind(self) -> dict[int, int]: ...
@@ -245,13 +258,19 @@ class Shard(Protocol):
     def close(self) -> None: ...
 
 
+class OpenShard(Protocol):
+    """`only`: of these queries; None: of all that are on Spark."""
+
+    def __call__(self, url: str, base: str, outside: Outside, only: Collection[int] | None = None, /) -> Shard: ...
+
+
 class Codec:
     """Parts and states as bytes; their types are those beside the shard's factory (`module:function`)."""
 
     def __init__(self, factory: str) -> None:
         module_name, _, function = factory.partition(":")
         module = importlib.import_module(module_name)
-        self.open_shard: Callable[[str, str, Outside], Shard] = getattr(module, function)
+        self.open_shard: OpenShard = getattr(module, function)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
         self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[module.Told], dec_hook=_column)  # type: ignore[name-defined]
         self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)

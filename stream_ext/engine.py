@@ -15,7 +15,7 @@ from stream_ext.catalog_changes import fail_query
 from stream_ext.clock import Clock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
-from stream_ext.injector import Injector, Published, View, goes_on_after
+from stream_ext.injector import Injector, Intent, Published, View, goes_on_after
 from stream_ext.lag import Lag
 from stream_ext.late_log import LateLog
 from stream_ext.lateness import Lateness
@@ -23,8 +23,10 @@ from stream_ext.outside import Outside
 from stream_ext.retention import Retain, Retention
 from stream_ext.runner.inline import InlineRunner
 from stream_ext.runner.merge import Merge, Role
+from stream_ext.runner.quarantine import Quarantine
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.runner.trial import Process
 from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
 from stream_ext.waits import Waits
@@ -78,8 +80,27 @@ class Engine:
             self._collect_emissions,
         )  # fmt: skip
         self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        self.inline = InlineRunner(self.merge, lambda role: Shard(store, _TAKES[role], outside), self._sent_beside)
-        self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock, outside=outside)
+        trial = Process(store.url, base, outside, spark or SparkSettings())
+        self.quarantine = Quarantine(
+            self.merge,
+            trial,
+            all_queries=self._on_spark,
+            park=self._park,
+            publish=self._publish_nothing,
+            on_change=self._held_changed,
+        )
+        self.inline = InlineRunner(
+            self.merge,
+            lambda role: Shard(store, _TAKES[role], outside),
+            self._sent_beside,
+            lambda: self.quarantine.held,
+        )
+        self.spark = None
+        if spark is not None:
+            self.spark = SparkRunner(
+                spark, self.merge, store.url, base, clock, quarantine=self.quarantine, outside=outside,
+                on_silence=self._spark_is_silent,
+            )  # fmt: skip
 
     def start(self) -> None:
         """The queries go on where their emissions stopped."""
@@ -144,6 +165,7 @@ class Engine:
     def await_evaluated(self, sn: int, deadline_s: float) -> None:
         """Until every query has taken this snapshot in, and those that read what these say, what they said of it."""
         self.merge.wait(sn, deadline_s)
+        self.merge.wait(self.quarantine.settle(deadline_s), deadline_s)
         for _ in range(self.derived.depth()):
             later = self.derived.settle(deadline_s)
             if later <= sn:
@@ -155,6 +177,29 @@ class Engine:
         """The query is evaluated no more, after restarts neither, until it is resumed. Any thread may call; it does not
         wait until that is published."""
         self._injector.own_change(fail_query(query, failure))
+
+    # ---- what may have killed a worker of Spark
+
+    def _on_spark(self) -> list[int]:
+        queries = self._injector.catalog.queries.values()
+        return [query.number for query in queries if query.is_evaluated and query.home is None]
+
+    def _park(self, query: int, why: str) -> None:
+        self._injector.own_change(fail_query(query, Failure("worker", why))).result()
+
+    def _publish_nothing(self) -> int:
+        """A snapshot, for what was missed is made up for when one is stepped."""
+        return int(self._injector.own_change(lambda view: Intent(result=int, write=lambda batch: None)).result())
+
+    def _held_changed(self) -> None:
+        if self.spark is not None:
+            self.spark.held_changed()
+
+    def _spark_is_silent(self, what: str) -> None:
+        if what:
+            self.waits.begin("spark", what)
+        else:
+            self.waits.end("spark")
 
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
@@ -267,6 +312,7 @@ class Engine:
     def close(self) -> None:
         """Call it when the injector is closed. What is evaluated is stored."""
         self.alarms.close()
+        self.quarantine.close()
         # First: when Spark goes, the inline runner would begin to build.
         self.inline.close()
         if self.spark is not None:

@@ -31,6 +31,7 @@ import msgspec
 import stream_ext
 from hbase_store.errors import StoreUnavailable
 from stream_ext import kernels
+from stream_ext.children import environment
 from stream_ext.outside import Outside
 from stream_ext.runner.quarantine import Outcome
 from stream_ext.runner.spark import wire
@@ -41,8 +42,6 @@ from stream_ext.runner.underway import Underway, Watched
 _OPENS_S = 120.0
 _LOOK_S = 0.2
 _WHY_BYTES_MAX = 2_000
-#: Not for a process that only steps.
-_SECRET = ("RILLET_TOKEN", "RILLET_READ_TOKEN")
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -111,7 +110,7 @@ class Process:
                 [sys.executable, "-m", "stream_ext.runner.trial"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={name: value for name, value in os.environ.items() if name not in _SECRET} | {"PYTHONPATH": paths},
+                env=environment(os.environ) | {"PYTHONPATH": paths},
                 start_new_session=True,
             )
         with process:

@@ -38,6 +38,12 @@ def test_statements_and_registrations_are_run_from_the_editor_too(fresh: Live) -
     assert post(fresh, "/query", query=NEAR).all("h1")[0].shown == "near"
 
 
+def test_explain_is_a_word_in_the_editor_too(fresh: Live) -> None:
+    long = " ".join(f"?s <http://ex/{number}> ?o{number} ." for number in range(3_000))  # more than an address may be
+    page = run(fresh, f"EXPLAIN SELECT * {{ {long} }}")
+    assert (page.all("h1")[0].shown, "http://ex/2999" in page.all("pre")[0].text) == ("Explain", True)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [

@@ -264,7 +264,9 @@ def test_the_pages_are_a_blueprint_that_another_application_can_show(tmp_path: P
         app.secret_key = "of the host"
         app.register_blueprint(console_blueprint(service), url_prefix="/rdf")
         client = app.test_client()
-        client.post("/rdf/queries", data={"query": NEAR})
+        foreign = client.post("/rdf/queries", data={"query": NEAR}, headers={"origin": "http://localhost:3000"})
+        assert (foreign.status_code, service.queries()) == (403, [])
+        client.post("/rdf/queries", data={"query": NEAR}, headers={"origin": "http://localhost"})
         page = Page(client.get("/rdf/queries/near").text)
         assert page.all("h1")[0].shown == "near"
         assert not [element for element in page.elements if "data-live" in element.attributes]

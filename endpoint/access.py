@@ -123,13 +123,13 @@ class Access:
 
     # ---- coming in
 
-    def check_host(self, caller: Caller) -> None:
+    def check_host(self, host: str | None) -> None:
         if self._hosts is None:
             return
-        name = _name(caller.host)
+        name = _name(host)
         if not is_loopback(name) and name not in self._hosts:
             raise Forbidden(
-                f"this server does not answer as {caller.host or 'a host without a name'}: say localhost, or let the "
+                f"this server does not answer as {host or 'a host without a name'}: say localhost, or let the "
                 "name in with --allowed-host NAME (or --base)"
             )
 

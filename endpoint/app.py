@@ -64,7 +64,7 @@ class Front:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
         try:
-            self.desk.access.check_host(exchange.caller)
+            self.desk.access.check_host(exchange.headers.get("host"))
             if exchange.method == "OPTIONS":
                 preflight = self.desk.access.for_preflight(exchange.headers.get("origin"))
                 await exchange.answer(204, headers=[*preflight, *routes.allowed(exchange.path)])
@@ -121,7 +121,7 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
         exchange = Exchange(scope, receive, send, self.desk)
         is_console = exchange.path.startswith(_CONSOLE) or exchange.path == CONSOLE.encode()
         try:
-            self.desk.access.check_host(exchange.caller)
+            self.desk.access.check_host(exchange.headers.get("host"))
             if exchange.path != b"/" and not is_console:  # the one only leads on; the other has a sign-in page
                 exchange.check_may_read()
         except (Forbidden, Unauthorized) as error:
@@ -136,8 +136,8 @@ def _shown(send: Send, for_origin: Sequence[tuple[bytes, bytes]]) -> Send:
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            there = {name for name, _ in message["headers"]}
-            more = [header for header in browsers.OF_DATA if header[0] not in there]
+            there = dict(message["headers"])
+            more = [each for each in browsers.of_data(there.get(b"content-type")) if each[0] not in there]
             message = {**message, "headers": [*message["headers"], *for_origin, *more]}
         await send(message)
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+Headers = Sequence[tuple[bytes, bytes]]
+
 _SHUT = "frame-ancestors 'none'; base-uri 'none'"
 _DATA = f"default-src 'none'; form-action 'none'; {_SHUT}"
+_COMMON = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin"))
+_OF_DATA: Headers = ((b"content-security-policy", _DATA.encode()), *_COMMON)
+# Browsers show XML by a style that they write into it.
+_OF_XML: Headers = ((b"content-security-policy", (_DATA + "; style-src 'unsafe-inline'").encode()), *_COMMON)
 
-#: Of whatever is no page.
-OF_DATA: Sequence[tuple[bytes, bytes]] = (
-    (b"content-security-policy", _DATA.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"same-origin"),
-)
+
+def of_data(media_type: bytes | None) -> Headers:
+    """Of whatever is no page."""
+    return _OF_XML if media_type is not None and b"xml" in media_type else _OF_DATA
 
 
 def of_page(elsewhere: str = "") -> dict[str, str]:

@@ -28,10 +28,7 @@ Headers = list[tuple[bytes, bytes]]
 JSON = b"application/json"
 FORM = "application/x-www-form-urlencoded"
 
-_ALWAYS: Headers = [
-    (b"vary", b"Accept"),
-    *browsers.OF_DATA,
-]
+_VARIES = (b"vary", b"Accept")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -139,7 +136,8 @@ class Exchange:
         self.started, self.status = True, status
         shown = self.desk.head() if snapshot is None else snapshot
         for_origin = self.desk.access.for_origin(self.headers.get("origin"))
-        all_headers = [(b"rillet-snapshot", str(shown).encode()), *_ALWAYS, *for_origin, *headers]
+        all_headers = [(b"rillet-snapshot", str(shown).encode()), _VARIES, *browsers.of_data(media_type), *for_origin]
+        all_headers += headers
         if media_type is not None:
             all_headers.append((b"content-type", media_type))
         await self._send({"type": "http.response.start", "status": status, "headers": all_headers})

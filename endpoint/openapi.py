@@ -187,7 +187,8 @@ _SAID = {
     202: "it is durable and readable",
     204: "it is done",
     400: "the request or the text is wrong: what, where, what to do",
-    401: "the token is missing or wrong",
+    401: "a token is missing or wrong",
+    403: "the host is no name of this server, or a page of another origin wants to write",
     404: "there is no such thing",
     406: "Accept names nothing that is written here",
     409: "the name is in use, or something still reads it",
@@ -262,8 +263,8 @@ def _parameters(path: str, found: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(found: Operation) -> dict[str, Any]:
-    errors = {400, 503, *((406,) if found.gives else ()), *((413, 415) if found.body else ())}
-    errors |= {401, 429} if found.writes else {429}
+    errors = {400, 401, 403, 503, *((406,) if found.gives else ()), *((413, 415) if found.body else ())}
+    errors.add(429)
     responses: dict[str, Any] = {}
     for status in sorted({found.status, *found.also, *errors}):
         content = {TEXT: {"schema": _TEXT}, "application/problem+json": {"schema": _PROBLEM_REF}}

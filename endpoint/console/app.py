@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from flask import Flask, render_template
+from flask import Flask, Response, render_template
 from werkzeug.exceptions import HTTPException
 
+from endpoint import browsers
 from endpoint.access import Access, Caller
 from endpoint.console.blueprint import console_blueprint, failed
 from endpoint.console.sessions import Sessions
@@ -43,7 +44,15 @@ def create_console(service: Service, access: Access, limits: HttpLimits, http: s
     app.register_blueprint(console_blueprint(service, access=access, limits=limits, http=http))
     app.register_error_handler(HTTPException, _of_flask)
     app.register_error_handler(Exception, failed)
+    app.after_request(_as_page)
     return app
+
+
+def _as_page(response: Response) -> Response:
+    """Also what goes wrong before it is known which page is meant."""
+    for header, value in browsers.of_page().items():
+        response.headers.setdefault(header, value)
+    return response
 
 
 def _of_flask(error: HTTPException) -> tuple[str, int]:

@@ -41,7 +41,7 @@ def query(room: Room) -> ResponseReturnValue:
 
 def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
     if isinstance(unit, Explain):
-        return redirect(url_for(".explain", query=text))
+        return _explained(text, unit)
     if isinstance(unit, Query):
         return _ask(room, text, unit)
     if isinstance(unit, Update | Register) or changes_state(unit):
@@ -100,11 +100,14 @@ def explain(room: Room) -> ResponseReturnValue:
         return render_template("console/explain.html", text=EXPLAINED, plan=None, problem=None)
     try:
         text = room.checked_text(text)
-        plan = explain_text(parse_again(text, room.service.base))
+        return _explained(text, parse_again(text, room.service.base))
     except RilletError as error:
         problem = describe(error)
         return render_template("console/explain.html", text=text, plan=None, problem=problem), problem.status
-    return render_template("console/explain.html", text=text, plan=plan, problem=None)
+
+
+def _explained(text: str, unit: Unit) -> str:
+    return render_template("console/explain.html", text=text, plan=explain_text(unit), problem=None)
 
 
 def _integer(name: str) -> int | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import trustme
 from playwright.sync_api import Browser, Page, expect
 
 from tests.endpoint.live import NEAR, Live, live
@@ -277,3 +278,29 @@ def test_the_cookie_of_one_who_has_signed_in_opens_nothing_to_another_port(
         unchanged(server)
         page.goto(f"{server.url}/console/")  # a link is followed without the cookie, which is of this site alone
         expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def test_a_browser_takes_the_cookie_that_is_bound_to_the_host(browser: Browser, tmp_path: Path) -> None:
+    issued = trustme.CA().issue_cert("127.0.0.1")
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(cert)
+    issued.private_key_pem.write_to_path(key)
+    with live(tmp_path / "store", token="t0ken", read_token="r3ad", tls_cert=cert, tls_key=key) as server:
+        context = browser.new_context(base_url=server.url, ignore_https_errors=True)
+        page = context.new_page()
+        page.goto("/")
+        page.get_by_label("Token").fill("t0ken")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_text("you may change things")).to_be_visible()
+        [cookie] = context.cookies()
+        assert (cookie["name"], cookie["secure"], cookie["httpOnly"], cookie["sameSite"]) == (
+            "__Host-rillet",
+            True,
+            True,
+            "Strict",
+        )
+        page.goto("/console/streams")
+        page.get_by_label("Name or IRI").fill("taxis")
+        page.get_by_role("button", name="Create").click()
+        expect(page.get_by_role("heading", name="taxis")).to_be_visible()
+        context.close()

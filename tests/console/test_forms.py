@@ -38,6 +38,12 @@ def test_statements_and_registrations_are_run_from_the_editor_too(fresh: Live) -
     assert post(fresh, "/query", query=NEAR).all("h1")[0].shown == "near"
 
 
+def test_explain_is_a_word_in_the_editor_too(fresh: Live) -> None:
+    long = " ".join(f"?s <http://ex/{number}> ?o{number} ." for number in range(3_000))  # more than an address may be
+    page = run(fresh, f"EXPLAIN SELECT * {{ {long} }}")
+    assert (page.all("h1")[0].shown, "http://ex/2999" in page.all("pre")[0].text) == ("Explain", True)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -258,7 +264,9 @@ def test_the_pages_are_a_blueprint_that_another_application_can_show(tmp_path: P
         app.secret_key = "of the host"
         app.register_blueprint(console_blueprint(service), url_prefix="/rdf")
         client = app.test_client()
-        client.post("/rdf/queries", data={"query": NEAR})
+        foreign = client.post("/rdf/queries", data={"query": NEAR}, headers={"origin": "http://localhost:3000"})
+        assert (foreign.status_code, service.queries()) == (403, [])
+        client.post("/rdf/queries", data={"query": NEAR}, headers={"origin": "http://localhost"})
         page = Page(client.get("/rdf/queries/near").text)
         assert page.all("h1")[0].shown == "near"
         assert not [element for element in page.elements if "data-live" in element.attributes]

@@ -262,3 +262,20 @@ def test_the_whole_way_from_a_stream_to_a_live_answer_needs_no_other_tool(browse
         expect(page.get_by_role("heading", name="Emission 1 at 1000")).to_be_visible()
         expect(page.get_by_role("region", name="The latest emission")).to_contain_text("ex:t1")
         page.context.close()
+
+
+def test_where_reading_is_closed_whoever_has_signed_in_sees_what_a_query_says(browser: Browser, tmp_path: Path) -> None:
+    with live(tmp_path, token="t0ken", read_token="r3ad") as server:
+        server.http.headers["authorization"] = "Bearer t0ken"
+        fill(server)
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/queries/near")
+        page.get_by_label("Token").fill("r3ad")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_text("you may look")).to_be_visible()
+        page.goto("/console/queries/near")
+        expect(page.get_by_text("listening", exact=True)).to_be_visible()
+        expect(page.get_by_role("region", name="The latest emission")).to_contain_text("ex:t1")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        page.context.close()

@@ -177,6 +177,20 @@ def test_no_page_of_another_origin_writes(guarded: Live, unguarded: Live, write:
         assert state(server) == before
 
 
+def test_a_live_query_is_a_write_though_it_comes_by_get(guarded: Live, unguarded: Live) -> None:
+    text = "SELECT * FROM NAMED WINDOW <w> ON STREAM taxis [RANGE 1s] { WINDOW <w> { ?s ?p ?o } }"
+    asked = {"params": {"query": text}, "headers": {"accept": "text/event-stream"}}
+    for server, headers, status in (
+        (guarded, {}, 401),
+        *((guarded, each | bearer(TOKEN), 403) for each in FOREIGN),
+        *((unguarded, each, 403) for each in FOREIGN),
+    ):
+        before = state(server)
+        answer = Write("GET", "/sparql", asked).send(server, headers)
+        assert answer.status_code == status, (headers, answer.text)
+        assert state(server) == before
+
+
 def test_pages_of_this_server_and_programs_write(unguarded: Live, guarded: Live) -> None:
     for server, token in ((unguarded, {}), (guarded, bearer(TOKEN)), (guarded, {"authorization": basic("u", TOKEN)})):
         for headers in (
@@ -299,7 +313,7 @@ def test_with_a_token_any_name_will_do_unless_names_are_given(guarded: Live, tmp
 def test_an_application_of_others_has_its_own_rules(tmp_path: Path) -> None:
     with Service.open(f"lmdb:{tmp_path}", base=BASE, clock=SystemClock(), engine="inline") as service:
         app = create_app(service)
-        app.desk.access.check_host(caller(host="anything.example"))
+        app.desk.access.check_host("anything.example")
         with pytest.raises(Forbidden):
             app.desk.access.check_write(caller(host="anything.example", origin="http://evil.example"))
         app.desk.access.check_write(caller(host="anything.example", origin="http://anything.example"))

@@ -154,6 +154,12 @@ def _home(candidate: _Candidate, release: Mapping[str, str], cache: Path) -> Pat
 def _write_launcher(home: Path, java: Path) -> Path:
     script = home / "bin" / "java"
     text = _LAUNCHER.format(module=VECTOR_MODULE, java=java)
+    home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if home.parent.stat().st_uid not in (os.getuid(), 0):
+        raise NoJava(
+            f"the program that starts Java would lie in {home.parent}, which belongs to another user, who could put "
+            "another program there: set RILLET_CACHE to a folder of your own"
+        )
     if script.is_file() and script.read_text("utf-8") == text:
         return home
     script.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import lmdb
 
-from hbase_store.errors import Corrupt, LayoutError, StoreError, StoreUnavailable
+from hbase_store.errors import Corrupt, DiskFull, LayoutError, StoreError, StoreUnavailable
 from hbase_store.keyvalue import TABLES, CompareAndSet, Key, Put, Value
 from hbase_store.lease import Clock, FileLease
 from hbase_store.meta_cells import (
@@ -88,7 +88,7 @@ class LmdbKeyValue:
 
     # ---- reading
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         with self._transaction() as transaction:
             get, database = transaction.get, self._tables[table]
             cells = [get(key, db=database) if key else None for key in keys]
@@ -399,7 +399,7 @@ def _named_errors(path: str) -> Iterator[None]:
     try:
         yield
     except lmdb.DiskError as error:
-        raise StoreUnavailable(_disk_full(path, error)) from error
+        raise DiskFull(_disk_full(path, error)) from error
     except lmdb.MapFullError as error:
         raise StoreUnavailable(f"{path} has filled its map of addresses; it cannot grow further") from error
     except lmdb.ReadersFullError as error:
@@ -410,7 +410,7 @@ def _named_errors(path: str) -> Iterator[None]:
         raise LayoutError(f"{path} was written by another version of LMDB: {error}") from error
     except lmdb.Error as error:
         if any(os.strerror(number) in str(error) for number in _NO_ROOM):
-            raise StoreUnavailable(_disk_full(path, error)) from error
+            raise DiskFull(_disk_full(path, error)) from error
         raise StoreUnavailable(f"{path}: {error}; check the disk and its free space") from error
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import lmdb
 
+from hbase_store.cut_off import Length, check_not_emptied
 from hbase_store.errors import Corrupt, DiskFull, LayoutError, StoreError, StoreUnavailable
 from hbase_store.keyvalue import TABLES, CompareAndSet, Key, Put, Value
 from hbase_store.lease import Clock, FileLease
@@ -77,14 +78,26 @@ class LmdbKeyValue:
         _claim(self)
         try:
             with _named_errors(self.path):
+                check_not_emptied(self.path)
                 self._environment = _open_environment(self.path, read_only, durability, map_bytes)
-                self._tables = _open_tables(self._environment, self.path, read_only)
+                self._tables = self._open_checked()
         except BaseException:
             _forget(self)
             raise
         self._syncer = threading.Thread(target=self._sync_until_closed, name="lmdb-sync", daemon=True)
         if not read_only and durability == "process":
             self._syncer.start()
+
+    def _open_checked(self) -> dict[str, Any]:
+        """The tables, once the file is known to be as long as it must be."""
+        self._length = Length(self.path, self.read_only)
+        try:
+            self._length.check_all_is_there(self._environment)
+            return _open_tables(self._environment, self.path, self.read_only)
+        except BaseException:
+            self._length.close()
+            self._environment.close()
+            raise
 
     # ---- reading
 
@@ -227,6 +240,7 @@ class LmdbKeyValue:
             if not self.read_only:
                 self._environment.sync(True)
             self._environment.close()
+            self._length.close()
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -253,6 +267,7 @@ class LmdbKeyValue:
         if write:
             self._check_writable()
         with self._call(), _named_errors(self.path):
+            self._length.check()
             with self._begin(write) as transaction:
                 yield transaction
             if write:

@@ -52,7 +52,7 @@ class Standby:
         self._store, self._clock, self._waits, self._writing = store, clock, waits, writing
         self._changed = threading.Condition()
         self._error: BaseException | None = None  # why we do not write
-        self._has_ended = self._closed = False
+        self._has_ended = self._closed = self._is_unanswered = False
         self._thread = threading.Thread(target=self._run, name="rillet-standby", daemon=True)
 
     def start(self) -> None:
@@ -97,8 +97,13 @@ class Standby:
     def _see_that_all_is_well(self) -> None:
         try:
             self._store.probe()
-        except StoreUnavailable:
-            return  # who writes waits for it; `waits` is told by the store itself
+        except StoreUnavailable as error:
+            self._is_unanswered = True
+            self._waits.begin("store", str(error))
+            return  # who writes waits for it
+        if self._is_unanswered:
+            self._is_unanswered = False
+            self._waits.end("store")
         if self._store.has_lost_lease:
             self.lost(Fenced(f"another process has become the writer of {self._store.url}"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +11,8 @@ from typing import Any, TypeVar
 import pytest
 
 from hbase_store import Store
-from hbase_store.lease import LEASE_MS
+from hbase_store.hbase_backend import HBaseKeyValue
+from hbase_store.lease import LEASE_MS, Leasing
 from hbase_store.lmdb_backend import LmdbKeyValue
 from stream_ext.clock import ManualClock
 from stream_ext.errors import DeadlineExceeded, NotWriter, OutcomeUnknown
@@ -19,12 +21,20 @@ from stream_ext.outside import NOTHING
 from stream_ext.retention import Retain
 from stream_ext.service import Limits, Service
 from stream_ext.standby import LOOK_MS
+from tests.parts.hbase.server import HBase
 from tests.service.opened import BASE, Reader, push, registration, said, times, triple
 from tests.store import faulty
 from tests.store.faulty import Leased
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
+
+
+def service_over(kv: Leasing, clock: ManualClock, address: str) -> Service:
+    store = Store(kv, "shared", clock, folding=False)
+    store.take_lease(address)
+    store.emissions.take_over()
+    return Service(store, BASE, clock, Pace(0, 0), Limits(), None, Retain(), NOTHING)
 
 
 class World:
@@ -35,10 +45,7 @@ class World:
         self.services: list[Service] = []
 
     def service(self, clock: ManualClock, address: str) -> Service:
-        store = Store(self.kv, "shared", clock, folding=False)
-        store.take_lease(address)
-        store.emissions.take_over()
-        self.services.append(Service(store, BASE, clock, Pace(0, 0), Limits(), None, Retain(), NOTHING))
+        self.services.append(service_over(self.kv, clock, address))
         return self.services[-1]
 
     def close(self) -> None:
@@ -82,13 +89,34 @@ def one(service: Service, seq: int, **named: Any) -> tuple[int, bool]:
 
 
 def test_a_server_that_slept_while_another_wrote_goes_on_from_what_that_one_wrote(world: World) -> None:
+    check_that_a_sleeper_goes_on(world.service)
+
+
+@pytest.mark.hbase
+@pytest.mark.xdist_group("hbase")
+def test_a_server_that_slept_goes_on_over_a_real_hbase(hbase_server: HBase) -> None:
+    namespace = f"standby_{uuid.uuid4().hex[:8]}"
+    services: list[Service] = []
+
+    def service(clock: ManualClock, address: str) -> Service:
+        services.append(service_over(HBaseKeyValue("127.0.0.1", hbase_server.thrift_port, namespace), clock, address))
+        return services[-1]
+
+    try:
+        check_that_a_sleeper_goes_on(service)
+    finally:
+        for opened in services:
+            opened.close()
+
+
+def check_that_a_sleeper_goes_on(service: Callable[[ManualClock, str], Service]) -> None:
     asleep, awake = ManualClock(1_000_000), ManualClock(1_000_000)
-    a = world.service(asleep, "http://a")
+    a = service(asleep, "http://a")
     a.register(registration())
     reader = Reader(a, "q")
     assert [one(a, 1), one(a, 2)] == [(1, False), (2, False)]
     awake.advance(LEASE_MS)
-    b = world.service(awake, "http://b")
+    b = service(awake, "http://b")
     assert [one(b, 3), one(b, 4)] == [(3, False), (4, False)]
     before = said(b)
     b.close()

@@ -57,10 +57,10 @@ class Shared:
             self._inner.put_many(stage)
         return self._inner.publish([], compare_and_set)
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         if self.deaf:
             raise StoreUnavailable("nobody answers")
-        return self._inner.get_many(table, keys)
+        return self._inner.get_many(table, keys, sizes)
 
     def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[tuple[Key, Value]]:
         return self._inner.scan(table, start, stop)

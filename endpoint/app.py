@@ -43,7 +43,7 @@ _DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries,
 #: Not sent, only counted: nobody is there to read it.
 _CLIENT_GONE = 499
 _PREFLIGHT = [
-    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
+    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
     (b"access-control-allow-headers", b"Accept, Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
     (b"access-control-max-age", b"600"),
 ]

@@ -12,7 +12,7 @@ from flask import Blueprint, Response, render_template, request
 from endpoint.access import Access
 from endpoint.console import asking, graphs, overview, queries, signing, streams
 from endpoint.console.room import Room
-from endpoint.console.shown import length, moment, number, size
+from endpoint.console.shown import length, moment, number, size, stream_time
 from endpoint.console.statistics import Statistics
 from endpoint.errors import describe
 from endpoint.limits import HttpLimits
@@ -82,7 +82,7 @@ def console_blueprint(
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)
     blueprint.context_processor(partial(_context, room, name))
-    for filter in (number, size, moment, length):
+    for filter in (number, size, moment, stream_time, length):
         blueprint.add_app_template_filter(filter, f"rillet_{filter.__name__}")
     for kind in (RilletError, StoreError):
         blueprint.register_error_handler(kind, failed)

@@ -38,7 +38,7 @@ _EXPOSED = (
     b"Rillet-Snapshot, Rillet-Inserted, Rillet-Deleted, Location, Retry-After",
 )
 _PREFLIGHT = (
-    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
+    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
     (b"access-control-allow-headers", b"Authorization, Content-Type, Last-Event-ID"),
     (b"access-control-max-age", b"600"),
 )

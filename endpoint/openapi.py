@@ -113,6 +113,7 @@ _OF_STREAMS: dict[str, dict[str, Operation]] = {
     "/streams": {"GET": Operation("List the streams", gives=(JSON,), tag="Streams")},
     "/streams/{stream}": {
         "PUT": Operation("Create a stream", "", (JSON, ""), (JSON,), 201, (200, 409), "Streams", True),
+        "PATCH": Operation("Change a stream's options", "", (JSON,), (JSON,), 200, (404, 409), "Streams", True),
         "POST": Operation(
             "Push elements", "timestamp wait source seq", PUSH_TYPES, (JSON,), 202, (404, 429), "Streams", True
         ),

@@ -10,6 +10,7 @@ from typing import Literal
 from urllib.parse import unquote_to_bytes
 
 from stream_ext.errors import BadArgument
+from stream_ext.names import meant
 from stream_ext.times import parse_time
 
 #: SPARQLWrapper repeats the wish of its Accept header under every name that some server once knew.
@@ -122,5 +123,6 @@ class Parameters:
 
     def done(self, known: str) -> None:
         if self._values:
-            left = ", ".join(f"{name}=" for name in self._values)
+            names = re.findall(r"[\w-]+", known.partition(";")[0].partition("(")[0])
+            left = ", ".join(f"{name}={meant(name, names)}" for name in self._values)
             raise BadArgument(f"unknown here: {left}; known: {known}")

@@ -30,7 +30,13 @@ ROUTES = (
     Route("/streams", {"GET": streams.list_streams}),
     Route(
         "/streams/{stream}",
-        {"PUT": streams.create, "POST": streams.push, "GET": streams.describe, "DELETE": streams.drop},
+        {
+            "PUT": streams.create,
+            "PATCH": streams.change,
+            "POST": streams.push,
+            "GET": streams.describe,
+            "DELETE": streams.drop,
+        },
     ),
     Route("/streams/{stream}/heartbeat", {"POST": streams.heartbeat}),
     Route("/streams/{stream}/late", {"GET": streams.late}),

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Protocol
 
-from stream_ext.times import Moment, datetime_text
+from stream_ext.times import date_of_ms
 from stream_ext.waits import Waits
 
 log = logging.getLogger("rillet.clock")
@@ -97,9 +97,8 @@ class SteadyClock:
     def _tell(self, now_ms: int, wall_ms: int) -> None:
         fields = {"time": now_ms, "clock": wall_ms, "behind_ms": now_ms - wall_ms}
         if now_ms - wall_ms > BEHIND_MS_MAX:
-            at, wall = (datetime_text(Moment((ms - ms % 1000) // 1000, 0)) for ms in (now_ms, wall_ms))
-            why = f"the clock says {wall}, and the store has come to {at}; time goes on from there meanwhile"
-            self._waits.begin("clock", f"{why}: set the clock, if it is wrong")
+            why = f"the clock says {date_of_ms(wall_ms)}, and the store has come to {date_of_ms(now_ms)}"
+            self._waits.begin("clock", f"{why}; time goes on from there meanwhile: set the clock, if it is wrong")
             log.warning("the clock is behind the time of the store; time goes on from there", extra={"fields": fields})
         else:
             self._waits.end("clock")

@@ -23,6 +23,7 @@ from hbase_store import open as open_store
 from hbase_store.terms import iri
 from stream_ext import graph_store
 from stream_ext.adaptor import Elements, Ids, read_push
+from stream_ext.ahead import check_ahead
 from stream_ext.answers import (
     Decoded,
     answer_at_last_evaluation,
@@ -36,7 +37,15 @@ from stream_ext.answers import (
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.bound import rows_at_most
 from stream_ext.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, move_query, pause_query, resume_query
+from stream_ext.catalog_changes import (
+    change_stream,
+    create_stream,
+    drop_query,
+    drop_stream,
+    move_query,
+    pause_query,
+    resume_query,
+)
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
@@ -98,6 +107,7 @@ class PushReceipt:
     batch: int
     snapshot: int
     repeated: bool
+    warnings: Sequence[str] = ()
 
 
 class Service:
@@ -205,6 +215,10 @@ class Service:
         change = create_stream(name_or_iri, options, self.base)
         return cast("tuple[StreamDefinition, bool]", self._injector.change(change).result())
 
+    def change_stream(self, name_or_iri: str, options: Mapping[str, object]) -> StreamDefinition:
+        """Gives it other options, of those that may be changed."""
+        return cast("StreamDefinition", self._injector.change(change_stream(name_or_iri, options)).result())
+
     def streams(self) -> list[StreamDefinition]:
         return list(self._injector.catalog.streams.values())
 
@@ -238,6 +252,7 @@ class Service:
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base)
+        warnings = check_ahead(definition, elements.time, self.clock.now_ms()) if elements.timed else ()
         if self._injector.catalog.deriving:
             self._check_graphs(definition, elements)
         future = self._injector.push(
@@ -245,13 +260,15 @@ class Service:
             len(data),
             definition.options.batch_ms,
         )
-        return self._receipt(definition, future, wait)
+        return self._receipt(definition, future, wait, warnings)
 
     def heartbeat(self, stream: str, timestamp: int, wait: Wait = "published") -> PushReceipt:
         definition = self.stream(stream)
         self._check_takes_pushes(definition)
         _check_wait(wait)
-        return self._receipt(definition, self._injector.heartbeat(Heartbeat(definition.number, timestamp)), wait)
+        warnings = check_ahead(definition, np.array([timestamp], np.int64), self.clock.now_ms())
+        future = self._injector.heartbeat(Heartbeat(definition.number, timestamp))
+        return self._receipt(definition, future, wait, warnings)
 
     def late_elements(self, stream: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
         """How many elements came late; those of them that are kept, after a snapshot."""
@@ -289,11 +306,13 @@ class Service:
                 1,
             )
 
-    def _receipt(self, stream: StreamDefinition, future: Future[Receipt], wait: Wait) -> PushReceipt:
+    def _receipt(
+        self, stream: StreamDefinition, future: Future[Receipt], wait: Wait, warnings: Sequence[str]
+    ) -> PushReceipt:
         receipt = future.result()
         self._await(receipt.snapshot, wait)
         return PushReceipt(
-            stream.name, receipt.accepted, receipt.late, receipt.batch, receipt.snapshot, receipt.repeated
+            stream.name, receipt.accepted, receipt.late, receipt.batch, receipt.snapshot, receipt.repeated, warnings
         )
 
     def _await(self, sn: int, wait: Wait) -> None:

@@ -13,7 +13,7 @@ from endpoint import browsers
 from endpoint.access import Access
 from endpoint.console import asking, graphs, overview, queries, signing, streams
 from endpoint.console.room import Room
-from endpoint.console.shown import length, moment, number, size
+from endpoint.console.shown import length, moment, number, size, stream_time
 from endpoint.console.statistics import Statistics
 from endpoint.errors import describe
 from endpoint.limits import HttpLimits
@@ -86,7 +86,7 @@ def console_blueprint(
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)
     blueprint.before_request(partial(_admit, room))
     blueprint.context_processor(partial(_context, room, name))
-    for filter in (number, size, moment, length):
+    for filter in (number, size, moment, stream_time, length):
         blueprint.add_app_template_filter(filter, f"rillet_{filter.__name__}")
     for kind in (RilletError, StoreError):
         blueprint.register_error_handler(kind, failed)

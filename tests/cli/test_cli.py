@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -10,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -298,7 +300,8 @@ def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.Captur
         assert capsys.readouterr().out == f"{says}\n"
     assert rillet("resume", "near", *server) == 1
     assert "there is no registered query 'near'" in capsys.readouterr().err
-    assert rillet("query", "DROP STREAM taxis", *server) == 0
+    assert rillet("query", "DROP STREAM taxis", *server) == 1, "it has gone with the query that made it"
+    assert "there is no stream 'taxis'" in capsys.readouterr().err
 
 
 def test_a_watcher_is_told_why_there_is_nothing_yet(near: Live) -> None:
@@ -350,7 +353,7 @@ def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pyte
     assert rillet("streams", *server) == 0
     told = {line.split()[0]: line.split()[1:-1] for line in capsys.readouterr().out.splitlines()}
     assert told["taxis"] == ["elements", "2026-06-01T12:00:00Z", "0", "0", "ms", "nothing"]
-    assert told["old"] == ["elements", "-1995", "0", "2000", "ms", "all"]
+    assert told["old"] == ["elements", "-1995", "(1969-12-31T23:59:58Z)", "0", "2000", "ms", "all"]
 
 
 @pytest.mark.parametrize(
@@ -460,6 +463,9 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
         (2, "invalid choice: 'frob'", ["frob"]),
         (2, "did you mean serve?", ["serv"]),
         (2, "did you mean --store?", ["serve", "--stor", "lmdb:x"]),
+        (2, "before the command: --store: --store belongs behind its command", ["--store", "lmdb:x", "serve"]),
+        (2, "unknown before the command: --spark-mastr: --spark-master belongs", ["--spark-mastr=local[1]", "serve"]),
+        (2, "unknown before the command: --frob\n", ["--frob", "serve"]),
         (2, "(try: rillet push --help)", ["push", "s", "--timestmp", "5"]),
         (2, "(try: rillet serve --help)", ["serve", "now"]),
         (2, "an absolute IRI that begins with http://, https:// or urn:", ["serve", "--base", "foo"]),
@@ -630,11 +636,31 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
     assert re.search(r"BAD +store: 'postgres:x' is no store; write lmdb:PATH .*\n", said)
     assert said.count("NAMESPACE") == 1, "what to write is said once"
     with monkeypatch.context() as here:
-        here.setattr(os, "access", lambda path, mode: path != tmp_path)  # who runs this may be allowed everything
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        here.setattr(tempfile, "TemporaryDirectory", full)  # who runs this may be allowed everything
+        here.setattr(tempfile, "TemporaryFile", full)
         assert rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", 0) == 1
     said = capsys.readouterr().out
-    assert "new is not there yet, and cannot be made" in said
-    assert f"{tmp_path} cannot be written to" in said
+    assert "new is not there yet, and cannot be made ([Errno 28] No space left on device)" in said
+    assert f"{tmp_path} must be writable, with room" in said
+    assert "nothing can be written there: No space left on device" in said
+    assert list(tmp_path.glob(".rillet-doctor*")) == []
+
+
+def test_the_doctor_starts_java_and_does_not_believe_a_file_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    (java.parent.parent / "release").write_text('JAVA_VERSION="21.0.1"\nMODULES="java.base jdk.incubator.vector"\n')
+    java.write_text("#!/bin/sh\necho 'a library is missing' >&2; exit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    assert rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", 0) == 1
+    assert re.search(r"BAD +Java: .*which does not start: a library is missing", capsys.readouterr().out)
 
 
 def test_the_doctor_names_no_writer_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

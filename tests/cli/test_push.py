@@ -6,8 +6,11 @@ import gzip
 import io
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +24,7 @@ from endpoint.replay import AsItWas, Cutter, Element, Pacer, PerSecond, at_once,
 from stream_ext.errors import BadData
 from tests.endpoint.live import Live, live
 from tests.parts.processes import started
+from tests.parts.waiting import until
 
 AT = "http://ex/at"
 
@@ -322,3 +326,44 @@ def test_flags_that_do_not_fit_are_refused(says: str, argv: list[str], capsys: p
         except SystemExit as stopped:
             code = int(stopped.code or 0)
     assert (code, says in capsys.readouterr().err) == (2, True)
+
+
+def test_a_push_that_is_stopped_says_in_a_whole_sentence_how_far_it_came(running: Live) -> None:
+    argv = [sys.executable, "-m", "endpoint", "push", "s", "--format", "ndjson", "--server", running.url]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with started(argv, text=True, **pipes) as pushing:
+        pushing.stdin.write(element(5))
+        pushing.stdin.flush()
+        until(lambda: running.http.get("/streams/s").json()["time"] == 5, "the first element is there")
+        pushing.send_signal(signal.SIGINT)
+        assert pushing.wait(20) == 130
+        *_, last = pushing.stderr.read().splitlines()
+    assert re.fullmatch(
+        r"rillet: stopped: (1 element accepted, snapshot \d+|no push was acknowledged); "
+        "one that was being sent may be taken, too",
+        last,
+    )
+
+
+def test_what_is_pushed_is_shown_as_it_grows(
+    running: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"".join(element(n).encode() for n in range(3)))))
+    monkeypatch.setattr("endpoint.commands.terminal.is_live", lambda out: True)
+    monkeypatch.setattr("endpoint.commands.pushing._SHOWN_EVERY_S", 0.0)
+    assert rillet("push", "s", "--format", "ndjson", "--rate", 1000, "--server", running.url) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("3 elements accepted, snapshot ")
+    shown = said.err.split("\r\x1b[K")
+    assert re.match(r"\d elements? accepted, snapshot \d+; [\d,]+ elements/s", shown[1]) and shown[-1] == ""
+
+
+def test_what_was_probably_not_meant_is_said_once(running: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = int(time.time())
+    lines = "".join(element(seconds + n) for n in range(3))
+    with pytest.MonkeyPatch.context() as here:
+        here.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+        assert rillet("push", "s", "--format", "ndjson", "--rate", 1000, "--server", running.url) == 0
+    assert capsys.readouterr().err.count("as seconds it would be") == 1
+    assert rillet("streams", "--server", running.url) == 0
+    assert "1970-01-2" in capsys.readouterr().out, "the time of the stream is a date, too"

@@ -56,6 +56,7 @@ from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Query, Update
 from stream_ext.plan.walk import query_parts
 from stream_ext.plans import Plans
+from stream_ext.rdf.reading import Reading
 from stream_ext.readings import query_over, windows_of
 from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
@@ -86,6 +87,7 @@ class Limits:
     text_characters: int = 1 << 20
     queries: int = 100_000
     evaluated_s: float = 30.0  # how long wait=evaluated waits
+    read_s: float = 300.0  # how long a body, or the text of a registration, may take to be read
     lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
 
 
@@ -193,7 +195,7 @@ class Service:
             raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
-        elements = read_push(definition, data, media_type, timestamp, self.base)
+        elements = read_push(definition, data, media_type, timestamp, self.base, self._reading("push", len(data)))
         if self._injector.catalog.deriving:
             self._check_graphs(definition, elements)
         future = self._injector.push(
@@ -389,17 +391,24 @@ class Service:
         return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot)))
 
     def replace_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        return self._write(graph_store.replace(_graph_term(graph), documents), wait)
+        return self._write(graph_store.replace(_graph_term(graph), documents, self._reading_of(documents)), wait)
 
     def merge_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        return self._write(graph_store.merge(_graph_term(graph), documents), wait)
+        return self._write(graph_store.merge(_graph_term(graph), documents, self._reading_of(documents)), wait)
 
     def add_quads(self, documents: Sequence[Document], wait: Wait = "published") -> Written:
         """Each statement into the graph that it names."""
-        return self._write(graph_store.add_quads(documents), wait)
+        return self._write(graph_store.add_quads(documents, self._reading_of(documents)), wait)
 
     def drop_graph(self, graph: str | None, wait: Wait = "published") -> Written:
         return self._write(graph_store.drop(_graph_term(graph)), wait)
+
+    def _reading_of(self, documents: Sequence[Document]) -> Reading:
+        return self._reading("document", sum(len(document.data) for document in documents))
+
+    def _reading(self, what: str, size: int) -> Reading:
+        """Of what a request has brought; what is unpacked may be more than can be sent."""
+        return Reading(Control(self.limits.read_s, what=what).check, max(self.limits.push_bytes, size))
 
     def _write(self, change: Change, wait: Wait) -> Written:
         _check_wait(wait)

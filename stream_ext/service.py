@@ -56,7 +56,7 @@ from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Query, Update
 from stream_ext.plan.walk import query_parts
 from stream_ext.plans import Plans
-from stream_ext.rdf.reading import Reading
+from stream_ext.rdf.reading import Reading, deadline
 from stream_ext.readings import query_over, windows_of
 from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
@@ -275,7 +275,7 @@ class Service:
         `control` may end it until it is published; then nothing of it was done."""
         self._check_text(text)
         _check_wait(wait)
-        unit = read_runnable(text, self.base, dataset)
+        unit = read_runnable(text, self.base, dataset, control.check)
         if isinstance(unit, Admin):
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
@@ -379,7 +379,8 @@ class Service:
 
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)
-        return explain(text, self.base) | operators_of(self.store, text, self.base)
+        check = self._deadline("text")
+        return explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
@@ -408,7 +409,10 @@ class Service:
 
     def _reading(self, what: str, size: int) -> Reading:
         """Of what a request has brought; what is unpacked may be more than can be sent."""
-        return Reading(Control(self.limits.read_s, what=what).check, max(self.limits.push_bytes, size))
+        return Reading(self._deadline(what), max(self.limits.push_bytes, size))
+
+    def _deadline(self, what: str) -> Callable[[], None]:
+        return deadline(self.limits.read_s, f"reading the {what}")
 
     def _write(self, change: Change, wait: Wait) -> Written:
         _check_wait(wait)
@@ -441,7 +445,7 @@ class Service:
         self._injector.change(replace(registration, live=True)).result()
 
     def _read_registration(self, text: str, name: str | None) -> Registration:
-        registration = read_registration(text, self.base, name, self.limits.queries)
+        registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
         check_services(query_parts(registration.query), self.outside, text)
         return registration
 

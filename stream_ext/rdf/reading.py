@@ -6,10 +6,11 @@ What comes out is counted as it comes, as lines of N-Quads, and refused before i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from hbase_store.slab import TERM_BYTES_MAX
-from stream_ext.errors import TooLarge
+from stream_ext.errors import DeadlineExceeded, TooLarge
 
 #: What is sent may expand to so many times the bytes that may be sent.
 EXPANSION = 8
@@ -21,6 +22,17 @@ LINE_BYTES_MAX = 4 * TERM_BYTES_MAX + (1 << 10)
 
 def _go_on() -> None:
     """Nobody waits, and there is no deadline."""
+
+
+def deadline(seconds: float, what: str, clock: Callable[[], float] = time.monotonic) -> Callable[[], None]:
+    """What raises DeadlineExceeded when `what` has taken so long."""
+    end = clock() + seconds
+
+    def check() -> None:
+        if clock() > end:
+            raise DeadlineExceeded(f"{what} took longer than {seconds:g} s (--query-timeout): send it in parts")
+
+    return check
 
 
 class Reading:

@@ -57,7 +57,8 @@ class Document:
 
     def _raise_memory(self) -> None:
         most = self._before + MEMORY_BYTES + MEMORY_A_BYTE * (self._read + _RAISED_AT_BYTES)
-        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+        _, allowed = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (most if allowed < 0 else min(most, allowed), allowed))
 
 
 class Lines:

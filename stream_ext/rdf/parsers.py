@@ -59,6 +59,10 @@ class _Parser:
         self.is_fresh = True
 
     @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    @property
     def is_there(self) -> bool:
         """False for one that was killed while it waited."""
         if self._process.poll() is None:
@@ -100,7 +104,9 @@ class _Parser:
                     return
                 else:
                     # Not fresh: of what was sent to it some may not have been read.
-                    raise _too_large(size) if kind == MEMORY else Wrong(*json.loads(body))
+                    if kind == MEMORY:
+                        raise _too_large(size, body)
+                    raise Wrong(*json.loads(body))
 
     def _sent(self, outgoing: memoryview) -> memoryview:
         try:
@@ -142,7 +148,9 @@ def _frame(kind: bytes, body: bytes) -> bytes:
     return HEAD.pack(kind, len(body)) + body
 
 
-def _too_large(size: int) -> TooLarge:
+def _too_large(size: int, reason: bytes = b"") -> TooLarge:
+    if b"buffer" in reason:  # no memory is lacking: of one token there is more than the parser holds
+        return TooLarge(f"up to byte {size} a term has more than 16 MiB, more than any term may have: shorten it")
     most = (parser_process.MEMORY_BYTES + parser_process.MEMORY_A_BYTE * size) >> 20
     return TooLarge(
         f"after {size} bytes that were read it takes more than the {most} MiB of memory that parsing it may take: its "
@@ -172,6 +180,11 @@ class Parsers:
                 self._give_back(parser)
         finally:
             self._turns.release()
+
+    def idle(self) -> list[int]:
+        """The processes that wait for a document, by their ids."""
+        with self._lock:
+            return [parser.process_id for parser in self._idle]
 
     def close(self) -> None:
         with self._lock:

@@ -36,6 +36,9 @@ class Plans:
         self._lock = threading.Lock()
         self._plans: OrderedDict[int, _Plan] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._plans)
+
     def has(self, query: Query) -> bool:
         return id(query) in self._plans
 

@@ -63,7 +63,7 @@ class ServeSettings:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
 
     def service_limits(self) -> Limits:
-        return Limits(queries=self.max_queries, lag_ms=int(self.max_lag_s * 1000))
+        return Limits(queries=self.max_queries, lag_ms=int(self.max_lag_s * 1000), read_s=self.query_timeout_s)
 
     def limits(self) -> HttpLimits:
         return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes)

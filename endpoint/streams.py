@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PUSH_KNOWN = "timestamp, wait, source, seq"
 _NO_PARAMETERS = "none"
+_OPTIONS_BYTES_MAX = 1 << 20  # far more than there are options
 _LATE_OFFERS = (Offer("application/json", "json"), Offer(NDJSON, "ndjson"))
 
 
@@ -42,7 +43,7 @@ async def describe(exchange: Exchange, name: str) -> None:
 async def create(exchange: Exchange, name: str) -> None:
     exchange.parameters().done("none; options are a JSON object in the body")
     exchange.check_may_write()
-    options = _options(await exchange.body())
+    options = _options(await exchange.body(_OPTIONS_BYTES_MAX))
     found, created = await exchange.desk.workers.writers.run(exchange.desk.service.create_stream, name, options)
     location = (b"location", exchange.url("streams", found.name).encode())
     await exchange.answer_json(201 if created else 200, described(found), [location])

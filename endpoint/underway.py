@@ -68,6 +68,10 @@ class Question:
             raise DeadlineExceeded(f"the query took longer than the {self.timeout_s:g} s that it was given")
         return future.result()
 
+    @property
+    def spent_s(self) -> float:
+        return self.clock() - self.started
+
     def told(self) -> dict[str, Any]:
         since_ms = round((self.clock() - self.started) * 1000)
         told = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: self.text}

@@ -54,7 +54,7 @@ def answer_once(
 
 def _asked(text: str, base: str, at: int | None, dataset: Beside | None, asking: Asking | None) -> Query:
     """What is asked, if it may be asked like this."""
-    unit = read_runnable(text, base, dataset)
+    unit = read_runnable(text, base, dataset, asking.control.check if asking else None)
     if isinstance(unit, Register):
         raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
     if isinstance(unit, Admin):

@@ -65,6 +65,7 @@ from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Query, Update
 from stream_ext.plan.walk import query_parts
 from stream_ext.plans import Plans
+from stream_ext.rdf.reading import Reading, deadline
 from stream_ext.readings import query_over, windows_of
 from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
@@ -96,6 +97,7 @@ class Limits:
     text_characters: int = 1 << 20
     queries: int = 100_000
     evaluated_s: float = 30.0  # how long wait=evaluated waits
+    read_s: float = 300.0  # how long a body, or the text of a registration, may take to be read
     lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
 
 
@@ -251,7 +253,7 @@ class Service:
             raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
-        elements = read_push(definition, data, media_type, timestamp, self.base)
+        elements = read_push(definition, data, media_type, timestamp, self.base, self._reading("push", len(data)))
         warnings = check_ahead(definition, elements.time, self.clock.now_ms()) if elements.timed else ()
         if self._injector.catalog.deriving:
             self._check_graphs(definition, elements)
@@ -336,7 +338,7 @@ class Service:
         `control` may end it until it is published; then nothing of it was done."""
         self._check_text(text)
         _check_wait(wait)
-        unit = read_runnable(text, self.base, dataset)
+        unit = read_runnable(text, self.base, dataset, control.check)
         if isinstance(unit, Admin):
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
@@ -440,7 +442,8 @@ class Service:
 
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)
-        return explain(text, self.base) | operators_of(self.store, text, self.base)
+        check = self._deadline("text")
+        return explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
@@ -452,17 +455,27 @@ class Service:
         return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot)))
 
     def replace_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        return self._write(graph_store.replace(_graph_term(graph), documents), wait)
+        return self._write(graph_store.replace(_graph_term(graph), documents, self._reading_of(documents)), wait)
 
     def merge_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        return self._write(graph_store.merge(_graph_term(graph), documents), wait)
+        return self._write(graph_store.merge(_graph_term(graph), documents, self._reading_of(documents)), wait)
 
     def add_quads(self, documents: Sequence[Document], wait: Wait = "published") -> Written:
         """Each statement into the graph that it names."""
-        return self._write(graph_store.add_quads(documents), wait)
+        return self._write(graph_store.add_quads(documents, self._reading_of(documents)), wait)
 
     def drop_graph(self, graph: str | None, wait: Wait = "published") -> Written:
         return self._write(graph_store.drop(_graph_term(graph)), wait)
+
+    def _reading_of(self, documents: Sequence[Document]) -> Reading:
+        return self._reading("document", sum(len(document.data) for document in documents))
+
+    def _reading(self, what: str, size: int) -> Reading:
+        """Of what a request has brought; what is unpacked may be more than can be sent."""
+        return Reading(self._deadline(what), max(self.limits.push_bytes, size))
+
+    def _deadline(self, what: str) -> Callable[[], None]:
+        return deadline(self.limits.read_s, f"reading the {what}")
 
     def _write(self, change: Change, wait: Wait) -> Written:
         _check_wait(wait)
@@ -495,7 +508,7 @@ class Service:
         self._injector.change(replace(registration, live=True)).result()
 
     def _read_registration(self, text: str, name: str | None) -> Registration:
-        registration = read_registration(text, self.base, name, self.limits.queries)
+        registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
         check_services(query_parts(registration.query), self.outside, text)
         return registration
 

@@ -33,7 +33,7 @@ def query(room: Room) -> ResponseReturnValue:
     text = request.form.get("query", "")
     try:
         text = room.checked_text(text)
-        return _run(room, text, parse_again(text, room.service.base))
+        return _run(room, text, parse_again(text, room.service.base, Control(_DEADLINE_S).check))
     except (RilletError, StoreError) as error:
         problem = describe(error)
         return _editor(text=text, problem=problem), problem.status
@@ -100,7 +100,7 @@ def explain(room: Room) -> ResponseReturnValue:
         return render_template("console/explain.html", text=EXPLAINED, plan=None, problem=None)
     try:
         text = room.checked_text(text)
-        return _explained(text, parse_again(text, room.service.base))
+        return _explained(text, parse_again(text, room.service.base, Control(_DEADLINE_S).check))
     except RilletError as error:
         problem = describe(error)
         return render_template("console/explain.html", text=text, plan=None, problem=problem), problem.status

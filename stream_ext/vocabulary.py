@@ -25,6 +25,8 @@ Mask = np.typing.NDArray[np.bool_]
 _LOCAL_FIRST = LOCAL << TAG_SHIFT
 _BEYOND_LOCAL = (LOCAL + 1) << TAG_SHIFT
 _NONE = np.empty(0, np.uint64)
+#: Of the objects, and the places in tables and lists, that a term has beside its text.
+_TERM_COST = 200
 
 
 class Vocabulary:
@@ -53,6 +55,7 @@ class Vocabulary:
         self._lock = threading.Lock()
         self._ids: dict[bytes, int] = {}
         self._texts: list[bytes] = []
+        self.made_bytes = 0  # that the terms take which are local, or are kept here
         # Both ascending by the store's id: terms that were local before the store knew them.
         self._stored = np.empty(0, np.uint64)
         self._local_of_stored = np.empty(0, np.uint64)
@@ -101,6 +104,7 @@ class Vocabulary:
                 self._kept_texts.update(kept)
                 self._ids.update((text, id) for id, text in kept.items())
                 self._kept = np.array(sorted(self._kept_texts), np.uint64)
+                self.made_bytes += sum(map(len, kept.values())) + _TERM_COST * len(kept)
 
     def is_own(self, ids: Ids) -> Mask:
         """Which ids mean something to this vocabulary alone, or may come to that."""
@@ -115,6 +119,7 @@ class Vocabulary:
                 if id is None:
                     id = self._ids[text] = _LOCAL_FIRST + len(self._texts)
                     self._texts.append(text)
+                    self.made_bytes += len(text) + _TERM_COST
                 found.append(id)
             return found
 

@@ -72,7 +72,7 @@ class Rows:
 
     def column(self, at: int) -> Terms:
         if at not in self._terms:
-            self._terms[at] = Terms(self._columns[at], self.scope.vocabulary)
+            self._terms[at] = Terms(self._columns[at], self.scope.vocabulary, self.scope.control)
         return self._terms[at]
 
     def some(self, which: npt.NDArray[np.intp], used: Iterable[int]) -> Rows:
@@ -163,7 +163,7 @@ class Rows:
             ids = np.zeros(self.count, np.uint64)
             for which, vector in parts:
                 ids[which] = self.ids(vector) if isinstance(vector, Terms) else self._constant_id(vector)
-            return Terms(ids, self.scope.vocabulary)
+            return Terms(ids, self.scope.vocabulary, self.scope.control)
         return self._assembled_pools([(which, self.factored(vector)) for which, vector in parts])
 
     def _constant_id(self, vector: Vector) -> np.uint64:

@@ -11,6 +11,7 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound
@@ -112,7 +113,12 @@ def _windows_then(store: Store, query: Query, catalog: Catalog, sn: int) -> tupl
 
 
 def answer_at_last_evaluation(
-    store: Store, catalog: Catalog, definition: QueryDefinition, state: QueryState, outside: Outside
+    store: Store,
+    catalog: Catalog,
+    definition: QueryDefinition,
+    state: QueryState,
+    outside: Outside,
+    control: Control = Control.FREE,
 ) -> Answer:
     """The whole answer of the evaluation that `state` speaks of, asked again.
 
@@ -127,7 +133,10 @@ def answer_at_last_evaluation(
         then = max(then, state.sn)  # the same is shown since, but `ranked` is of the rows that there were then
     instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
     windows = windows_of(query, catalog, state.t0, last.arrived)
-    asking = Asking(seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), outside=outside)
+    asking = Asking(
+        seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), outside=outside,
+        control=control,
+    )  # fmt: skip
     with placed(definition.text):
         return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)
 

@@ -26,8 +26,8 @@ class Control:
     """One for each evaluation, or for each registered network. `cancel` may be called from any thread."""
 
     __slots__ = (
-        "_alive", "_bytes_max", "_cancelled", "_clock", "_deadline", "_kept", "_terms", "_timeout_s", "_what",
-        "term_bytes",
+        "_alive", "_bytes_max", "_cancelled", "_clock", "_deadline", "_kept", "_settings", "_terms",
+        "_timeout_s", "_what", "term_bytes",
     )  # fmt: skip
 
     FREE: Control
@@ -39,15 +39,17 @@ class Control:
         clock: Callable[[], float] = time.monotonic,
         what: str = "query",
         term_bytes: int = TERM_BYTES,
+        settings: tuple[str, str] = ("timeout=", "--query-bytes"),
     ) -> None:
-        """`bytes_max` bounds all that is alive at a time; `what` it is that is evaluated."""
+        """`bytes_max` bounds all that is alive at a time; `what` it is that is evaluated; `settings` give more time,
+        and more bytes."""
         self._clock, self._what = clock, what
         self._timeout_s = timeout_s
         self._deadline = None if timeout_s is None else clock() + timeout_s
         self._bytes_max = bytes_max
         self._cancelled = False
         self._alive = self._terms = self._kept = 0
-        self.term_bytes = term_bytes
+        self.term_bytes, self._settings = term_bytes, settings
 
     # ---- time ------------------------------------------------------------------------------------------------------
 
@@ -61,7 +63,7 @@ class Control:
         if self._deadline is not None and self._clock() > self._deadline:
             raise DeadlineExceeded(
                 f"the {self._what} took longer than the {self._timeout_s:g} s that it was given: "
-                f"ask for less (a LIMIT, a narrower pattern), or give it more time (timeout=)"
+                f"ask for less (a LIMIT, a narrower pattern), or give it more time ({self._settings[0]})"
             )
 
     def left_s(self, most_s: float) -> float:
@@ -74,6 +76,7 @@ class Control:
         self._deadline = None if self._timeout_s is None else self._clock() + self._timeout_s
         self._alive = self._terms = 0
         self._kept = kept
+        self.spend(0)
 
     # ---- bytes -----------------------------------------------------------------------------------------------------
 
@@ -99,8 +102,8 @@ class Control:
         if self._bytes_max is not None and rows * max(columns, 1) * _CELL > self._bytes_max - self._used:
             raise QueryTooLarge(
                 f"the {self._what} would make {rows} solutions at once, more than fit into the "
-                f"{_mib(self._bytes_max)} that it was given{self._beside()}: join its parts by more variables, or ask "
-                "for less"
+                f"{_mib(self._bytes_max)} that it was given{self._beside()}: join its parts by more variables, ask for "
+                f"less, or give it more ({self._settings[1]})"
             )
         self.check()
 
@@ -117,7 +120,8 @@ class Control:
         self._terms += bytes
         if self._used > self._bytes_max:
             raise QueryTooLarge(
-                f"the {self._what} makes more than the {_mib(self._bytes_max)} that it was given can hold: ask for less"
+                f"the {self._what} needs more than the {_mib(self._bytes_max)} that it was given: ask for less, or "
+                f"give it more ({self._settings[1]})"
             )
 
     @property

@@ -5,16 +5,19 @@ is late, and when a stream that runs by the clock must be told that its time has
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
 from stream_ext.batching import Idle, Taken
+from stream_ext.budget import Budget
 from stream_ext.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import fail_query
 from stream_ext.clock import Clock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
+from stream_ext.faults import failure_of
 from stream_ext.injector import Injector, Published, View
 from stream_ext.lag import Lag
 from stream_ext.late_log import LateLog
@@ -28,6 +31,8 @@ from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
 from stream_ext.waits import Waits
+
+log = logging.getLogger("rillet.queries")
 
 _TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
 
@@ -45,6 +50,7 @@ class Engine:
         retain: Retain,
         outside: Outside,
         waits: Waits,
+        budget: Budget,
     ) -> None:
         self._store, self._clock, self._injector, self.waits = store, clock, injector, waits
         self.alarms = Alarms(clock, self.stopped)
@@ -72,8 +78,17 @@ class Engine:
             self._collect_emissions,
         )  # fmt: skip
         self.subscriptions = Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        self.inline = InlineRunner(self.merge, lambda role: Shard(store, _TAKES[role], outside), self._sent_beside)
-        self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock, outside=outside)
+        self.inline = InlineRunner(
+            self.merge,
+            lambda role: Shard(store, _TAKES[role], outside, budget=budget),
+            self._sent_beside,
+            self._look_at_fault,
+        )
+        self.spark: SparkRunner | None = None
+        if spark is not None:
+            self.spark = SparkRunner(
+                spark, self.merge, store.url, base, clock, outside=outside, budget=budget, on_fault=self._look_at_fault
+            )
 
     def start(self) -> None:
         """The queries go on where their emissions stopped."""
@@ -141,6 +156,15 @@ class Engine:
         """The query is evaluated no more, after restarts neither, until it is resumed. Any thread may call; it does not
         wait until that is published."""
         self._injector.own_change(fail_query(query, failure))
+
+    def _look_at_fault(self, query: int, fault: str) -> None:
+        """Any thread may call. One that exceeded its budget would exceed it again, after a restart, too."""
+        failure = failure_of(fault)
+        if failure is not None:
+            definition = self._injector.catalog.queries.get(query)
+            name = str(query) if definition is None else definition.name
+            log.warning("a query has exceeded its budget", extra={"fields": {"query": name, "why": failure.message}})
+            self.fail(query, failure)
 
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""

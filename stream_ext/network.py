@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
 from stream_ext.driver import PIECE, Driver, driver_of
+from stream_ext.measuring import bytes_of
 from stream_ext.operators.anew import Anew
 from stream_ext.operators.construct import Construct
 from stream_ext.operators.cut import Cut
@@ -48,6 +49,9 @@ Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 
 #: Smaller changes are not looked at one by one: few of them are alive at a time.
 _MANY = 8192
+#: Bytes of a row, and of a column more, that is remembered, with its hashes, and room for as many again. They are
+#: counted as they come, and the operators are looked at when these have come to one part in so many of the budget.
+_ROW, _COLUMN, _LOOKS = 64, 16, 16
 #: Cells a row that an operator needs beside its columns, for what it makes of each: places, hashes, an order.
 _BESIDE = 4
 
@@ -159,14 +163,22 @@ class Network:
             _leave_untold_what_goes(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
         self._done = _read_last(self.stages, self._last)
+        self._kept = self._came = 0  # bytes that were remembered at the last look, and that have come since
         self._enough = cut.enough
 
     def arrive(self, arrival: Arrival) -> None:
         """Triples of a stream; they count from the first evaluation whose windows hold them."""
         for scan in self.scans:
             if scan.window.stream == arrival.stream:
+                self._came += _ROW * len(arrival.s)
                 beside = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, beside)
+
+    def kept(self, most: int) -> int:
+        """Bytes that its operators remember. They are looked at once so much has come that it may matter, of `most`."""
+        if self._came > most // _LOOKS:
+            self._kept, self._came = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
+        return self._kept + self._came
 
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: a function of the moment is asked of rows that stay."""
@@ -212,6 +224,8 @@ class Network:
                     control.room(each.count, each.width + _BESIDE)
             change = stage.operator.step(moment, *inputs)
             changes.append(change)
+            if not moment.last:
+                self._came += change.count * (change.width * _COLUMN + _ROW)
             for i in done:
                 changes[i] = None
             if change.count > _MANY and control.is_bounded:

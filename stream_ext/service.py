@@ -35,6 +35,7 @@ from stream_ext.answers import (
 )
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.bound import rows_at_most
+from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, move_query, pause_query, resume_query
 from stream_ext.clock import Clock
@@ -110,13 +111,15 @@ class Service:
         spark: SparkSettings | None,
         retain: Retain,
         outside: Outside,
+        budget: Budget,
     ) -> None:
         """Use `Service.open`."""
+        self._budget = budget
         self.store, self.base, self.clock, self.limits, self.outside = store, base, clock, limits, outside
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self._injector = Injector(store, clock, pace, self.waits)
-        self._engine = Engine(store, base, clock, self._injector, spark, retain, outside, self.waits)
+        self._engine = Engine(store, base, clock, self._injector, spark, retain, outside, self.waits, budget)
         self._engine.start()
         self._injector.start(self._engine)
         for query in [query for query in self.queries() if query.live]:
@@ -139,6 +142,7 @@ class Service:
         durability: Literal["process", "power"] = "process",
         retain: Retain | None = None,
         outside: Outside = NOTHING,
+        budget: Budget = USUAL,
     ) -> Service:
         """Takes the writer's lease, and goes on where the last writer stopped."""
         if engine not in ("spark", "inline"):
@@ -150,7 +154,7 @@ class Service:
             store.emissions.take_over()
             pace = Pace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside)
+            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside, budget)
         except BaseException:
             store.close()
             raise
@@ -323,13 +327,15 @@ class Service:
         asking = self._asking(control)
         try:
             sn = self._retained(snapshot)
-            given = self._derived_graphs(sn).of_query
+            given = self._derived_graphs(sn, control).of_query
             return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
 
-    def _derived_graphs(self, sn: int) -> DerivedGraphs:
-        return DerivedGraphs(self.store, self._injector.catalog, self._origin, sn, self.outside)
+    def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
+        return DerivedGraphs(
+            self.store, self._injector.catalog, self._origin, sn, self.outside, control or self._again()
+        )
 
     def _origin(self, query: int) -> int | None:
         """Of the closes of a query, where its first push has decided it."""
@@ -484,7 +490,13 @@ class Service:
             body = self._engine.emissions.body(definition.number, merge.last(definition.number))
             if body is not None:
                 return answer_of(body, self.store)
-        return answer_at_last_evaluation(self.store, self._injector.catalog, definition, state, self.outside)
+        return answer_at_last_evaluation(
+            self.store, self._injector.catalog, definition, state, self.outside, self._again()
+        )
+
+    def _again(self) -> Control:
+        """For an evaluation that is made again, because somebody asks for its answer."""
+        return self._budget.control()
 
     def check_kept(self, name: str, since: int, seen: bool = False) -> None:
         """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is. Also if that
@@ -516,7 +528,7 @@ class Service:
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store, self.outside).json(body)
+        return Rerun(definition, query, windows, self.store, self.outside, self._again()).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""

@@ -16,9 +16,11 @@ from hbase_store import Store
 from hbase_store import open as open_store
 from hbase_store.errors import SnapshotGone, StoreUnavailable
 from stream_ext.arrivals import Arrival, arrivals
+from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.cohort import Joining
 from stream_ext.elsewhere import Elsewhere
+from stream_ext.faults import fault_of
 from stream_ext.operators.service import Unanswered
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Told
@@ -115,10 +117,15 @@ class Shard:
     shard."""
 
     def __init__(
-        self, store: Store, takes: Takes = takes_all, outside: Outside = NOTHING, elsewhere: Elsewhere | None = None
+        self,
+        store: Store,
+        takes: Takes = takes_all,
+        outside: Outside = NOTHING,
+        elsewhere: Elsewhere | None = None,
+        budget: Budget = USUAL,
     ) -> None:
-        """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too."""
-        self._store, self._takes = store, takes
+        """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too. `budget`: that of each network."""
+        self._store, self._takes, self._budget = store, takes, budget
         self._elsewhere = elsewhere or Elsewhere(outside, lambda sn: store.row(sn).published_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
@@ -221,7 +228,7 @@ class Shard:
         assert left is not None, "it was moved"
         if left.state.stands is not None:
             return self._begin_from_here(definition, left.state)
-        alone = Shard(self._store, lambda query: query.number == number, elsewhere=self._elsewhere)
+        alone = Shard(self._store, lambda query: query.number == number, elsewhere=self._elsewhere, budget=self._budget)
         alone.build({number: left.state}, left.position)
         while alone.sn < sn:
             alone.step(alone.sn + 1)
@@ -273,7 +280,7 @@ class Shard:
         """`state`: that at `sn`; None: in the snapshot after it the query begins."""
         self._forget_fault(number)
         if not isinstance(error, Unanswered):
-            self.faults[number] = f"{type(error).__name__}: {error}"
+            self.faults[number] = fault_of(error)
             return
         kind = "NotAllowed" if error.forbidden else "ServiceFailed"
         self.faults[number] = f"{kind}: {error}; {_MADE_UP if error.later else _NOT_MADE_UP}"
@@ -341,7 +348,7 @@ class Shard:
             # One that begins after that was, before it was resumed, another.
             return query.number == number and (behind.state is not None or query.since > behind.sn)
 
-        alone = Shard(self._store, takes, elsewhere=self._elsewhere)
+        alone = Shard(self._store, takes, elsewhere=self._elsewhere, budget=self._budget)
         state = None if behind.state is None else msgspec.structs.replace(behind.state, stands=None)
         alone.build({number: state}, behind.sn)
         return alone
@@ -484,11 +491,13 @@ class Shard:
 
     def _start_alone(self, asked: Asked) -> None:
         if not asked.query.windows:
-            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere)
+            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere, self._budget)
             over_store.resume(asked.state, self.sn)
             self._run([asked], over_store)
             return
-        alone = QueryRun(asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere)
+        alone = QueryRun(
+            asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere, self._budget
+        )
         alone.resume(asked.state, self.sn)
         self._run([asked], alone)
         if asked.key is not None:
@@ -498,7 +507,9 @@ class Shard:
     def _share(self, alike: Sequence[Asked]) -> None:
         first = alike[0]
         assert first.parametrised is not None and first.key is not None
-        shared = TemplateRun(first.parametrised.template, first.query, first.timing, first.labels, self._store)
+        shared = TemplateRun(
+            first.parametrised.template, first.query, first.timing, first.labels, self._store, self._budget
+        )
         shared.build([asked.joining for asked in alike], self.sn)
         self._run(alike, shared)
         self._keep(shared, first.key)
@@ -545,6 +556,6 @@ def _state_of(run: Run, sn: int) -> QueryState:
     return run.state_now(sn)
 
 
-def open_shard(store_url: str, base: str, outside: Outside) -> Shard:
+def open_shard(store_url: str, base: str, outside: Outside, budget: Budget) -> Shard:
     """For a process of its own (a Spark task): a reader of the store, and a shard over it."""
-    return Shard(open_store(store_url, read_only=True), takes_on_spark, outside)
+    return Shard(open_store(store_url, read_only=True), takes_on_spark, outside, budget=budget)

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stream_ext.budget import Budget
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.outside import Outside
 
@@ -110,7 +111,7 @@ class ChainShard:
         pass
 
 
-def open_shard(store_url: str, base: str, outside: Outside) -> ChainShard:
+def open_shard(store_url: str, base: str, outside: Outside, budget: Budget) -> ChainShard:
     return ChainShard(Path(store_url.removeprefix("numbers:")))
 
 

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stream_ext.budget import USUAL, Budget
 from stream_ext.clock import Clock
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.outside import Outside
@@ -102,7 +103,10 @@ class Bell:
         on_up: Callable[[], None],
         on_lost: Callable[[str], None],
         on_give_up: Callable[[str], None],
+        on_fault: Callable[[int, str], None] = lambda query, why: None,
+        budget: Budget = USUAL,
     ) -> None:
+        self._budget, self._on_fault = budget, on_fault
         self._settings, self._merge, self._clock = settings, merge, clock
         self._store_url, self._base, self._outside = store_url, base, outside
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
@@ -306,6 +310,7 @@ class Bell:
             store_url=self._store_url,
             base=self._base,
             outside=self._outside,
+            budget=self._budget,
             factory=self._settings.shard_factory,
             position=position,
             states=None if usable else self._codec.encode_states(states),
@@ -325,6 +330,7 @@ class Bell:
                 case wire.Fault(query, why):
                     with self._lock:
                         self.faults = {**self.faults, query: why}
+                    self._on_fault(query, why)
                 case wire.Mended(query):
                     with self._lock:
                         self.faults = {number: why for number, why in self.faults.items() if number != query}

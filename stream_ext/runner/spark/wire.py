@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 import msgspec
 import numpy as np
 
+from stream_ext.budget import Budget
 from stream_ext.outside import Outside
 
 #: A frame begins with the size of its body.
@@ -121,6 +122,7 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     store_url: str
     base: str
     outside: Outside
+    budget: Budget
     factory: str
     position: int
     states: dict[int, msgspec.Raw] | None
@@ -226,7 +228,7 @@ class Codec:
     def __init__(self, factory: str) -> None:
         module_name, _, function = factory.partition(":")
         module = importlib.import_module(module_name)
-        self.open_shard: Callable[[str, str, Outside], Shard] = getattr(module, function)
+        self.open_shard: Callable[[str, str, Outside, Budget], Shard] = getattr(module, function)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
         self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[module.Told], dec_hook=_column)  # type: ignore[name-defined]
         self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)

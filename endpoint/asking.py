@@ -63,11 +63,11 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
     desk, limits = exchange.desk, exchange.desk.limits
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
     if asked.dataset is None and asked.snapshot is None and desk.service.is_small(asked.query):
-        made = _evaluated(exchange, asked, offer, Control(limits.small_s))
+        made = _evaluated(exchange, asked, offer, limits.control(limits.small_s))
         await _give(exchange, asked, offer, made, None)
         return
     timeout_s = min(asked.timeout_s or limits.query_s, limits.query_s)
-    async with desk.underway.asked(exchange, asked.text, timeout_s, limits.query_bytes) as question:
+    async with desk.underway.asked(exchange, asked.text, timeout_s) as question:
         # A worker knows neither the one nor the other.
         stays = bool(registered_functions()) or desk.service.asks_derived(asked.query, asked.dataset)
         worker = None if stays else desk.query_workers.free()

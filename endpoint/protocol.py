@@ -173,7 +173,7 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters) -> None
     parameters.done(_KNOWN)
     exchange.check_may_write()
     desk = exchange.desk
-    with desk.underway.listed("update", text, timeout_s, limits.query_bytes) as listed:
+    with desk.underway.listed("update", text, timeout_s, limits) as listed:
         done = await desk.workers.writers.run(desk.service.update, text, wait, dataset or None, listed.control)
     await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
 

@@ -21,6 +21,7 @@ from stream_ext.operators.service import check_services, placed
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
+from stream_ext.plan.costly import is_costly
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.plan.walk import query_parts, reads_store
 from stream_ext.query_run import seed_of
@@ -84,9 +85,9 @@ def rows_expected(
 ) -> float:
     """So many rows its operators are expected to make together, by the estimates that order its joins.
 
-    Of windows nothing is known beforehand: infinity."""
+    Of windows nothing is known beforehand: infinity. Nor of calls that may take long for one row."""
     query = _asked(text, base, at, dataset, asking)
-    if query.windows or asking.plans is None:
+    if query.windows or asking.plans is None or is_costly(query):
         return math.inf
     network = asking.plans.network(query, store.at(sn), store.permanent_ids)
     return network.expected(1 if query.form is Form.ASK else None)

@@ -20,6 +20,7 @@ from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.cohort import Joining
 from stream_ext.elsewhere import Elsewhere
+from stream_ext.errors import DeadlineExceeded
 from stream_ext.faults import fault_of
 from stream_ext.operators.service import Unanswered
 from stream_ext.outside import NOTHING, Outside
@@ -36,6 +37,8 @@ from stream_ext.timing import timing_of
 
 #: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
 _TRIES_MAX = 200
+#: Of these so many may use up the time of an evaluation, for which all others wait.
+_LATE_MAX = 12
 #: Snapshots, or evaluations, that a query makes up for while the others wait for their next step.
 _MADE_UP_AT_ONCE = 500
 _MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
@@ -408,12 +411,12 @@ class Shard:
     ) -> list[Told]:
         """Who fails alone is found by halves, and reported; the others go on in networks of their own."""
         parts: list[Told] = []
-        waiting, tries = _halves(alike), 0
+        waiting, tries, late = _halves(alike), 0, 0
         while waiting:
             some = waiting.pop()
             tries += 1
             try:
-                if tries > _TRIES_MAX:
+                if tries > _TRIES_MAX or late > _LATE_MAX:
                     raise error
                 self._start_apart(some)
                 parts += go_on(some)
@@ -421,7 +424,8 @@ class Shard:
                 raise
             except Exception as fault:  # noqa: BLE001  as in `_guarded`
                 self._drop([asked.number for asked in some])
-                if len(some) > 1 and tries <= _TRIES_MAX:
+                late += isinstance(fault, DeadlineExceeded)
+                if len(some) > 1 and tries <= _TRIES_MAX and late <= _LATE_MAX:
                     waiting += _halves(some)
                     continue
                 for asked in some:

@@ -13,8 +13,9 @@ from hbase_store import Store
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
+from stream_ext.decoding import decoded_within
 from stream_ext.emission import EmissionBody, columns_of
-from stream_ext.errors import BadArgument, NotFound
+from stream_ext.errors import BadArgument, NotFound, QueryTooLarge
 from stream_ext.evaluate import Answer, Asking, Graph, Instant, evaluate
 from stream_ext.network import salt_of
 from stream_ext.operators.service import check_services, placed
@@ -176,26 +177,51 @@ class Decoded(NamedTuple):
 
 #: The first piece is small, so that it leaves soon.
 _FIRST_ROWS, _ROWS = 512, 8_192
+#: Rows whose texts are longer are written in smaller parts, of so many times fewer rows.
+_WRITTEN_BYTES, _FEWER = 16 << 20, 16
+_ROW_BYTES = 256 << 20
 
 
 def decoded(columns: Sequence[Ids], decode: Decode, count: int | None = None) -> Iterator[Decoded]:
-    """The rows as texts, some thousand at a time: what is decoded is never more than that.
+    """The rows as texts, some thousand at a time, or as many as take some megabytes when they are written: what is
+    decoded is never more than that, but for one row.
 
     `count` says how many there are where there is no column."""
     if not columns and count:
         yield Decoded([], [], count)
     count = len(columns[0]) if columns else 0
-    start, end = 0, min(count, _FIRST_ROWS)
+    start, rows = 0, _FIRST_ROWS
     while start < count:
-        yield _decoded([column[start:end] for column in columns], decode)
-        start, end = end, min(count, end + _ROWS)
+        end = min(count, start + rows)
+        found = _decoded([column[start:end] for column in columns], decode)
+        while found is None:
+            end = start + max(1, (end - start) // _FEWER)
+            found = _decoded([column[start:end] for column in columns], decode)
+        yield found
+        start, rows = end, min(_ROWS, _FEWER * (end - start))
 
 
-def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded:
+def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
+    """None: these rows are too much at a time."""
     ids, places = np.unique(np.concatenate(columns), return_inverse=True)
-    unbound = int(ids[0] == 0)
-    texts: list[bytes | None] = [*([None] * unbound), *decode(ids[unbound:])]
-    parts = np.split(places.reshape(-1), len(columns))
+    unbound, one_row = int(ids[0] == 0), len(columns[0]) == 1
+    control = Control.FREE if one_row else Control(bytes_max=_WRITTEN_BYTES)
+    try:
+        texts: list[bytes | None] = [*([None] * unbound), *decoded_within(decode, ids[unbound:], control)]
+    except QueryTooLarge:
+        return None
+    places = places.reshape(-1)
+    longest = max((len(text) for text in texts if text is not None), default=0)
+    if longest * len(places) > _WRITTEN_BYTES:
+        lengths = np.array([0 if text is None else len(text) for text in texts], np.int64)
+        size = int(lengths[places].sum())
+        if size > _WRITTEN_BYTES and not one_row:
+            return None
+        if size > _ROW_BYTES:
+            raise QueryTooLarge(
+                f"a row of the answer has {size} bytes; it may have {_ROW_BYTES}: ask for shorter terms"
+            )
+    parts = np.split(places, len(columns))
     return Decoded(texts, [part.tolist() for part in parts], len(parts[0]))
 
 

@@ -162,7 +162,10 @@ def create_app(
 
     Its query workers are there from `desk.start()` on, until `desk.close()`."""
     limits = limits or HttpLimits()
-    start = Start(service.store.url, service.base, limits.query_bytes, limits.rows, limits.readers, service.outside)
+    start = Start(
+        service.store.url, service.base, limits.query_bytes, limits.term_bytes, limits.rows, limits.readers,
+        service.outside,
+    )  # fmt: skip
     url = service.base + "sparql"
     router = RilletRouter(
         title=interface.TITLE,

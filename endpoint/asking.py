@@ -67,10 +67,10 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
     is_short = len(asked.text) <= SHORT_CHARACTERS
     if is_short and asked.dataset is None and asked.snapshot is None and desk.service.is_small(asked.query):
-        made = _evaluated(exchange, asked, offer, Control(limits.small_s))
+        made = _evaluated(exchange, asked, offer, limits.control(limits.small_s))
         await _give(exchange, asked, offer, made, None)
         return
-    async with desk.underway.asked(exchange, asked.text, asked.timeout_s, limits.query_bytes) as question:
+    async with desk.underway.asked(exchange, asked.text, asked.timeout_s) as question:
         # A worker knows neither the one nor the other.
         derived = partial(desk.service.asks_derived, asked.query, asked.dataset)
         stays = bool(registered_functions()) or (derived() if is_short else await desk.workers.readers.run(derived))

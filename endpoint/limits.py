@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stream_ext.control import TERM_BYTES, Control
+
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
@@ -13,7 +15,8 @@ class HttpLimits:
     text_bytes: int = 1 << 20  #: of a query or update
     query_s: float = 300.0  #: for a query, unless its `timeout` is shorter
     small_s: float = 1.0  #: for a query of a few rows, which is answered on the event loop
-    query_bytes: int = 2 << 30  #: of solutions that one step of a query may make
+    query_bytes: int = 2 << 30  #: of all that is alive in a query at a time
+    term_bytes: int = TERM_BYTES  #: of a term that an expression makes
     rows: int = 10_000_000  #: of an answer
     remembered_bytes: int = 16 << 20  #: of small answers that are kept while their snapshot is the latest
     readers: int = 16  #: threads that answer queries
@@ -23,3 +26,7 @@ class HttpLimits:
     live: int = 256  #: queries on /sparql that live as long as one listens
     waiting: int = 1024  #: requests that may wait for a thread, per kind; one more is told to come back
     heartbeat_s: float = 15.0  #: silence after which a listener hears a comment
+
+    def control(self, timeout_s: float, what: str = "query") -> Control:
+        """The budget of one query, or update."""
+        return Control(timeout_s, self.query_bytes, what=what, term_bytes=self.term_bytes)

@@ -76,7 +76,7 @@ async def sparql(exchange: Exchange) -> None:
         await _answer(exchange, text, parse_again(text, desk.base), key, parameters)
         return
     timeout_s = parameters.timeout_s(desk.limits.query_s)
-    async with desk.underway.asked(exchange, text, timeout_s, desk.limits.query_bytes) as question:
+    async with desk.underway.asked(exchange, text, timeout_s) as question:
         reading = desk.workers.readers.submit(parse_again, text, desk.base, question.control.check)
         unit = await question.in_time(reading)
     await _answer(exchange, text, unit, key, parameters, question.spent_s)
@@ -208,7 +208,7 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s
     parameters.done(_KNOWN)
     exchange.check_may_write()
     desk = exchange.desk
-    with desk.underway.listed("update", text, timeout_s, limits.query_bytes) as listed:
+    with desk.underway.listed("update", text, timeout_s, limits) as listed:
         done = await desk.workers.writers.run(desk.service.update, text, wait, dataset or None, listed.control)
     await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
 

@@ -20,7 +20,9 @@ import uvicorn
 from endpoint.access import Access, is_loopback
 from endpoint.app import RilletEndpoint, create_app
 from endpoint.limits import HttpLimits
+from stream_ext.budget import Budget
 from stream_ext.clock import SystemClock
+from stream_ext.control import TERM_BYTES
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.retention import Retain
@@ -50,6 +52,9 @@ class ServeSettings:
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
+    term_bytes: int = TERM_BYTES
+    evaluation_timeout_s: float = 60.0
+    state_bytes: int = 2 << 30
     query_workers: int | None = None  # None: one, for an embedded store
     token: str | None = None
     read_token: str | None = None
@@ -66,7 +71,11 @@ class ServeSettings:
         return Limits(queries=self.max_queries, lag_ms=int(self.max_lag_s * 1000), read_s=self.query_timeout_s)
 
     def limits(self) -> HttpLimits:
-        return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes)
+        return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes, term_bytes=self.term_bytes)
+
+    def budget(self) -> Budget:
+        """Of registered queries."""
+        return Budget(self.evaluation_timeout_s, self.state_bytes, self.term_bytes)
 
     def workers(self) -> int:
         """Raises BadArgument where they could not read the store."""
@@ -174,6 +183,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             durability=settings.durability,
             retain=settings.retain(),
             outside=settings.outside,
+            budget=settings.budget(),
         ) as service:
             access = settings.access(service.base)
             app = create_app(service, access=access, limits=settings.limits(), query_workers=workers)

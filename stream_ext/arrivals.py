@@ -34,6 +34,11 @@ class Arrival:
     heartbeat: int | None
     idle: bool
 
+    @property
+    def nbytes(self) -> int:
+        columns = (self.element_times, self.s, self.p, self.o, self.g, self.times)
+        return sum(column.nbytes for column in columns)
+
     def at_time(self, time: int) -> Arrival:
         """Only its elements of this timestamp."""
         return self._of(self.element_times == time, self.times == time)

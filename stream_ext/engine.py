@@ -5,16 +5,19 @@ is late, and when a stream that runs by the clock must be told that its time has
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
 from stream_ext.batching import Idle, Taken
+from stream_ext.budget import Budget
 from stream_ext.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import fail_query
 from stream_ext.clock import Clock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
+from stream_ext.faults import failure_of
 from stream_ext.injector import Injector, Intent, Published, View, goes_on_after
 from stream_ext.lag import Lag
 from stream_ext.late_log import LateLog
@@ -30,6 +33,8 @@ from stream_ext.runner.trial import Process
 from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
 from stream_ext.waits import Waits
+
+log = logging.getLogger("rillet.queries")
 
 _CLOCK_EVERY_MS = 1_000
 _TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
@@ -48,6 +53,7 @@ class Engine:
         retain: Retain,
         outside: Outside,
         waits: Waits,
+        budget: Budget,
         subscriptions: Subscriptions | None = None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
@@ -80,7 +86,7 @@ class Engine:
             self._collect_emissions,
         )  # fmt: skip
         self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        trial = Process(store.url, base, outside, spark or SparkSettings())
+        trial = Process(store.url, base, outside, budget, spark or SparkSettings())
         self.quarantine = Quarantine(
             self.merge,
             trial,
@@ -91,15 +97,16 @@ class Engine:
         )
         self.inline = InlineRunner(
             self.merge,
-            lambda role: Shard(store, _TAKES[role], outside),
+            lambda role: Shard(store, _TAKES[role], outside, budget=budget),
             self._sent_beside,
             lambda: self.quarantine.held,
+            self._look_at_fault,
         )
-        self.spark = None
+        self.spark: SparkRunner | None = None
         if spark is not None:
             self.spark = SparkRunner(
-                spark, self.merge, store.url, base, clock, quarantine=self.quarantine, outside=outside,
-                on_silence=self._spark_is_silent,
+                spark, self.merge, store.url, base, clock, quarantine=self.quarantine, outside=outside, budget=budget,
+                on_silence=self._spark_is_silent, on_fault=self._look_at_fault,
             )  # fmt: skip
 
     def start(self) -> None:
@@ -200,6 +207,15 @@ class Engine:
             self.waits.begin("spark", what)
         else:
             self.waits.end("spark")
+
+    def _look_at_fault(self, query: int, fault: str) -> None:
+        """Any thread may call. One that exceeded its budget would exceed it again, after a restart, too."""
+        failure = failure_of(fault)
+        if failure is not None:
+            definition = self._injector.catalog.queries.get(query)
+            name = str(query) if definition is None else definition.name
+            log.warning("a query has exceeded its budget", extra={"fields": {"query": name, "why": failure.message}})
+            self.fail(query, failure)
 
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""

@@ -13,6 +13,8 @@ import numpy as np
 
 from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, history
+from stream_ext.budget import Budget
+from stream_ext.control import Control
 from stream_ext.elsewhere import Elsewhere, Heard
 from stream_ext.grids import Run
 from stream_ext.lens import Composed, Lens
@@ -75,11 +77,19 @@ def vocabulary_of(store: Store) -> Vocabulary:
     return Vocabulary(store.ids, store.terms, version=store.terms_version, may_go=store.are_transient)
 
 
-def retained(store: Store, windows: Sequence[ScheduledWindow], reference: int | None, sn: int) -> list[Arrival]:
+def retained(
+    store: Store, windows: Sequence[ScheduledWindow], reference: int | None, sn: int, control: Control
+) -> list[Arrival]:
     """What the windows at the time `reference`, or later, can hold; in order of acknowledgement."""
     found: list[Arrival] = []
+    control.begin(0)
+    size = 0
     for stream, oldest in reach(windows, reference).items():
-        found += history(store, stream, sn, oldest)
+        for arrival in history(store, stream, sn, oldest):
+            found.append(arrival)
+            size += arrival.nbytes
+            control.alive(size)
+            control.check()
     return sorted(found, key=lambda arrival: (arrival.sn, arrival.push))
 
 
@@ -97,11 +107,18 @@ class QueryRun:
     """Steps one query from snapshot to snapshot; the same pushes give the same parts, in whatever process."""
 
     def __init__(
-        self, number: int, query: Query, timing: Timing, labels: Sequence[str], store: Store, elsewhere: Elsewhere
+        self,
+        number: int,
+        query: Query,
+        timing: Timing,
+        labels: Sequence[str],
+        store: Store,
+        elsewhere: Elsewhere,
+        budget: Budget,
     ) -> None:
         self.number = number
         self._query = query
-        self._elsewhere = elsewhere
+        self._elsewhere, self._control, self._state_bytes = elsewhere, budget.control(), budget.bytes
         self.asks_elsewhere = has_services(query)
         self._timing = timing
         self._labels = tuple(labels)
@@ -147,7 +164,7 @@ class QueryRun:
         then = max(last.sn, self._store.oldest()) if last else sn
         self._make_lenses(then)
         after: list[Arrival] = []
-        for arrival in retained(self._store, self._schedule.windows, reference, sn):
+        for arrival in retained(self._store, self._schedule.windows, reference, sn, self._control):
             if first is not None and (arrival.sn, arrival.push) >= (first.sn, first.push):
                 break
             if last is None or (arrival.sn, arrival.push) <= (last.sn, last.push):
@@ -312,9 +329,11 @@ class QueryRun:
     def _moment(self, lens: Lens, sn: int, time: int, k: int) -> Moment:
         changes = None if lens.store_sn is None else ChangesBetween(self._store, lens.store_sn, sn)
         seed = seed_of(self.number, sn, k)
+        kept = sum(each.network.kept(self._state_bytes) for each in self._lenses)
+        self._control.begin(kept + self._vocabulary.made_bytes)
         return Moment(
-            time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary,
-            outside=self._elsewhere.outside, elsewhere=self._elsewhere, heard=self._heard,
+            time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
+            vocabulary=self._vocabulary, outside=self._elsewhere.outside, elsewhere=self._elsewhere, heard=self._heard,
         )  # fmt: skip
 
     def _empty_run(self, sn: int, due: Due) -> Run | None:

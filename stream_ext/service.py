@@ -36,6 +36,7 @@ from stream_ext.answers import (
 )
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.bound import rows_at_most
+from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import (
     change_stream,
@@ -123,13 +124,14 @@ class Service:
         spark: SparkSettings | None,
         retain: Retain,
         outside: Outside,
+        budget: Budget,
     ) -> None:
         """Use `Service.open`."""
         self.store, self.base, self.limits, self.outside = store, base, limits, outside
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
-        self._pace, self._spark, self._retain = pace, spark, retain
+        self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
         self._closing = threading.Lock()
         self._closed = False
         self._subscriptions: Subscriptions | None = None
@@ -145,7 +147,7 @@ class Service:
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
             self.store, self.base, self.clock, injector, self._spark, self._retain, self.outside, self.waits,
-            self._subscriptions, self._failed,
+            self._budget, self._subscriptions, self._failed,
         )  # fmt: skip
         try:
             engine.start()
@@ -195,6 +197,7 @@ class Service:
         durability: Literal["process", "power"] = "process",
         retain: Retain | None = None,
         outside: Outside = NOTHING,
+        budget: Budget = USUAL,
     ) -> Service:
         """Takes the writer's lease, and goes on where the last writer stopped."""
         if engine not in ("spark", "inline"):
@@ -206,7 +209,7 @@ class Service:
             store.emissions.take_over()
             pace = Pace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside)
+            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside, budget)
         except BaseException:
             store.close()
             raise
@@ -388,13 +391,15 @@ class Service:
         asking = self._asking(control)
         try:
             sn = self._retained(snapshot)
-            given = self._derived_graphs(sn).of_query
+            given = self._derived_graphs(sn, control).of_query
             return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
 
-    def _derived_graphs(self, sn: int) -> DerivedGraphs:
-        return DerivedGraphs(self.store, self._injector.catalog, self._origin, sn, self.outside)
+    def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
+        return DerivedGraphs(
+            self.store, self._injector.catalog, self._origin, sn, self.outside, control or self._again()
+        )
 
     def _origin(self, query: int) -> int | None:
         """Of the closes of a query, where its first push has decided it."""
@@ -560,7 +565,13 @@ class Service:
             body = self._engine.emissions.body(definition.number, merge.last(definition.number))
             if body is not None:
                 return answer_of(body, self.store)
-        return answer_at_last_evaluation(self.store, self._injector.catalog, definition, state, self.outside)
+        return answer_at_last_evaluation(
+            self.store, self._injector.catalog, definition, state, self.outside, self._again()
+        )
+
+    def _again(self) -> Control:
+        """For an evaluation that is made again, because somebody asks for its answer."""
+        return self._budget.control()
 
     def check_kept(self, name: str, since: int, seen: bool = False) -> None:
         """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is. Also if that
@@ -592,7 +603,7 @@ class Service:
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store, self.outside).json(body)
+        return Rerun(definition, query, windows, self.store, self.outside, self._again()).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""

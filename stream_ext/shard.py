@@ -16,9 +16,12 @@ from hbase_store import Store
 from hbase_store import open as open_store
 from hbase_store.errors import SnapshotGone, StoreUnavailable
 from stream_ext.arrivals import Arrival, arrivals
+from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.cohort import Joining
 from stream_ext.elsewhere import Elsewhere
+from stream_ext.errors import DeadlineExceeded
+from stream_ext.faults import fault_of
 from stream_ext.operators.service import Unanswered
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Told
@@ -34,6 +37,8 @@ from stream_ext.timing import timing_of
 
 #: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
 _TRIES_MAX = 200
+#: Of these so many may use up the time of an evaluation, for which all others wait.
+_LATE_MAX = 12
 #: Snapshots, or evaluations, that a query makes up for while the others wait for their next step.
 _MADE_UP_AT_ONCE = 500
 _MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
@@ -116,10 +121,15 @@ class Shard:
     shard."""
 
     def __init__(
-        self, store: Store, takes: Takes = takes_all, outside: Outside = NOTHING, elsewhere: Elsewhere | None = None
+        self,
+        store: Store,
+        takes: Takes = takes_all,
+        outside: Outside = NOTHING,
+        elsewhere: Elsewhere | None = None,
+        budget: Budget = USUAL,
     ) -> None:
-        """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too."""
-        self._store, self._takes = store, takes
+        """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too. `budget`: that of each network."""
+        self._store, self._takes, self._budget = store, takes, budget
         self._elsewhere = elsewhere or Elsewhere(outside, lambda sn: store.row(sn).published_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
@@ -233,7 +243,7 @@ class Shard:
         if number in self.held:
             self._set_aside(number, left.position, left.state)
             return []
-        alone = Shard(self._store, lambda query: query.number == number, elsewhere=self._elsewhere)
+        alone = Shard(self._store, lambda query: query.number == number, elsewhere=self._elsewhere, budget=self._budget)
         alone.stepping = self.stepping
         alone.build({number: left.state}, left.position)
         while alone.sn < sn:
@@ -290,7 +300,7 @@ class Shard:
         """`state`: that at `sn`; None: in the snapshot after it the query begins."""
         self._forget_fault(number)
         if not isinstance(error, Unanswered):
-            self.faults[number] = f"{type(error).__name__}: {error}"
+            self.faults[number] = fault_of(error)
             return
         kind = "NotAllowed" if error.forbidden else "ServiceFailed"
         self.faults[number] = f"{kind}: {error}; {_MADE_UP if error.later else _NOT_MADE_UP}"
@@ -373,7 +383,7 @@ class Shard:
             # One that begins after that was, before it was resumed, another.
             return query.number == number and (behind.state is not None or query.since > behind.sn)
 
-        alone = Shard(self._store, takes, elsewhere=self._elsewhere)
+        alone = Shard(self._store, takes, elsewhere=self._elsewhere, budget=self._budget)
         alone.stepping = self.stepping
         state = None if behind.state is None else msgspec.structs.replace(behind.state, stands=None)
         alone.build({number: state}, behind.sn)
@@ -435,13 +445,13 @@ class Shard:
     ) -> list[Told]:
         """Who fails alone is found by halves, and reported; the others go on in networks of their own."""
         parts: list[Told] = []
-        waiting, tries = _halves(alike), 0
+        waiting, tries, late = _halves(alike), 0, 0
         while waiting:
             some = waiting.pop()
             tries += 1
             self.stepping(self.sn, [asked.number for asked in some])
             try:
-                if tries > _TRIES_MAX:
+                if tries > _TRIES_MAX or late > _LATE_MAX:
                     raise error
                 self._start_apart(some)
                 parts += go_on(some)
@@ -449,7 +459,8 @@ class Shard:
                 raise
             except Exception as fault:  # noqa: BLE001  as in `_guarded`
                 self._drop([asked.number for asked in some])
-                if len(some) > 1 and tries <= _TRIES_MAX:
+                late += isinstance(fault, DeadlineExceeded)
+                if len(some) > 1 and tries <= _TRIES_MAX and late <= _LATE_MAX:
                     waiting += _halves(some)
                     continue
                 for asked in some:
@@ -520,11 +531,13 @@ class Shard:
 
     def _start_alone(self, asked: Asked) -> None:
         if not asked.query.windows:
-            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere)
+            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere, self._budget)
             over_store.resume(asked.state, self.sn)
             self._run([asked], over_store)
             return
-        alone = QueryRun(asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere)
+        alone = QueryRun(
+            asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere, self._budget
+        )
         alone.resume(asked.state, self.sn)
         self._run([asked], alone)
         if asked.key is not None:
@@ -534,7 +547,9 @@ class Shard:
     def _share(self, alike: Sequence[Asked]) -> None:
         first = alike[0]
         assert first.parametrised is not None and first.key is not None
-        shared = TemplateRun(first.parametrised.template, first.query, first.timing, first.labels, self._store)
+        shared = TemplateRun(
+            first.parametrised.template, first.query, first.timing, first.labels, self._store, self._budget
+        )
         shared.build([asked.joining for asked in alike], self.sn)
         self._run(alike, shared)
         self._keep(shared, first.key)
@@ -581,8 +596,10 @@ def _state_of(run: Run, sn: int) -> QueryState:
     return run.state_now(sn)
 
 
-def open_shard(store_url: str, base: str, outside: Outside, only: Collection[int] | None = None) -> Shard:
+def open_shard(
+    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+) -> Shard:
     """For a process of its own (a Spark task, or a trial of these queries): a reader of the store, and a shard over
     it."""
     takes = takes_on_spark if only is None else lambda query: query.number in only
-    return Shard(open_store(store_url, read_only=True), takes, outside)
+    return Shard(open_store(store_url, read_only=True), takes, outside, budget=budget)

@@ -13,6 +13,7 @@ import msgspec
 
 from hbase_store import Store
 from stream_ext.arrivals import Arrival
+from stream_ext.budget import Budget
 from stream_ext.elsewhere import Elsewhere
 from stream_ext.network import registered_network
 from stream_ext.operators.moment import Moment
@@ -33,7 +34,8 @@ Whole = tuple[Columns, Weights]
 class StoreRun:
     """Steps one query from snapshot to snapshot; the same changes give the same parts, in whatever process."""
 
-    def __init__(self, number: int, query: Query, store: Store, elsewhere: Elsewhere) -> None:
+    def __init__(self, number: int, query: Query, store: Store, elsewhere: Elsewhere, budget: Budget) -> None:
+        self._control, self._state_bytes = budget.control(), budget.bytes
         self.number = number
         self._query = query
         self._elsewhere = elsewhere
@@ -118,9 +120,10 @@ class StoreRun:
         """Of a snapshot; NOW() and chance may be those of an evaluation before."""
         time = self._time(sn) if evaluated is None else evaluated.time
         seed = seed_of(self.number, sn if evaluated is None else evaluated.sn, 0)
+        self._control.begin(self._network.kept(self._state_bytes) + self._vocabulary.made_bytes)
         return Moment(
-            time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary,
-            outside=self._elsewhere.outside, elsewhere=self._elsewhere,
+            time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
+            vocabulary=self._vocabulary, outside=self._elsewhere.outside, elsewhere=self._elsewhere,
         )  # fmt: skip
 
     def _time(self, sn: int) -> int:

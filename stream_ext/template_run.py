@@ -18,6 +18,7 @@ import numpy as np
 
 from hbase_store import Store, StreamPosition
 from stream_ext.arrivals import Arrival
+from stream_ext.budget import Budget
 from stream_ext.cohort import Cohort, Evaluation, Joining, Member, Stand
 from stream_ext.lens import Lens
 from stream_ext.network import shared_network
@@ -34,7 +35,11 @@ from stream_ext.zset import Columns, Weights, repeated
 
 
 class TemplateRun:
-    def __init__(self, template: Template, query: Query, timing: Timing, labels: Sequence[str], store: Store) -> None:
+    def __init__(
+        self, template: Template, query: Query, timing: Timing, labels: Sequence[str], store: Store, budget: Budget
+    ) -> None:
+        """`budget`: that of one query, for all of them together."""
+        self._control, self._state_bytes = budget.control(), budget.bytes
         self._template, self._query, self._labels, self._store = template, query, tuple(labels), store
         self._timing = timing
         self._rows = count(1)
@@ -122,7 +127,8 @@ class TemplateRun:
         references = [self._timing.reference(state) for state in states]
         known = [reference for reference in references if reference is not None]
         after: list[Arrival] = []
-        for arrival in retained(self._store, windows, min(known) if len(known) == len(references) else None, sn):
+        reference = min(known) if len(known) == len(references) else None
+        for arrival in retained(self._store, windows, reference, sn, self._control):
             if first is not None and (arrival.sn, arrival.push) >= (first.sn, first.push):
                 break
             if last is None or (arrival.sn, arrival.push) <= (last.sn, last.push):
@@ -249,7 +255,10 @@ class TemplateRun:
         lens = self._lens
         assert lens is not None
         changes = None if lens.store_sn is None else ChangesBetween(self._store, lens.store_sn, sn)
-        moment = Moment(time, self._store.at(sn), changes, now_ms=time, vocabulary=self._vocabulary)
+        self._control.begin(lens.network.kept(self._state_bytes) + self._vocabulary.made_bytes)
+        moment = Moment(
+            time, self._store.at(sn), changes, now_ms=time, control=self._control, vocabulary=self._vocabulary
+        )
         self._time = time
         return lens.evaluate(moment)
 

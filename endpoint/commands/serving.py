@@ -60,8 +60,13 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--max-queries", many, "100000", type=whole, metavar="N")
     longest = "the longest that a query or update may take"
     add_setting(parser, "--query-timeout", longest, "5m", type=seconds, metavar="TIME")
-    most = "the most that one step of a query may make"
+    most = "the most that is alive in a query at a time"
     add_setting(parser, "--query-bytes", most, "2G", type=size, metavar="SIZE")
+    add_setting(parser, "--term-bytes", "the longest term that an expression makes", "4M", type=size, metavar="SIZE")
+    longest = "the longest that one evaluation of a registered query may take"
+    add_setting(parser, "--evaluation-timeout", longest, "1m", type=seconds, metavar="TIME")
+    most = "the most that a registered query may remember, and make at an evaluation"
+    add_setting(parser, "--state-bytes", most, "2G", type=size, metavar="SIZE")
     beside = "processes beside the server that answer long queries; by default 1 for an lmdb: store"
     add_setting(parser, "--query-workers", beside, type=whole, metavar="N")
     add_setting(parser, "--allow-load", "URLs that LOAD may fetch; without it none", type=urls, metavar="'URL ...'")
@@ -111,6 +116,9 @@ def serve(arguments: argparse.Namespace) -> None:
         max_queries=arguments.max_queries,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,
+        term_bytes=arguments.term_bytes,
+        evaluation_timeout_s=arguments.evaluation_timeout,
+        state_bytes=arguments.state_bytes,
         query_workers=arguments.query_workers,
         token=arguments.token or None,
         read_token=arguments.read_token or None,

@@ -36,11 +36,12 @@ class InlineRunner:
         make_shard: Callable[[Role], Shard],
         on_sent: Callable[[], None] = lambda: None,
         held: Callable[[], Collection[int]] = frozenset,
+        on_fault: Callable[[int, str], None] = lambda query, why: None,
     ) -> None:
-        """`on_sent` is called when parts were sent beside those of Spark. Queries that are `held`, in quarantine, are
-        not stepped in this process."""
+        """`on_sent` is called when parts were sent beside those of Spark; `on_fault` for each fault that is new.
+        Queries that are `held`, in quarantine, are not stepped in this process."""
         self._held = held
-        self._merge, self._make_shard, self._on_sent = merge, make_shard, on_sent
+        self._merge, self._make_shard, self._on_sent, self._on_fault = merge, make_shard, on_sent, on_fault
         self._changed = threading.Condition()
         self._head = 0
         self._closed = False
@@ -102,16 +103,23 @@ class InlineRunner:
         _, position, states = self._merge.attempt(role)
         shard = self._make_shard(role)
         shard.held = self._held()
+        self.faults = {}
         shard.build(states, position)
-        self.faults = shard.faults
+        self._hear_of(shard.faults)
         while self._has_work(role, shard.sn):
             sn = shard.sn + 1
             shard.held = self._held()
             parts = shard.step(sn)
-            self.faults = shard.faults
+            self._hear_of(shard.faults)
             self._merge.take(role, sn, parts)
             if role == "beside":
                 self._on_sent()
+
+    def _hear_of(self, faults: dict[int, str]) -> None:
+        before, self.faults = self.faults, dict(faults)
+        for query, why in faults.items():
+            if before.get(query) != why:
+                self._on_fault(query, why)
 
     def _has_work(self, role: Role, sn: int) -> bool:
         """Waits for the next snapshot. False: the merge does not stand where the shard does, for another has (or had)

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stream_ext.budget import Budget
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.outside import Outside
 from stream_ext.runner.quarantine import Death
@@ -115,7 +116,9 @@ class ChainShard:
         pass
 
 
-def open_shard(store_url: str, base: str, outside: Outside, only: Collection[int] | None = None) -> ChainShard:
+def open_shard(
+    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+) -> ChainShard:
     return ChainShard(Path(store_url.removeprefix("numbers:")))
 
 

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stream_ext.budget import USUAL, Budget
 from stream_ext.clock import Clock
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.outside import Outside
@@ -167,8 +168,11 @@ class Bell:
         on_give_up: Callable[[str], None],
         on_silence: Callable[[str], None] = lambda _: None,
         kill: Callable[[Worker], None] = lambda worker: kill_worker(worker),
+        on_fault: Callable[[int, str], None] = lambda query, why: None,
+        budget: Budget = USUAL,
     ) -> None:
         """`on_silence` is told what does not answer, and an empty text when it does again, or is there no more."""
+        self._budget, self._on_fault = budget, on_fault
         self._settings, self._merge, self._clock = settings, merge, clock
         self._store_url, self._base, self._outside = store_url, base, outside
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
@@ -416,6 +420,7 @@ class Bell:
             store_url=self._store_url,
             base=self._base,
             outside=self._outside,
+            budget=self._budget,
             factory=self._settings.shard_factory,
             position=position,
             states=None if usable else self._codec.encode_states(states),
@@ -445,6 +450,7 @@ class Bell:
                 case wire.Fault(query, why):
                     with self._lock:
                         self.faults = {**self.faults, query: why}
+                    self._on_fault(query, why)
                 case wire.Mended(query):
                     with self._lock:
                         self.faults = {number: why for number, why in self.faults.items() if number != query}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from statistics import quantiles
 from typing import Any, Literal
 
+from stream_ext.budget import USUAL, Budget
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.errors import RilletError
 from stream_ext.outside import NOTHING, Outside
@@ -42,6 +43,8 @@ class SparkRunner:
         *,
         quarantine: Quarantine,
         outside: Outside = NOTHING,
+        budget: Budget = USUAL,
+        on_fault: Callable[[int, str], None] = lambda query, why: None,
         environ: Mapping[str, str] = os.environ,
         on_state: Callable[[State, str], None] | None = None,
         on_silence: Callable[[str], None] = lambda _: None,
@@ -73,6 +76,8 @@ class SparkRunner:
             on_lost=lambda why: self._becomes("starting", why),
             on_give_up=self._give_up,
             on_silence=lambda what: self._is_silent("worker", what),
+            on_fault=on_fault,
+            budget=budget,
         )
         self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)
 

@@ -152,7 +152,8 @@ def _build(welcome: wire.Welcome, kept: Kept | None, underway: Underway) -> Kept
         kept = None
     if kept is None:
         codec = wire.Codec(welcome.factory)
-        kept = Kept(welcome.service, codec, codec.open_shard(welcome.store_url, welcome.base, welcome.outside))
+        shard = codec.open_shard(welcome.store_url, welcome.base, welcome.outside, welcome.budget)
+        kept = Kept(welcome.service, codec, shard)
         _kept[welcome.store_url] = kept
     kept.service, kept.clean = welcome.service, False
     kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 import numpy as np
 
+from stream_ext.budget import Budget
 from stream_ext.outside import Outside
 
 #: A frame begins with the size of its body.
@@ -125,6 +126,7 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     store_url: str
     base: str
     outside: Outside
+    budget: Budget
     factory: str
     position: int
     states: dict[int, msgspec.Raw] | None
@@ -261,7 +263,9 @@ class Shard(Protocol):
 class OpenShard(Protocol):
     """`only`: of these queries; None: of all that are on Spark."""
 
-    def __call__(self, url: str, base: str, outside: Outside, only: Collection[int] | None = None, /) -> Shard: ...
+    def __call__(
+        self, url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None, /
+    ) -> Shard: ...
 
 
 class Codec:

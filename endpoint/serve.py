@@ -39,6 +39,7 @@ class ServeSettings:
     engine: Literal["spark", "inline"] = "spark"
     spark_master: str = "local[*]"
     spark_epoch_s: float = 30.0
+    step_timeout_s: float = 10.0
     batch_ms: int = 100
     durability: Literal["process", "power"] = "process"
     retain_snapshots_s: float = 300.0
@@ -70,7 +71,9 @@ class ServeSettings:
 
     def spark(self) -> SparkSettings:
         """Raises BadArgument where Spark could not be started with them."""
-        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s)
+        return SparkSettings(
+            master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s
+        )
 
 
 class Stopped(Exception):

@@ -191,6 +191,10 @@ class Engine:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
         return self._lag.ms(self._clock.now_ms(), self.merge.position)
 
+    def ahead_ms(self) -> int:
+        """How long a snapshot that is published now is expected to wait for its evaluations. Any thread may ask."""
+        return self._lag.ahead_ms(self._clock.now_ms(), self.merge.position)
+
     def _tell(self, rows: Sequence[EmissionRow]) -> None:
         self.emissions.remember(rows)
         self.derived.said(rows)

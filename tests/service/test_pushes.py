@@ -12,8 +12,10 @@ from hbase_store import Batch, Sn
 from hbase_store.errors import Fenced, StoreUnavailable
 from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.errors import BadArgument, BadData, NotFound, Overload, RilletError, TooLarge
+from stream_ext.lag import Lag
 from stream_ext.late import Late, LateElements
 from stream_ext.service import Limits, Service
+from stream_ext.shard import Shard
 
 from .opened import (
     EX,
@@ -350,6 +352,51 @@ def test_queries_that_are_far_behind_take_no_more_pushes(tmp_path: Path) -> None
         with pytest.raises(Overload, match=r"3001 ms behind, more than 3000 ms \(--max-lag\)"):
             push(service, "s", 2, triple("a", 1), wait="published")
         push(service, "unread", 2, triple("a", 1), wait="published")
+
+
+def test_pushes_are_held_against_the_work_that_waits_not_only_against_the_time_that_it_has_waited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of two seconds: a push is taken while those before it need at most three."""
+    clock = ManualClock(1_000_000)
+    with opened(tmp_path, clock, limits=Limits(lag_ms=3_000)) as service:
+        service.register(registration())
+        service._engine.merge.wait(service.head(), 60)
+        turn, steps = threading.Semaphore(0), Shard.step
+
+        def slow(shard: Shard, sn: int) -> object:
+            assert turn.acquire(timeout=60)
+            return steps(shard, sn)
+
+        monkeypatch.setattr(Shard, "step", slow)
+        first = push(service, "s", 1, triple("a", 1), wait="published").snapshot
+        clock.advance(999)  # it may be a pause
+        for _ in range(4):
+            push(service, "s", 2, triple("a", 1), wait="published")
+        clock.advance(1_001)
+        with pytest.raises(Overload, match=r"have work for 8000 ms before this push, more than 3000 ms") as refused:
+            push(service, "s", 3, triple("a", 1), wait="published")
+        assert refused.value.retry_after_s == 5
+        turn.release()
+        service._engine.merge.wait(first, 60)
+        with pytest.raises(Overload, match="work for 8000 ms"):
+            push(service, "s", 3, triple("a", 1), wait="published")
+        for _ in range(3):
+            turn.release()
+        service._engine.merge.wait(first + 3, 60)
+        push(service, "s", 3, triple("a", 1), wait="published")
+        turn.release(1_000)
+
+
+def test_a_step_that_was_slow_once_is_forgotten_as_quick_ones_follow() -> None:
+    lag = Lag()
+    lag.published(1, 0, 0)
+    lag.published(2, 5_000, 1)
+    lag.published(3, 5_000, 1)
+    assert lag.ahead_ms(5_000, 1) == 10_000
+    for sn in range(3, 40):
+        lag.published(sn + 1, 5_000 + sn * 10, sn)
+    assert lag.ahead_ms(5_400, 39) < 20
 
 
 def test_pushes_to_queries_that_have_stopped_for_good_are_told_why_and_not_to_come_back(

@@ -1,7 +1,7 @@
 """Stands for the driver and the JVM: a process that runs one task after the other, each in a worker that lives on.
 
-What it lacks of Spark is Spark: seats, workers, their deaths and the bell are the real ones, so that a test of them takes
-a second or two, and a thousand of them are possible."""
+What it lacks of Spark is Spark: seats, workers, their deaths and the bell are the real ones, so that a test of them
+takes a second or two, and a thousand of them are possible."""
 
 from __future__ import annotations
 

@@ -71,9 +71,7 @@ class ServeSettings:
 
     def spark(self) -> SparkSettings:
         """Raises BadArgument where Spark could not be started with them."""
-        return SparkSettings(
-            master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s
-        )
+        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s)
 
 
 class Stopped(Exception):

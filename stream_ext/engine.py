@@ -12,7 +12,7 @@ from stream_ext.alarms import Alarms
 from stream_ext.batching import Idle, Taken
 from stream_ext.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import fail_query
-from stream_ext.clock import Clock
+from stream_ext.clock import Clock, steady
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
 from stream_ext.injector import Injector, Intent, Published, View
@@ -88,12 +88,14 @@ class Engine:
             lambda role: Shard(store, _TAKES[role], outside),
             self._sent_beside,
             lambda: self.quarantine.held,
+            steady(clock),
+            self._lag.stepped,
         )
         self.spark = None
         if spark is not None:
             self.spark = SparkRunner(
                 spark, self.merge, store.url, base, clock, quarantine=self.quarantine, outside=outside,
-                on_silence=self._spark_is_silent,
+                on_silence=self._spark_is_silent, on_step=self._lag.stepped,
             )  # fmt: skip
 
     def start(self) -> None:
@@ -193,7 +195,10 @@ class Engine:
 
     def ahead_ms(self) -> int:
         """How long a snapshot that is published now is expected to wait for its evaluations. Any thread may ask."""
-        return self._lag.ahead_ms(self._clock.now_ms(), self.merge.position)
+        under_way_ms = self.inline.under_way_ms()
+        if self.spark is not None and self.merge.owner == "spark":
+            under_way_ms = max(under_way_ms, self.spark.under_way_ms())
+        return self._lag.ahead_ms(self.merge.position, under_way_ms)
 
     def _tell(self, rows: Sequence[EmissionRow]) -> None:
         self.emissions.remember(rows)

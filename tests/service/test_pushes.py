@@ -362,14 +362,16 @@ def test_pushes_are_held_against_the_work_that_waits_not_only_against_the_time_t
     with opened(tmp_path, clock, limits=Limits(lag_ms=3_000)) as service:
         service.register(registration())
         service._engine.merge.wait(service.head(), 60)
-        turn, steps = threading.Semaphore(0), Shard.step
+        turn, begun, steps = threading.Semaphore(0), threading.Semaphore(0), Shard.step
 
         def slow(shard: Shard, sn: int) -> object:
+            begun.release()
             assert turn.acquire(timeout=60)
             return steps(shard, sn)
 
         monkeypatch.setattr(Shard, "step", slow)
         first = push(service, "s", 1, triple("a", 1), wait="published").snapshot
+        assert begun.acquire(timeout=60)
         clock.advance(999)  # it may be a pause
         for _ in range(4):
             push(service, "s", 2, triple("a", 1), wait="published")
@@ -390,13 +392,15 @@ def test_pushes_are_held_against_the_work_that_waits_not_only_against_the_time_t
 
 def test_a_step_that_was_slow_once_is_forgotten_as_quick_ones_follow() -> None:
     lag = Lag()
-    lag.published(1, 0, 0)
-    lag.published(2, 5_000, 1)
-    lag.published(3, 5_000, 1)
-    assert lag.ahead_ms(5_000, 1) == 10_000
-    for sn in range(3, 40):
-        lag.published(sn + 1, 5_000 + sn * 10, sn)
-    assert lag.ahead_ms(5_400, 39) < 20
+    lag.stepped(5_000)
+    for sn in range(3):
+        lag.published(sn, 0, -1)
+    assert lag.ahead_ms(0, 0) == 10_000
+    assert lag.ahead_ms(0, 4_000) == 6_000
+    for _ in range(40):
+        lag.stepped(10)
+    assert 10 <= lag.ahead_ms(0, 0) <= 21
+    assert lag.ahead_ms(3, 0) == 0
 
 
 def test_pushes_to_queries_that_have_stopped_for_good_are_told_why_and_not_to_come_back(

@@ -193,12 +193,13 @@ class Engine:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
         return self._lag.ms(self._clock.now_ms(), self.merge.position)
 
-    def ahead_ms(self) -> int:
-        """How long a snapshot that is published now is expected to wait for its evaluations. Any thread may ask."""
+    def ahead_ms(self, limit_ms: int) -> int:
+        """How long a snapshot that is published now is expected to wait for its evaluations, which is not to be longer
+        than `limit_ms`. Any thread may ask."""
         under_way_ms = self.inline.under_way_ms()
         if self.spark is not None and self.merge.owner == "spark":
             under_way_ms = max(under_way_ms, self.spark.under_way_ms())
-        return self._lag.ahead_ms(self.merge.position, under_way_ms)
+        return self._lag.ahead_ms(self.merge.position, under_way_ms, limit_ms)
 
     def _tell(self, rows: Sequence[EmissionRow]) -> None:
         self.emissions.remember(rows)

@@ -10,18 +10,18 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-#: A step that took longer counts at once, one that took less by and by: so much of it with each.
-_SHARE_OF_LAST = 0.25
-#: A step that is under way for as long is taken for what the others will be like; a shorter one may be a pause.
-_SLOW_MS = 1_000
-_FEW = 4  # so few wait after a pause, too
+#: The middle one of so many steps says what a step takes: the first of a query, or one that was held up, does not.
+_STEPS = 5
+#: A step that is under way for such a share of the limit is taken for what the others will be like; a shorter one may
+#: be a pause, and after a pause so few may wait, too.
+_SLOW_SHARE, _FEW = 1 / 5, 4
 
 
 class Lag:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[int, int]] = deque()  # snapshots, and when they were published
-        self._step_ms = 0.0
+        self._took_ms: deque[float] = deque(maxlen=_STEPS)
 
     def published(self, sn: int, now_ms: int, position: int) -> None:
         with self._lock:
@@ -31,24 +31,24 @@ class Lag:
     def stepped(self, took_ms: float) -> None:
         """A runner that has the queries has stepped a snapshot."""
         with self._lock:
-            share = 1 if took_ms > self._step_ms else _SHARE_OF_LAST
-            self._step_ms += (took_ms - self._step_ms) * share
+            self._took_ms.append(took_ms)
 
     def ms(self, now_ms: int, position: int) -> int:
         with self._lock:
             self._forget(position)
             return max(0, now_ms - self._waiting[0][1]) if self._waiting else 0
 
-    def ahead_ms(self, position: int, under_way_ms: int) -> int:
+    def ahead_ms(self, position: int, under_way_ms: int, limit_ms: int) -> int:
         """How long those before it will keep a snapshot waiting that is published now, where a step is under way for so
-        long."""
+        long, and it is to wait no longer than `limit_ms`."""
         with self._lock:
             self._forget(position)
             if not self._waiting:
                 return 0
-            is_slow = under_way_ms >= _SLOW_MS and len(self._waiting) > _FEW
-            step_ms = max(self._step_ms, under_way_ms if is_slow else 0)
-            return int(max(0, self._step_ms - under_way_ms) + (len(self._waiting) - 1) * step_ms)
+            took_ms = sorted(self._took_ms)[len(self._took_ms) // 2] if self._took_ms else 0
+            is_slow = under_way_ms >= limit_ms * _SLOW_SHARE and len(self._waiting) > _FEW
+            step_ms = max(took_ms, under_way_ms if is_slow else 0)
+            return int(max(0, took_ms - under_way_ms) + (len(self._waiting) - 1) * step_ms)
 
     def _forget(self, position: int) -> None:
         while self._waiting and self._waiting[0][0] <= position:

@@ -240,7 +240,8 @@ class Service:
     def _check_lag(self, stream: StreamDefinition) -> None:
         if not self._engine.lateness.is_read(stream.number):
             return
-        limit_ms, lag_ms, ahead_ms = self.limits.lag_ms, self._engine.lag_ms(), self._engine.ahead_ms()
+        limit_ms, lag_ms = self.limits.lag_ms, self._engine.lag_ms()
+        ahead_ms = self._engine.ahead_ms(limit_ms)
         if max(lag_ms, ahead_ms) <= limit_ms:
             return
         if (fault := self._engine.merge.fault) is not None:

@@ -43,6 +43,7 @@ class ServeSettings:
     engine: Literal["spark", "inline"] = "spark"
     spark_master: str = "local[*]"
     spark_epoch_s: float = 30.0
+    step_timeout_s: float = 10.0
     batch_ms: int = 100
     durability: Literal["process", "power"] = "process"
     retain_snapshots_s: float = 300.0
@@ -109,7 +110,7 @@ class ServeSettings:
 
     def spark(self) -> SparkSettings:
         """Raises BadArgument where Spark could not be started with them."""
-        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s)
+        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s)
 
 
 def _no_password() -> str:

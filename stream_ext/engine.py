@@ -14,7 +14,7 @@ from stream_ext.batching import Idle, Taken
 from stream_ext.budget import Budget
 from stream_ext.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import fail_query
-from stream_ext.clock import Clock
+from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
 from stream_ext.faults import failure_of
@@ -101,12 +101,14 @@ class Engine:
             self._sent_beside,
             lambda: self.quarantine.held,
             self._look_at_fault,
+            MonotonicClock(clock),
+            self._lag.stepped,
         )
         self.spark: SparkRunner | None = None
         if spark is not None:
             self.spark = SparkRunner(
                 spark, self.merge, store.url, base, clock, quarantine=self.quarantine, outside=outside, budget=budget,
-                on_silence=self._spark_is_silent, on_fault=self._look_at_fault,
+                on_silence=self._spark_is_silent, on_step=self._lag.stepped, on_fault=self._look_at_fault,
             )  # fmt: skip
 
     def start(self) -> None:
@@ -220,6 +222,14 @@ class Engine:
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
         return self._lag.ms(self._clock.now_ms(), self.merge.position)
+
+    def ahead_ms(self, limit_ms: int) -> int:
+        """How long a snapshot that is published now is expected to wait for its evaluations, which is not to be longer
+        than `limit_ms`. Any thread may ask."""
+        under_way_ms = self.inline.under_way_ms()
+        if self.spark is not None and self.merge.owner == "spark":
+            under_way_ms = max(under_way_ms, self.spark.under_way_ms())
+        return self._lag.ahead_ms(self.merge.position, under_way_ms, limit_ms)
 
     def _tell(self, rows: Sequence[EmissionRow]) -> None:
         self.emissions.remember(rows)

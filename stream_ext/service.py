@@ -89,6 +89,8 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 _REGISTERED_AHEAD = 256
 #: An answer of so many rows takes less time than the way to a thread and back.
 _SMALL_ROWS = 64
+#: Nobody whose push must wait is sent away for longer.
+_RETRY_AFTER_S_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,14 +304,19 @@ class Service:
             derived.check_writable(terms[place])
 
     def _check_lag(self, stream: StreamDefinition) -> None:
-        if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
-            if (fault := self._engine.merge.fault) is not None:
-                raise refusal_of(fault, self.store.url)
-            raise Overload(
-                f"the queries over stream {stream.name!r} are {lag_ms} ms behind, more than {self.limits.lag_ms} ms "
-                "(--max-lag); send this push later",
-                1,
-            )
+        if not self._engine.lateness.is_read(stream.number):
+            return
+        limit_ms, lag_ms = self.limits.lag_ms, self._engine.lag_ms()
+        ahead_ms = self._engine.ahead_ms(limit_ms)
+        if max(lag_ms, ahead_ms) <= limit_ms:
+            return
+        if (fault := self._engine.merge.fault) is not None:
+            raise refusal_of(fault, self.store.url)
+        how = f"are {lag_ms} ms behind" if lag_ms > limit_ms else f"have work for {ahead_ms} ms before this push"
+        raise Overload(
+            f"the queries over stream {stream.name!r} {how}, more than {limit_ms} ms (--max-lag); send this push later",
+            min(max(1, (ahead_ms - limit_ms) // 1000), _RETRY_AFTER_S_MAX),
+        )
 
     def _receipt(
         self, stream: StreamDefinition, future: Future[Receipt], wait: Wait, warnings: Sequence[str]

@@ -46,6 +46,8 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--engine", "what runs registered queries: spark or inline", "spark", type=_ENGINE)
     add_setting(parser, "--spark-master", "where Spark runs: local[N] or spark://...", "local[*]", metavar="URL")
     add_setting(parser, "--spark-epoch", "length of an epoch; 0: micro-batches", "30s", type=seconds, metavar="TIME")
+    hangs = "after which a Spark worker without a sign of life is killed, and what it was stepping tried apart"
+    add_setting(parser, "--step-timeout", hangs, "10s", type=seconds, metavar="TIME")
     add_setting(parser, "--batch-ms", "the longest that a pushed element waits for company", "100", type=whole)
     survives = "what a push survives: process (our crash) or power"
     add_setting(parser, "--durability", survives, "process", type=OneOf("process", "power"))
@@ -107,6 +109,7 @@ def serve(arguments: argparse.Namespace) -> None:
         engine=arguments.engine,
         spark_master=arguments.spark_master,
         spark_epoch_s=arguments.spark_epoch,
+        step_timeout_s=arguments.step_timeout,
         batch_ms=arguments.batch_ms,
         durability=arguments.durability,
         retain_snapshots_s=arguments.retain_snapshots,

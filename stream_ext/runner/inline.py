@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from hbase_store.errors import StoreUnavailable
+from stream_ext.clock import Clock, MonotonicClock, SystemClock
 from stream_ext.part import Told
 from stream_ext.runner.merge import Merge, Role
 from stream_ext.schedule import QueryState
@@ -37,10 +38,13 @@ class InlineRunner:
         on_sent: Callable[[], None] = lambda: None,
         held: Callable[[], Collection[int]] = frozenset,
         on_fault: Callable[[int, str], None] = lambda query, why: None,
+        clock: Clock | None = None,
+        on_step: Callable[[int], None] = lambda took_ms: None,
     ) -> None:
-        """`on_sent` is called when parts were sent beside those of Spark; `on_fault` for each fault that is new.
-        Queries that are `held`, in quarantine, are not stepped in this process."""
-        self._held = held
+        """`on_sent` is called when parts were sent beside those of Spark, `on_step` with what each step took,
+        `on_fault` for each fault that is new. Queries that are `held`, in quarantine, are not stepped here."""
+        self._held, self._clock, self._on_step = held, clock or MonotonicClock(SystemClock()), on_step
+        self._stepping_since_ms: int | None = None
         self._merge, self._make_shard, self._on_sent, self._on_fault = merge, make_shard, on_sent, on_fault
         self._changed = threading.Condition()
         self._head = 0
@@ -109,7 +113,7 @@ class InlineRunner:
         while self._has_work(role, shard.sn):
             sn = shard.sn + 1
             shard.held = self._held()
-            parts = shard.step(sn)
+            parts = self._step(shard, sn)
             self._hear_of(shard.faults)
             self._merge.take(role, sn, parts)
             if role == "beside":
@@ -120,6 +124,19 @@ class InlineRunner:
         for query, why in faults.items():
             if before.get(query) != why:
                 self._on_fault(query, why)
+
+    def _step(self, shard: Shard, sn: int) -> list[Told]:
+        began_ms = self._stepping_since_ms = self._clock.now_ms()
+        try:
+            return shard.step(sn)
+        finally:
+            self._stepping_since_ms = None
+            self._on_step(self._clock.now_ms() - began_ms)
+
+    def under_way_ms(self) -> int:
+        """For how long it has been stepping a snapshot; 0: it is not."""
+        since_ms = self._stepping_since_ms
+        return 0 if since_ms is None else self._clock.now_ms() - since_ms
 
     def _has_work(self, role: Role, sn: int) -> bool:
         """Waits for the next snapshot. False: the merge does not stand where the shard does, for another has (or had)

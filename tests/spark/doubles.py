@@ -25,7 +25,7 @@ PATIENCE_S = 120.0
 _MODULUS = (1 << 61) - 1
 
 #: Values of an SN that make the shard misbehave there, in a worker process only.
-DIES_ONCE, DIES_ALWAYS, RAISES = (1 << 40) + 1, (1 << 40) + 2, (1 << 40) + 3
+DIES_ONCE, DIES_ALWAYS, RAISES, SPOILS_ONCE = (1 << 40) + 1, (1 << 40) + 2, (1 << 40) + 3, (1 << 40) + 4
 
 
 class QueryState(msgspec.Struct):
@@ -108,6 +108,10 @@ class ChainShard:
         if value == RAISES:
             raise ValueError("this SN cannot be stepped")
         once = self._path.with_name("died")
+        if value == SPOILS_ONCE and not once.exists():
+            once.touch()
+            self._state += 1  # half of the step
+            raise ValueError("this step ends in the middle")
         if value == DIES_ALWAYS or (value == DIES_ONCE and not once.exists()):
             once.touch()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -110,7 +110,7 @@ class _Seat:
         self.left = threading.Event()
         self.held: frozenset[int] = frozenset()  # queries that it was told to leave out
         # What it owes an answer to, it owes since then; or since it last showed a sign of life.
-        self.alive_ms = now_ms
+        self.alive_ms = self.stepping_since_ms = now_ms
         self.changes = 0  # in `watched`, then
         self.listened_to = True  # False while the bell itself is busy with what it has said
 
@@ -167,15 +167,18 @@ class Bell:
         on_lost: Callable[[str], None],
         on_give_up: Callable[[str], None],
         on_silence: Callable[[str], None] = lambda _: None,
+        on_step: Callable[[float], None] = lambda took_ms: None,
         kill: Callable[[Worker], None] = lambda worker: kill_worker(worker),
         on_fault: Callable[[int, str], None] = lambda query, why: None,
         budget: Budget = USUAL,
     ) -> None:
-        """`on_silence` is told what does not answer, and an empty text when it does again, or is there no more."""
+        """`on_silence` is told what does not answer, and an empty text when it does again, or is there no more;
+        `on_step` what each step took."""
         self._budget, self._on_fault = budget, on_fault
         self._settings, self._merge, self._clock = settings, merge, clock
         self._store_url, self._base, self._outside = store_url, base, outside
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
+        self._on_step = on_step
         self._on_silence, self._kill, self._quarantine = on_silence, kill, quarantine
         self._codec = wire.Codec(settings.shard_factory)
         self._service = secrets.token_hex(8)
@@ -242,6 +245,14 @@ class Bell:
         with self._lock:
             self._merged = max(self._merged, int(self._merge.position))
             self._tell()
+
+    def under_way_ms(self) -> int:
+        """For how long the seat has been stepping a snapshot; 0: it is not."""
+        with self._lock:
+            seat = self._seat
+            if seat is None or not seat.ready or seat.told <= seat.done or not seat.listened_to:
+                return 0
+            return self._clock.now_ms() - seat.stepping_since_ms
 
     def held_changed(self) -> None:
         """Other queries than before are in quarantine."""
@@ -444,9 +455,11 @@ class Bell:
                     self._ready(seat, sn, built)
                 case wire.Parts(_, body):
                     parts.extend(self._codec.parts(body))
-                case wire.Done(sn):
+                case wire.Done(sn, took_ms):
                     self._take(seat, sn, parts)
                     parts = []
+                    if self._owned:
+                        self._on_step(took_ms)
                 case wire.Fault(query, why):
                     with self._lock:
                         self.faults = {**self.faults, query: why}
@@ -491,6 +504,7 @@ class Bell:
             self._caught_up(seat, sn)
         with self._lock:
             seat.done = self._done = sn
+            seat.stepping_since_ms = self._clock.now_ms()
             self._worker = seat.worker
             if self._death is not None and self._death.sn <= sn:
                 self._death = None
@@ -519,7 +533,7 @@ class Bell:
         head = min(self._head, self._merged + HEADS_AHEAD_MAX)
         if head > seat.told:
             if not seat.owes:
-                seat.alive_ms = self._clock.now_ms()
+                seat.alive_ms = seat.stepping_since_ms = self._clock.now_ms()
             seat.told = head
             seat.rung[head] = time.perf_counter()
             seat.send(wire.Head(head))

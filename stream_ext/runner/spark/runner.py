@@ -48,6 +48,7 @@ class SparkRunner:
         environ: Mapping[str, str] = os.environ,
         on_state: Callable[[State, str], None] | None = None,
         on_silence: Callable[[str], None] = lambda _: None,
+        on_step: Callable[[float], None] = lambda took_ms: None,
     ) -> None:
         """`on_silence` is told what of Spark does not answer though something waits for it; empty: nothing."""
         clock = MonotonicClock(clock)
@@ -78,6 +79,7 @@ class SparkRunner:
             on_silence=lambda what: self._is_silent("worker", what),
             on_fault=on_fault,
             budget=budget,
+            on_step=on_step,
         )
         self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)
 
@@ -94,6 +96,10 @@ class SparkRunner:
     def merged(self) -> None:
         """Somebody else's parts were merged."""
         self._bell.merged()
+
+    def under_way_ms(self) -> int:
+        """For how long its worker has been stepping a snapshot; 0: it is not."""
+        return self._bell.under_way_ms()
 
     def held_changed(self) -> None:
         """Other queries than before are in quarantine."""

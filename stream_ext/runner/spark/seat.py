@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import socket
+import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,13 +123,15 @@ class _Seat:
             if kept.head < head:
                 raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
         kept.clean = False
+        began = time.perf_counter()
         parts = kept.shard.step(sn)
+        took_ms = (time.perf_counter() - began) * 1000
         kept.clean = True
         self.sn = sn
         self.steps += 1
         underway.rests()
         self._tell_faults(kept)
-        for frame in kept.codec.parts_frames(sn, parts):
+        for frame in kept.codec.parts_frames(sn, parts, took_ms):
             self._connection.sendall(frame)
 
     def _tell_faults(self, kept: Kept) -> None:

@@ -76,9 +76,10 @@ class Parts(msgspec.Struct, tag=True, frozen=True):
 
 
 class Done(msgspec.Struct, tag=True, frozen=True):
-    """Those were all parts of `sn`."""
+    """Those were all parts of `sn`; its step took so long."""
 
     sn: int
+    took_ms: float = 0.0
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
@@ -282,7 +283,7 @@ class Codec:
     def parts(self, body: msgspec.Raw) -> list[Any]:
         return self._parts.decode(body)
 
-    def parts_frames(self, sn: int, parts: Sequence[Any]) -> list[bytes]:
+    def parts_frames(self, sn: int, parts: Sequence[Any], took_ms: float = 0.0) -> list[bytes]:
         """The frames that carry all parts of an SN, its Done with the last of them."""
         frames: list[bytes] = []
         bundle: list[msgspec.Raw] = []
@@ -295,7 +296,7 @@ class Codec:
             size += len(memoryview(body))
         if bundle:
             frames.append(frame(Parts(sn, _raw_array(bundle))))
-        done = frame(Done(sn))
+        done = frame(Done(sn, took_ms))
         if frames:
             frames[-1] += done
         return frames or [done]

@@ -48,15 +48,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One, or a run of them to which nobody says anything: after which push, the places of those who have rows, and
-    these. `holding`: where all windows are empty, the rows of the relation whose answer is not; None: some window is
-    not empty."""
+    """One, or a run of them at each of which the same is said: after which push, the places of those who have rows, and
+    these. `over_nothing`: all windows are empty, as they are in a run."""
 
     run: Run
     push: int
     whose: Ids = field(default_factory=lambda: _NONE)
     columns: Sequence[Ids] = ()
-    holding: Ids | None = None
+    over_nothing: bool = False
     is_run: bool = False
 
 
@@ -73,6 +72,7 @@ class Network(Protocol):
     """What a cohort asks of the run that it is in."""
 
     holds: bool | None
+    repeats: bool
     empty_said: Said
 
     def bounds_at(self, time: int, arrived: bool = False) -> list[WindowBounds]: ...
@@ -213,12 +213,11 @@ class Cohort:
     def _apart(self, said: Sequence[Evaluation]) -> list[int]:
         """The places of those whose runs of quiet evaluations are not those of the others, where runs are told."""
         *_, reports = self.run.empty_said
-        quiet = [each for each in said if each.is_run or each.holding is not None]
-        if not reports or sum(each.run.count() for each in quiet) <= RUN_TOLD_SINGLY_MAX:
+        quiet = [each for each in said if each.over_nothing]
+        # What RSTREAM says over empty windows is the same all through a snapshot.
+        if not reports or self.run.repeats or sum(each.run.count() for each in quiet) <= RUN_TOLD_SINGLY_MAX:
             return []
-        held = [self.places(each.holding.view(np.int64)) for each in quiet if each.holding is not None]
-        some = np.unique(np.concatenate([*(each.whose.view(np.int64) for each in quiet), *held]))
-        return [place for place in some.tolist() if place >= 0]
+        return [int(place) for place in np.unique(np.concatenate([each.whose for each in quiet]))]
 
     def _silent(self, sn: int, k: int) -> Told:
         """Nothing is said, and it is kept how far the queries have come."""
@@ -261,7 +260,7 @@ class Alone:
 
     def __init__(self, cohort: Cohort, number: int, evaluated: Evaluated | None) -> None:
         self._cohort, self.number, self.evaluated = cohort, number, evaluated
-        self.empty_said = cohort.run.empty_said
+        self.repeats = cohort.run.repeats
         self.bounds_at, self.portable = cohort.run.bounds_at, cohort.run.portable
 
     def tell_gap(self) -> bool:
@@ -282,12 +281,11 @@ class Together:
     def __init__(self, cohort: Cohort, queries: Ids) -> None:
         self._cohort, self._queries = cohort, queries
         self.evaluated = cohort.evaluated
-        columns, _, reports = cohort.run.empty_said
-        self.empty_said: Said = [_NONE, *columns], None, reports
+        self.repeats = cohort.run.repeats
 
     def part(self, evaluated: Evaluated, said: Said) -> SharedPart:
         cohort, (columns, _, _) = self._cohort, said
-        *_, reports = self.empty_said
+        *_, reports = cohort.run.empty_said
         whose, *own = columns
         own, made = cohort.run.portable(own) if len(whose) else (own, [])
         before, self.evaluated = self.evaluated, evaluated
@@ -299,39 +297,33 @@ class Together:
         )  # fmt: skip
 
 
-#: An evaluation as its queries' steps take it: None for what is said of a run.
-_Told = tuple[Evaluation, bool, Said | None]
+#: An evaluation, and what its queries say.
+_Told = tuple[Evaluation, Said]
 
 
-def _stepped(steps: Steps[Part] | Steps[SharedPart], said: Sequence[_Told]) -> Sequence[Told]:
-    for each, quiet, rows in said:
-        if rows is None:
-            steps.add_run(each.run, each.push)
+def _stepped(steps: Steps[Part] | Steps[SharedPart], told: Sequence[_Told]) -> Sequence[Told]:
+    for each, said in told:
+        if each.is_run:
+            steps.add_run(each.run, each.push, said)
         else:
-            steps.add(Due(each.run.first, None), each.push, quiet, rows)
+            steps.add(Due(each.run.first, None), each.push, each.over_nothing, said)
     return steps.parts()
 
 
 def _of_one(cohort: Cohort, each: Evaluation, place: int) -> _Told:
-    if each.is_run:
-        return each, True, None
     low, high = each.whose.searchsorted([place, place + 1]).tolist()
-    row = cohort.members[int(cohort.queries[place])].row
-    quiet = each.holding is not None and not bool((each.holding == row).any())
     if low == high:
-        return each, quiet, cohort.run.empty_said
-    return each, quiet, ([column[low:high] for column in each.columns], cohort.run.holds, True)
+        return each, cohort.run.empty_said
+    return each, ([column[low:high] for column in each.columns], cohort.run.holds, True)
 
 
 def _of_many(cohort: Cohort, each: Evaluation, apart: Sequence[int]) -> _Told:
     """Without those that are told by themselves."""
-    if each.is_run:
-        return each, True, None
-    *_, reports = cohort.run.empty_said
-    whose, columns = each.whose, each.columns
+    columns, _, reports = cohort.run.empty_said
+    whose, columns = each.whose, list(each.columns) or columns
     if apart and len(whose):
         there = ~np.isin(whose, apart)
         kept = np.delete(np.arange(len(cohort.queries)), apart)
         whose = kept.searchsorted(whose[there].view(np.int64)).astype(np.uint64)
         columns = [column[there] for column in columns]
-    return each, each.holding is not None, ([whose, *columns], None, reports or len(whose) > 0)
+    return each, ([whose, *columns], None, reports or len(whose) > 0)

@@ -108,7 +108,9 @@ class QueryRun:
         self._store = store
         width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
-        self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
+        self._empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
+        self.repeats = (query.r2s or R2S.RSTREAM) is R2S.RSTREAM
+        self._said: Said = self._empty_said  # at the last evaluation
         self._vocabulary, self._made_max = vocabulary_of(store), TERMS_MADE_MAX
         self._orders = Orders()
         # At closes, and at arrivals; none: T0 is not known yet, or the windows were of the past.
@@ -292,7 +294,7 @@ class QueryRun:
         if self._timing.content_only:
             self._went_on_silently = True
         else:
-            steps.add_run(run, push)
+            steps.add_run(run, push, self._said if self.repeats else self._empty_said)
 
     def _tell(self, sn: int, push: int, due: Due, steps: Steps[Part]) -> None:
         """One evaluation; none where content is asked for and there is none."""
@@ -301,13 +303,13 @@ class QueryRun:
         if self._timing.content_only and not lens.holds_anything(time):
             self._went_on_silently = True
             return
-        said = said_of(self._query, self._evaluate(lens, sn, time, steps.count))
-        steps.add(due, push, self._is_quiet(lens, time), said)
+        steps.add(due, push, not lens.holds_anything(time), self._evaluate(lens, sn, time, steps.count))
 
-    def _evaluate(self, lens: Lens, sn: int, time: int, k: int) -> tuple[Columns, Weights]:
+    def _evaluate(self, lens: Lens, sn: int, time: int, k: int) -> Said:
         moment = self._moment(lens, sn, time, k)
         found, self._last = lens.evaluate(moment), lens
-        return found if self._composed is None else self._composed.said(moment, found)
+        self._said = said_of(self._query, found if self._composed is None else self._composed.said(moment, found))
+        return self._said
 
     def _moment(self, lens: Lens, sn: int, time: int, k: int) -> Moment:
         changes = None if lens.store_sn is None else ChangesBetween(self._store, lens.store_sn, sn)
@@ -318,15 +320,15 @@ class QueryRun:
         )  # fmt: skip
 
     def _empty_run(self, sn: int, due: Due) -> Run | None:
-        """The closes from this one on in which nothing can happen: all windows empty, the last answer too."""
+        """The closes from this one on in which nothing can happen: all windows are empty, and were so at the last."""
         lens, time = self._lens(False), due.time
         if self._timing.content_only:
             if lens.holds_anything(time):
                 return None
-        elif lens is not self._last or lens.store_sn != sn or not lens.was_empty or not self._is_quiet(lens, time):
-            return None  # what windows held may have kept the answer empty: MINUS, NOT EXISTS
-        elif lens.network.may_turn():
+        elif lens is not self._last or lens.store_sn != sn or not lens.was_empty or lens.holds_anything(time):
             return None
+        elif lens.network.may_turn() or (self.asks_elsewhere and not self._answer.is_empty()):
+            return None  # the answer is another though nothing comes or goes
         last = lens.next_entry() - 1 if due.limit is None else min(lens.next_entry() - 1, due.limit)
         return None if last < time else self._schedule.run_until(last)
 
@@ -361,7 +363,3 @@ class QueryRun:
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
         """The columns for whoever does not know this run's own terms, and these terms."""
         return self._vocabulary.portable(columns)
-
-    def _is_quiet(self, lens: Lens, time: int) -> bool:
-        """The windows at `time` and the answer were empty."""
-        return not lens.holds_anything(time) and self._answer.is_empty()

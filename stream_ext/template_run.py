@@ -19,18 +19,18 @@ import numpy as np
 from hbase_store import Store, StreamPosition
 from stream_ext.arrivals import Arrival
 from stream_ext.cohort import Cohort, Evaluation, Joining, Member, Stand
+from stream_ext.grids import Run
 from stream_ext.lens import Lens
 from stream_ext.network import shared_network
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.parameters import Parameters
-from stream_ext.operators.shared_answer import SharedAnswer
 from stream_ext.part import Ids, Told, WindowBounds
-from stream_ext.plan.algebra import Form, Query
+from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.plan.parameters import Template
 from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, columns_of, retained, said_of, vocabulary_of
 from stream_ext.schedule import QueryState, Schedule, Timing
 from stream_ext.steps import one
-from stream_ext.zset import Columns, Weights, repeated
+from stream_ext.zset import repeated
 
 
 class TemplateRun:
@@ -49,6 +49,8 @@ class TemplateRun:
         self.holds = True if query.form is Form.ASK else None  # what a row says of an ASK
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self._width))
         self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
+        self.repeats = (query.r2s or R2S.RSTREAM) is R2S.RSTREAM
+        self._columns: Sequence[Ids] = ()  # what the last evaluation said, of all of them
 
     # -- who is in it --------------------------------------------------------------------------------------------
 
@@ -180,7 +182,7 @@ class TemplateRun:
                 self._tell(sn, arrival.push, time, told)
 
     def _pass_over(self, sn: int, push: int, time: int, told: Sequence[Cohort]) -> bool:
-        """Where nothing can happen: all windows empty, and the last answers, too."""
+        """Where nothing can happen: all windows are empty, and were so at the last evaluation."""
         last = self._quiet_until(sn, time, told)
         if last is None:
             return False
@@ -191,7 +193,7 @@ class TemplateRun:
             if self._timing.content_only:
                 cohort.went_on_silently = True
             else:
-                cohort.said.append(Evaluation(run, push, is_run=True))
+                cohort.said.append(self._evaluation(cohort, run, push, is_run=True))
         return True
 
     def _quiet_until(self, sn: int, time: int, told: Sequence[Cohort]) -> int | None:
@@ -199,10 +201,9 @@ class TemplateRun:
         assert lens is not None
         if lens.holds_anything(time):
             return None
-        if not self._timing.content_only:
-            is_quiet = lens.store_sn == sn and lens.was_empty and lens.network.answer.is_empty()
-            if not is_quiet or not all(cohort.entered for cohort in told):
-                return None
+        was_empty = lens.store_sn == sn and lens.was_empty and all(cohort.entered for cohort in told)
+        if not was_empty and not self._timing.content_only:
+            return None
         # Who has not come in yet must not be passed by.
         firsts = [cohort.schedule.next_time() for cohort in self._cohorts if not cohort.entered and cohort not in told]
         last = min([lens.next_entry(), *(first for first in firsts if first is not None)]) - 1
@@ -226,32 +227,33 @@ class TemplateRun:
             self._say(sn, push, time, told)
 
     def _say(self, sn: int, push: int, time: int, told: Sequence[Cohort]) -> None:
-        columns = repeated(*self._evaluate(sn, time))
-        whose, others = columns[0].view(np.int64), columns[len(columns) - self._width :]
-        holding = self._holding(time)
-        for cohort in told:
-            places = cohort.places(whose)
-            chosen = np.flatnonzero(places >= 0)
-            chosen = chosen[np.argsort(places[chosen], kind="stable")]
-            own = [column[chosen] for column in others]
-            cohort.said.append(Evaluation(one(time), push, places[chosen].view(np.uint64), own, holding))
-
-    def _holding(self, time: int) -> Ids | None:
-        """None: a window holds something. Else the rows of those whose answer is not empty all the same."""
         assert self._lens is not None
-        answer = self._lens.network.answer
-        if self._lens.holds_anything(time):
-            return None
-        assert isinstance(answer, SharedAnswer)
-        return np.empty(0, np.uint64) if answer.is_empty() else answer.holding()
+        self._evaluate(sn, time)
+        over_nothing = not self._lens.holds_anything(time)
+        for cohort in told:
+            cohort.said.append(self._evaluation(cohort, one(time), push, over_nothing))
 
-    def _evaluate(self, sn: int, time: int) -> tuple[Columns, Weights]:
+    def _evaluation(
+        self, cohort: Cohort, run: Run, push: int, over_nothing: bool = True, is_run: bool = False
+    ) -> Evaluation:
+        """With what the last evaluation said of these queries; of a run only what is said again."""
+        if is_run and not self.repeats:
+            return Evaluation(run, push, over_nothing=True, is_run=True)
+        columns = self._columns
+        whose, others = columns[0].view(np.int64), columns[len(columns) - self._width :]
+        places = cohort.places(whose)
+        chosen = np.flatnonzero(places >= 0)
+        chosen = chosen[np.argsort(places[chosen], kind="stable")]
+        own = [column[chosen] for column in others]
+        return Evaluation(run, push, places[chosen].view(np.uint64), own, over_nothing, is_run)
+
+    def _evaluate(self, sn: int, time: int) -> None:
         lens = self._lens
         assert lens is not None
         changes = None if lens.store_sn is None else ChangesBetween(self._store, lens.store_sn, sn)
         moment = Moment(time, self._store.at(sn), changes, now_ms=time, vocabulary=self._vocabulary)
         self._time = time
-        return lens.evaluate(moment)
+        self._columns = repeated(*lens.evaluate(moment))
 
     def _gather(self) -> None:
         """Cohorts that have become alike are one."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from stream_ext.grids import Run
 from stream_ext.part import Ids, Part, SharedPart, Told, WindowBounds
-from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, own_begins
+from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, Within, own_begins
 from stream_ext.steps import RUN_TOLD_SINGLY_MAX, Said, Steps, part_of
 
 _NONE = np.empty(0, np.uint64)
@@ -86,7 +86,8 @@ class Cohort:
         self.schedule, self.evaluated, self.run = schedule, evaluated, run
         self.entered = evaluated is not None
         self.members: dict[int, Member] = {}
-        self.said: list[Evaluation] = []  # in this snapshot
+        self.said: list[Evaluation] = []  # in this snapshot, and not told yet
+        self.k = 0  # of the evaluations in this snapshot that are told
         self.went_on_silently = False
         self._gaps: set[int] = set()  # of those that have said nothing since they were paused
         self._joined: dict[int, QueryState] = {}  # the states of those that no part has told of yet
@@ -172,8 +173,13 @@ class Cohort:
     def state_of(self, number: int, sn: int) -> QueryState:
         return _own_state(self.members[number], self.state(sn), self._gaps)
 
-    def stand(self, sn: int) -> Stand:
-        return Stand(len(self.members), self.state(sn), frozenset(self._gaps))
+    def stand(self, sn: int, underway: tuple[int, Within] | None = None) -> Stand:
+        """`underway`: it is in the middle of the snapshot after this one."""
+        state = self.state(sn)
+        if underway is not None:
+            later, within = underway
+            state = msgspec.structs.replace(state, sn=later).behind(sn, msgspec.structs.replace(within, k=self.k))
+        return Stand(len(self.members), state, frozenset(self._gaps))
 
     def joining(self, stand: Stand) -> list[Joining]:
         """Those who were there then, as they were, on their way to another network."""
@@ -189,7 +195,7 @@ class Cohort:
     # -- what is said --------------------------------------------------------------------------------------------
 
     def parts(self, sn: int) -> list[Told]:
-        """All that this snapshot's evaluations say."""
+        """All that this snapshot's evaluations say, which were not told."""
         said, self.said = self.said, []
         found: list[Told] = []
         if said:
@@ -198,17 +204,29 @@ class Cohort:
             last: Evaluated | None = None
             for place in places:
                 alone = Alone(self, int(self.queries[place]), before)
-                found += _stepped(Steps(alone, sn), [_of_one(self, each, place) for each in said])
+                found += _stepped(Steps(alone, sn, self.k), [_of_one(self, each, place) for each in said])
                 last = alone.evaluated
             if len(places) < len(self.members):
                 together = Together(self, np.delete(self.queries, places) if len(places) else self.queries)
-                found += _stepped(Steps(together, sn), [_of_many(self, each, places) for each in said])
+                found += _stepped(Steps(together, sn, self.k), [_of_many(self, each, places) for each in said])
                 last = together.evaluated
             self.evaluated = last
+            self.k += sum(each.run.count() for each in said)
+        return found
+
+    def end(self, sn: int) -> list[Told]:
+        """The snapshot is over; what is left to tell."""
+        found = self.parts(sn)
         if self.went_on_silently:
             self.went_on_silently = False
-            found.append(self._silent(sn, sum(each.run.count() for each in said)))
+            found.append(self.silent(sn, self.k, self.state(sn)))
+        self.k = 0
         return found
+
+    def pause(self, sn: int, push: int) -> list[Told]:
+        """In the middle of a snapshot, after an evaluation over windows that hold something: all is told by then."""
+        found = self.parts(sn)
+        return [*found, self.silent(sn, self.k, self.state(sn).behind(sn - 1, Within(push, self.k)))]
 
     def _apart(self, said: Sequence[Evaluation]) -> list[int]:
         """The places of those whose runs of quiet evaluations are not those of the others, where runs are told."""
@@ -219,14 +237,15 @@ class Cohort:
             return []
         return [int(place) for place in np.unique(np.concatenate([each.whose for each in quiet]))]
 
-    def _silent(self, sn: int, k: int) -> Told:
+    def silent(self, sn: int, k: int, state: QueryState) -> Told:
         """Nothing is said, and it is kept how far the queries have come."""
         time = self.schedule.after or 0
         if len(self.members) == 1:
             (number,) = self.members
             self.told_alone(number)
-            return Part(number, sn, k, time, [], [], None, 0, None, self.state_of(number, sn), False, evaluated=False)
-        state, joined = self.state(sn), self.newly_joined(self.queries)
+            own = _own_state(self.members[number], state, self._gaps)
+            return Part(number, sn, k, time, [], [], None, 0, None, own, False, evaluated=False)
+        joined = self.newly_joined(self.queries)
         *_, reports = self.run.empty_said
         return SharedPart(
             self.queries, sn, k, time, [], _NONE, [], None, reports, 0, None, state, joined, evaluated=False

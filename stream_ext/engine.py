@@ -27,6 +27,7 @@ from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
+from stream_ext.turns import Pace
 from stream_ext.waits import Waits
 
 _TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
@@ -45,8 +46,10 @@ class Engine:
         retain: Retain,
         outside: Outside,
         waits: Waits,
+        pace: Pace = Pace(),  # noqa: B008  it never changes
     ) -> None:
         self._store, self._clock, self._injector, self.waits = store, clock, injector, waits
+        self._outside, self._pace = outside, pace
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self._lag = Lag()
@@ -72,7 +75,7 @@ class Engine:
             self._collect_emissions,
         )  # fmt: skip
         self.subscriptions = Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        self.inline = InlineRunner(self.merge, lambda role: Shard(store, _TAKES[role], outside), self._sent_beside)
+        self.inline = InlineRunner(self.merge, self._shard, self._sent_beside)
         self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock, outside=outside)
 
     def start(self) -> None:
@@ -127,14 +130,19 @@ class Engine:
         """Whoever cannot write any more does not run the queries either: another may have taken over."""
         self.merge.fail(error)
 
+    def _shard(self, role: Role) -> Shard:
+        return Shard(
+            self._store, _TAKES[role], self._outside, pace=self._pace, interrupted=lambda: self.inline.is_closed
+        )
+
     def await_evaluated(self, sn: int, deadline_s: float) -> None:
         """Until every query has taken this snapshot in, and those that read what these say, what they said of it."""
-        self.merge.wait(sn, deadline_s)
+        self.merge.wait(sn, deadline_s, for_all=True)
         for _ in range(self.derived.depth()):
             later = self.derived.settle(deadline_s)
             if later <= sn:
                 return
-            self.merge.wait(later, deadline_s)
+            self.merge.wait(later, deadline_s, for_all=True)
             sn = later
 
     def fail(self, query: int, failure: Failure) -> None:

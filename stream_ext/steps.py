@@ -17,6 +17,8 @@ from stream_ext.schedule import Due, Evaluated, QueryState
 
 RUN_TOLD_SINGLY_MAX = 1000
 
+#: The place of what is said after all evaluations of a snapshot.
+AFTER_ALL = 1 << 62
 #: Columns, boolean, and whether it is an emission at all.
 Said = tuple[list[Ids], bool | None, bool]
 Made = TypeVar("Made", Part, SharedPart)
@@ -59,9 +61,9 @@ class Steps(Generic[Made]):
         self._said: Said = [], None, False
 
     @property
-    def waits(self) -> bool:
-        """Whether some evaluations are not told yet: those that follow may say the same."""
-        return bool(self._untold)
+    def told_up_to(self) -> int:
+        """How many are told: those that come next may say the same as those that are not."""
+        return self._untold[0].k if self._untold else self.count
 
     def add(self, due: Due, push: int, over_nothing: bool, said: Said) -> None:
         """`over_nothing`: all windows are empty."""

@@ -26,6 +26,9 @@ class Shard(Protocol):
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None: ...
     def step(self, sn: int) -> list[Told]: ...
+    @property
+    def has_more(self) -> bool: ...
+    def go_on(self) -> list[Told]: ...
 
 
 class InlineRunner:
@@ -96,22 +99,34 @@ class InlineRunner:
         shard = self._make_shard(role)
         shard.build(states, position)
         self.faults = shard.faults
-        while self._has_work(role, shard.sn):
-            sn = shard.sn + 1
-            parts = shard.step(sn)
-            self.faults = shard.faults
-            self._merge.take(role, sn, parts)
-            if role == "beside":
-                self._on_sent()
+        while self._has_work(role, shard):
+            if shard.sn < self._head:
+                sn = shard.sn + 1
+                parts = shard.step(sn)
+                self.faults = shard.faults
+                if self._closed:
+                    return
+                self._merge.take(role, sn, parts)
+                if role == "beside":
+                    self._on_sent()
+            if shard.has_more and not self._closed:
+                parts = shard.go_on()
+                self.faults = shard.faults
+                self._merge.take_piece(role, parts)
 
-    def _has_work(self, role: Role, sn: int) -> bool:
-        """Waits for the next snapshot. False: the merge does not stand where the shard does, for another has (or had)
-        the queries meanwhile."""
+    @property
+    def is_closed(self) -> bool:
+        """Nothing that is being evaluated counts any more."""
+        return self._closed
+
+    def _has_work(self, role: Role, shard: Shard) -> bool:
+        """Waits for the next snapshot, unless some queries are behind. False: the merge does not stand where the shard
+        does, for another has (or had) the queries meanwhile."""
 
         def goes_on() -> bool:
-            there = role == "beside" or self._merge.position == sn
+            there = role == "beside" or self._merge.position == shard.sn
             return not self._closed and self._merge.goes_on(role) and there
 
         with self._changed:
-            self._changed.wait_for(lambda: self._head > sn or not goes_on())
+            self._changed.wait_for(lambda: self._head > shard.sn or shard.has_more or not goes_on())
             return goes_on()

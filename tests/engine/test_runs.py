@@ -204,7 +204,7 @@ def test_a_query_that_fails_is_reported_and_the_others_go_on(store: Store, monke
     shard = play.shard
     run = shard._runs[1]
 
-    def broken(sn: int, pushes: object) -> list[Part]:
+    def broken(sn: int, pushes: object, turn: object) -> list[Part]:
         raise ValueError("no such column")
 
     monkeypatch.setattr(run, "step", broken)

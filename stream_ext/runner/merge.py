@@ -33,7 +33,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, Protocol, TypeVar
 
@@ -180,6 +180,23 @@ class Merge:
         with self._changed:
             return self._catching_up()
 
+    def stand_for(self, queries: Collection[int]) -> dict[int, QueryState]:
+        """Of all that are behind here, and of these, which are behind with a runner that has begun to send what counts:
+        where they go on. What that runner made of them before did not count."""
+        with self._alone():
+            found = self._catching_up()
+            definitions = self._queries()
+            for number in [number for number in queries if number not in found]:
+                query, state = definitions.get(number), self._standings.state(number)
+                if query is None or state is None or not query.is_evaluated or query.standing(state) is not state:
+                    continue
+                if state.stands is None:
+                    state = state.behind(self._position)
+                    self._standings.by_itself(number, state, 0)
+                if state.is_catching_up:
+                    found[number] = state
+            return found
+
     def wait(self, sn: int, deadline_s: float, for_all: bool = False) -> None:
         """Until `position` >= sn; `for_all`: and those that have fallen behind have come there, too."""
 
@@ -254,7 +271,8 @@ class Merge:
             # All between must be pending, or something would be missing after the hand-over.
             if sn < self._position or any(n not in self._pending for n in range(self._position + 1, sn + 1)):
                 return
-            if not self._would_miss_nothing(behind):
+            # What it has sent of those that are behind, beyond where they stand, is not what follows here.
+            if (self._standings.catching_up() and sn > self._position) or not self._would_miss_nothing(behind):
                 return
             self._owner, self._beside = "spark", None
             said = self._merge(self._following(self._position))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,7 @@ DIES_ONCE, DIES_ALWAYS, RAISES = (1 << 40) + 1, (1 << 40) + 2, (1 << 40) + 3
 class QueryState(msgspec.Struct):
     chain: int
     stands: int | None = None
+    unanswered: bool = False
 
 
 class Part(msgspec.Struct):
@@ -78,6 +79,14 @@ class ChainShard:
         self.sn = 0
         self.faults: dict[int, str] = {}
         self.behind: dict[int, int] = {}
+
+    has_more = False
+
+    def go_on(self) -> list[Part]:
+        return []
+
+    def return_to(self, states: Mapping[int, QueryState]) -> None:
+        pass
 
     def refresh(self) -> int:
         self._values = [int(line) for line in self._path.read_text().splitlines()]
@@ -152,6 +161,15 @@ class ChainMerge:
                 self.owner = runner
                 self._merge_pending()
                 self._changed.notify_all()
+
+    def take_piece(self, runner: str, parts: list[Part]) -> None:
+        assert not parts, "none of these is ever behind"
+
+    def catching_up(self) -> Mapping[int, QueryState]:
+        return {}
+
+    def stand_for(self, queries: Collection[int]) -> Mapping[int, QueryState]:
+        return {}
 
     def lost(self, runner: str, attempt: int) -> None:
         with self._changed:

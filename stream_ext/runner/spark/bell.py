@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -48,7 +48,10 @@ class Merge(Protocol):
     def owner(self) -> str: ...
     def attempt(self, runner: str) -> tuple[int, int, Mapping[int, Any]]: ...
     def take(self, runner: str, sn: Any, parts: list[Any]) -> None: ...
+    def take_piece(self, runner: str, parts: list[Any]) -> None: ...
     def caught_up(self, runner: str, attempt: int, sn: Any, behind: Mapping[int, int]) -> None: ...
+    def catching_up(self) -> Mapping[int, Any]: ...
+    def stand_for(self, queries: Collection[int]) -> Mapping[int, Any]: ...
     def lost(self, runner: str, attempt: int) -> None: ...
     def wait(self, sn: Any, deadline_s: float) -> None: ...
 
@@ -76,7 +79,11 @@ class _Seat:
         self.told = self.done = 0
         self.end_ms: int | None = None
         self.rung: dict[int, float] = {}
-        self.behind: dict[int, int] = {}  # its queries that wait for an answer from elsewhere
+        self.behind: dict[int, int] = {}  # its queries that have fallen behind the others
+        # They go on from where they stand with the merge, once it has nothing to step; until then: heads up to this.
+        self.is_settled = False
+        self.limit: int | None = None
+        self.more, self.goes_on = True, False
         self.left = threading.Event()
 
     def send(self, message: wire.FromBell) -> None:
@@ -121,6 +128,7 @@ class Bell:
         self._head = self._merged = int(merge.position)
         self._done = 0
         self._owned = False
+        self._more = False  # the last seat knew of more to make up for
         self._epochs = 0  # of this driver
         self._attempt = 0
         self._vacant_ms: int | None = None
@@ -245,6 +253,8 @@ class Bell:
         connection.sendall(wire.frame(wire.Moved(self._head)))
 
     def _work_to_plan(self) -> bool:
+        if self._owned and self._more:
+            return True
         cold = self._epochs <= self._settings.warmup_epochs
         return self._settings.epoch_s > 0 or cold or not self._owned or self._head > self._done
 
@@ -269,6 +279,7 @@ class Bell:
     def _seated(self, seat: _Seat, position: int) -> None:
         with self._lock:
             self._seat, self._attempt = seat, seat.attempt
+            seat.limit = position if self._owned else None
             self._merged = max(self._merged, position)
             self._epochs += 1
             self._vacant_ms = self._start_by_ms = None
@@ -297,7 +308,7 @@ class Bell:
 
     def _welcome(self, seat: _Seat, hello: wire.Hello, position: int, states: Mapping[int, Any]) -> wire.Welcome:
         usable = [s.sn for s in hello.stamps if self._ours(s) and position - _STEPS_BACK_MAX <= s.sn <= position]
-        if not self._owned and any(state.stands is not None for state in states.values()):
+        if not self._owned and any(state.stands is not None and state.unanswered for state in states.values()):
             usable = []  # who waits for an answer stands where it does with the owner, or there is no hand-over
         seat.told = seat.done = usable[0] if usable else position
         return wire.Welcome(
@@ -321,6 +332,9 @@ class Bell:
                     parts.extend(self._codec.parts(body))
                 case wire.Done(sn):
                     self._take(seat, sn, parts)
+                    parts = []
+                case wire.Piece(more):
+                    self._take_piece(seat, parts, more)
                     parts = []
                 case wire.Fault(query, why):
                     with self._lock:
@@ -364,21 +378,57 @@ class Bell:
             self._caught_up(seat, sn)
         with self._lock:
             seat.done = self._done = sn
+            seat.more = self._more = bool(seat.behind)
             self.figures.done += 1
             if (rung := seat.rung.pop(sn, None)) is not None:
                 self.figures.round_trip_ms.append((now - rung) * 1000)
+            self._tell()
+
+    def _take_piece(self, seat: _Seat, parts: list[Any], more: bool) -> None:
+        with self._turn:
+            if self._seat is not seat:
+                raise ConnectionError("another task has this seat")
+            self._merge.take_piece(RUNNER, parts)
+        with self._lock:
+            seat.goes_on, seat.more, self._more = False, more, more
+            self._planning.notify_all()
             self._tell()
 
     def _caught_up(self, seat: _Seat, sn: int) -> None:
         """Hands the queries over, once this driver is warm. Under `_turn`."""
         if self._seat is not seat:
             raise ConnectionError("another task has this seat")
-        if not self._owned and self._epochs > self._settings.warmup_epochs:
+        if not self._owned and self._epochs > self._settings.warmup_epochs and self._has_stepped_all(seat, sn):
             self._merge.caught_up(RUNNER, seat.attempt, sn, seat.behind)
             self._owned = self._merge.owner == RUNNER
             if self._owned:
                 self._on_up()
+            else:
+                seat.limit = None
         self._merged = int(self._merge.position)
+        if self._owned and not seat.is_settled and (seat.limit is None or sn >= seat.limit):
+            self._settle_behind(seat)
+
+    def _has_stepped_all(self, seat: _Seat, sn: int) -> bool:
+        """Whether it stands where the merge does, where that matters: those that are behind are to go on from where
+        they stand with the owner, and no step of them may be under way."""
+        if not seat.behind and not self._merge.catching_up():
+            return True
+        with self._lock:
+            seat.limit = max(seat.told, sn)
+            if seat.told > sn:
+                return False
+        with contextlib.suppress(DeadlineExceeded):
+            self._merge.wait(sn, _LAST_WORDS_S)
+        return True
+
+    def _settle_behind(self, seat: _Seat) -> None:
+        states = self._merge.stand_for(seat.behind)
+        with self._lock:
+            seat.is_settled, seat.limit = True, None
+            if states:
+                seat.goes_on = True
+                seat.send(wire.GoOn(self._codec.encode_states(states)))
 
     # ---- ringing: under `_lock` -------------------------------------------------------------------------------
 
@@ -387,10 +437,15 @@ class Bell:
         if seat is None or not seat.ready or seat.ended:
             return
         head = min(self._head, self._merged + HEADS_AHEAD_MAX)
+        if seat.limit is not None:
+            head = min(head, seat.limit)
         if head > seat.told:
             seat.told = head
             seat.rung[head] = time.perf_counter()
             seat.send(wire.Head(head))
+        if self._owned and seat.is_settled and seat.behind and seat.more and not seat.goes_on:
+            seat.goes_on = True
+            seat.send(wire.GoOn({}))
 
     def _end(self, seat: _Seat) -> None:
         seat.ended, seat.end_ms = True, None

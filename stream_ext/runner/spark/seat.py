@@ -10,7 +10,10 @@ import contextlib
 import os
 import socket
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from stream_ext.runner.spark import wire
 
@@ -79,6 +82,8 @@ class _Seat:
             match self._hear():
                 case wire.Head(sn):
                     self._step_to(kept, sn)
+                case wire.GoOn(states):
+                    self._go_on(kept, states)
                 case wire.End():
                     self._connection.sendall(wire.frame(wire.Bye(self.sn, self.steps)))
                     return
@@ -112,6 +117,15 @@ class _Seat:
             self._tell_faults(kept)
             for frame in kept.codec.parts_frames(sn, parts):
                 self._connection.sendall(frame)
+
+    def _go_on(self, kept: Kept, states: Mapping[int, msgspec.Raw]) -> None:
+        kept.clean = False
+        kept.shard.return_to(kept.codec.decode_states(states))
+        parts = kept.shard.go_on()
+        kept.clean = True
+        self._tell_faults(kept)
+        for frame in kept.codec.parts_frames(self.sn, parts, wire.Piece(kept.shard.has_more)):
+            self._connection.sendall(frame)
 
     def _tell_faults(self, kept: Kept) -> None:
         if kept.shard.faults != self._told_faults:

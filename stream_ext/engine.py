@@ -12,6 +12,7 @@ from stream_ext.alarms import Alarms
 from stream_ext.batching import Idle, Taken
 from stream_ext.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import fail_query
+from stream_ext.catch_up import CatchUp
 from stream_ext.clock import Clock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
@@ -46,6 +47,7 @@ class Engine:
         retain: Retain,
         outside: Outside,
         waits: Waits,
+        catch_up_ms: int,
         pace: Pace = Pace(),  # noqa: B008  it never changes
     ) -> None:
         self._store, self._clock, self._injector, self.waits = store, clock, injector, waits
@@ -66,7 +68,7 @@ class Engine:
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
             on_fault=lambda error: self.subscriptions.end_all(error),
         )
-        self.derived = Derived(injector, self.merge.last)
+        self.derived = Derived(injector, self.merge.last, self._room_again)
         self.emissions = Emissions(
             store.emissions, self.merge.last, self.merge.memberships, lambda query: injector.catalog.queries.get(query)
         )
@@ -75,8 +77,15 @@ class Engine:
             self._collect_emissions,
         )  # fmt: skip
         self.subscriptions = Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        self.inline = InlineRunner(self.merge, self._shard, self._sent_beside)
-        self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock, outside=outside)
+        self.inline = InlineRunner(self.merge, self._shard, self._sent_beside, self._has_room)
+        self.spark = None
+        if spark is not None:
+            has_room = self._has_room
+            self.spark = SparkRunner(spark, self.merge, store.url, base, clock, outside=outside, has_room=has_room)
+        self._catch_up = CatchUp(
+            clock, self.alarms, self.merge.catching_up, lambda: injector.catalog.queries,
+            lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms,
+        )  # fmt: skip
 
     def start(self) -> None:
         """The queries go on where their emissions stopped."""
@@ -91,6 +100,7 @@ class Engine:
         self._find_homes()
         evaluated = {number: state.evaluated.time for number, state in states.items() if state.evaluated is not None}
         self.derived.start(self._store.emissions, evaluated)
+        self._catch_up.start()
         self.alarms.start()
         self.inline.start()
         if self.spark is not None:
@@ -122,6 +132,13 @@ class Engine:
         self._set_idle_alarm(taken.stream)
         return late
 
+    def _has_room(self) -> bool:
+        return self.derived.has_room
+
+    def _room_again(self) -> None:
+        self.inline.owner_changed()
+        self._sent_beside()
+
     def _sent_beside(self) -> None:
         if self.spark is not None:
             self.spark.merged()
@@ -135,14 +152,16 @@ class Engine:
             self._store, _TAKES[role], self._outside, pace=self._pace, interrupted=lambda: self.inline.is_closed
         )
 
-    def await_evaluated(self, sn: int, deadline_s: float) -> None:
-        """Until every query has taken this snapshot in, and those that read what these say, what they said of it."""
-        self.merge.wait(sn, deadline_s, for_all=True)
+    def await_evaluated(self, sn: int, deadline_s: float, for_all: bool = True) -> None:
+        """Until every query has taken this snapshot in, and those that read what these say, what they said of it.
+
+        `for_all` False: those that have fallen behind are not waited for."""
+        self.merge.wait(sn, deadline_s, for_all)
         for _ in range(self.derived.depth()):
             later = self.derived.settle(deadline_s)
             if later <= sn:
                 return
-            self.merge.wait(later, deadline_s, for_all=True)
+            self.merge.wait(later, deadline_s, for_all)
             sn = later
 
     def fail(self, query: int, failure: Failure) -> None:

@@ -43,7 +43,7 @@ from stream_ext.dataset import Beside, read_runnable
 from stream_ext.derived_graphs import DerivedGraphs, asked_of
 from stream_ext.emission import Emission
 from stream_ext.engine import Engine
-from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLarge, TooLarge
+from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain, operators_of
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
@@ -86,6 +86,7 @@ class Limits:
     text_characters: int = 1 << 20
     queries: int = 100_000
     evaluated_s: float = 30.0  # how long wait=evaluated waits
+    catch_up_ms: int = 600_000  # queries that are behind the others for longer are parked
     lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
 
 
@@ -97,6 +98,7 @@ class PushReceipt:
     batch: int
     snapshot: int
     repeated: bool
+    pending: bool = False  # it is published, and was not evaluated in time
 
 
 class Service:
@@ -116,7 +118,9 @@ class Service:
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self._injector = Injector(store, clock, pace, self.waits)
-        self._engine = Engine(store, base, clock, self._injector, spark, retain, outside, self.waits)
+        self._engine = Engine(
+            store, base, clock, self._injector, spark, retain, outside, self.waits, limits.catch_up_ms
+        )
         self._engine.start()
         self._injector.start(self._engine)
         for query in [query for query in self.queries() if query.live]:
@@ -247,10 +251,18 @@ class Service:
 
     def _receipt(self, stream: StreamDefinition, future: Future[Receipt], wait: Wait) -> PushReceipt:
         receipt = future.result()
-        self._await(receipt.snapshot, wait)
+        pending = wait == "evaluated" and not self.is_evaluated_in_time(receipt.snapshot)
         return PushReceipt(
-            stream.name, receipt.accepted, receipt.late, receipt.batch, receipt.snapshot, receipt.repeated
+            stream.name, receipt.accepted, receipt.late, receipt.batch, receipt.snapshot, receipt.repeated, pending
         )
+
+    def is_evaluated_in_time(self, sn: int) -> bool:
+        """Waits until all queries have taken this snapshot in, those too that are behind; False: it took too long."""
+        try:
+            self._engine.await_evaluated(sn, self.limits.evaluated_s)
+        except DeadlineExceeded:
+            return False
+        return True
 
     def _await(self, sn: int, wait: Wait) -> None:
         if wait == "evaluated":
@@ -445,7 +457,7 @@ class Service:
     def pause_query(self, name: str) -> None:
         """It is evaluated up to here, and then no more; what it has said stays."""
         sn = int(self._injector.change(pause_query(name)).result())
-        self._await(sn, "evaluated")
+        self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
 
     def resume_query(self, name: str) -> None:
         """From here on, if it was paused, or has failed; the closes in between are left out, and its next emission says
@@ -468,7 +480,7 @@ class Service:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
         sn = int(self._injector.change(move_query(name, home, self._engine.merge.left)).result())
-        self._await(sn, "evaluated")
+        self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
         return sn
 
     def drop_query(self, name: str) -> None:

@@ -33,10 +33,15 @@ class Shard(Protocol):
 
 class InlineRunner:
     def __init__(
-        self, merge: Merge, make_shard: Callable[[Role], Shard], on_sent: Callable[[], None] = lambda: None
+        self,
+        merge: Merge,
+        make_shard: Callable[[Role], Shard],
+        on_sent: Callable[[], None] = lambda: None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`on_sent` is called when parts were sent beside those of Spark."""
-        self._merge, self._make_shard, self._on_sent = merge, make_shard, on_sent
+        """`on_sent` is called when parts were sent beside those of Spark; those that are behind are gone on with while
+        there `has_room`."""
+        self._merge, self._make_shard, self._on_sent, self._has_room = merge, make_shard, on_sent, has_room
         self._changed = threading.Condition()
         self._head = 0
         self._closed = False
@@ -109,7 +114,7 @@ class InlineRunner:
                 self._merge.take(role, sn, parts)
                 if role == "beside":
                     self._on_sent()
-            if shard.has_more and not self._closed:
+            if shard.has_more and self._has_room() and not self._closed:
                 parts = shard.go_on()
                 self.faults = shard.faults
                 self._merge.take_piece(role, parts)
@@ -127,6 +132,9 @@ class InlineRunner:
             there = role == "beside" or self._merge.position == shard.sn
             return not self._closed and self._merge.goes_on(role) and there
 
+        def goes_on_behind() -> bool:
+            return shard.has_more and self._has_room()
+
         with self._changed:
-            self._changed.wait_for(lambda: self._head > shard.sn or shard.has_more or not goes_on())
+            self._changed.wait_for(lambda: self._head > shard.sn or goes_on_behind() or not goes_on())
             return goes_on()

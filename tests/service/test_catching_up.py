@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stream_ext.service import Service
+from stream_ext.clock import ManualClock
+from stream_ext.service import Limits, Service
+from stream_ext.turns import Pace
 from tests.service.opened import open_service, opened, push, registration, said, times, triple
 
 NOW = 1_000_000_000_000
@@ -109,3 +111,63 @@ def test_it_goes_on_where_it_was_after_a_stop_and_what_was_dropped_is_not_made_u
     push(service, "s", NOW + 1, triple("c", 1))
     assert service.queries() == []
     service.close()
+
+
+@pytest.mark.timeout(120)
+def test_who_waits_for_an_evaluation_is_told_when_it_is_still_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pace, "with_all", Pace.behind)
+    with opened(tmp_path, limits=Limits(evaluated_s=2.0)) as service:
+        service.register(ENDLESS)
+        assert not push(service, "s", 0, triple("a", 1)).pending
+        assert push(service, "s", NOW, triple("b", 1)).pending
+        assert not push(service, "s", NOW, triple("b", 2), wait="published").pending
+        service.pause_query("endless")
+        assert not push(service, "s", NOW + 1, triple("c", 1)).pending
+
+
+@pytest.mark.timeout(120)
+def test_a_query_that_stays_behind_for_too_long_is_parked_and_goes_on_from_the_head(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    with opened(tmp_path, clock, limits=Limits(catch_up_ms=60_000)) as service:
+        service.register(ENDLESS)
+        push(service, "s", 0, triple("a", 1))
+        push(service, "s", NOW, triple("b", 1), wait="published")
+        wait_for(lambda: emissions(service, "endless") > 10, "some of what is due")
+        clock.advance(59_999)
+        assert service.query_status("endless")["state"] == "running"
+
+        def is_parked() -> bool:
+            clock.advance(10_000)
+            return bool(service.query_status("endless")["state"] == "parked")
+
+        wait_for(is_parked, "giving up")
+        assert "longer than 60 s (--max-catch-up)" in service.query_status("endless")["error"]
+        push(service, "s", NOW + 10, triple("c", 1))
+        told = emissions(service, "endless")
+        service.resume_query("endless")
+        push(service, "s", NOW + 12, triple("d", 1))
+        assert [(e["time"], e.get("gap")) for e in said(service, "endless", told)] == [
+            (NOW + 11, True),
+            (NOW + 12, None),
+        ]
+
+
+@pytest.mark.timeout(120)
+def test_what_a_construct_says_of_much_at_once_waits_for_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_ext.derived._UNDERWAY_MAX", 20)
+    monkeypatch.setattr(Pace, "with_all", Pace.behind)
+    with opened(tmp_path) as service:
+        text = "RSTREAM out AS CONSTRUCT { ?x :q ?y }"
+        service.register(
+            registration().replace("RSTREAM q AS SELECT ?x ?y", text).replace("PT3S STEP PT1S", "PT1.5S STEP PT0.001S")
+        )
+        service.register(registration("reader", "out", window="RANGE PT0.001S STEP PT0.001S", pattern="?x :q ?y"))
+        push(service, "s", 0, triple("a", 1))
+        push(service, "s", 1_500, triple("b", 1), triple("a", 1))
+        found = said(service, "reader")
+        assert times(found) == list(range(2, 1_501)), "it came in order, each once"
+        assert all(len(e["results"]["bindings"]) == 1 for e in found)

@@ -25,12 +25,10 @@ TEXTS = {
     "whole": registration("whole", window=WINDOW),
     "new": registration("new", window=WINDOW, r2s="ISTREAM"),
     "count": registration("count", window=WINDOW, select="SELECT (COUNT(*) AS ?n)"),
-    "chance": registration("chance", window="RANGE PT0.02S STEP PT0.02S", select="SELECT (RAND() AS ?r)", pattern="?x :p ?y"),
-    **{
-        f"of{n}": registration(f"of{n}", window=WINDOW, pattern=f":a{n} :p ?y", select="SELECT ?y") for n in range(3)
-    },
+    "chance": registration("chance", window="RANGE PT0.04S STEP PT0.02S", select="SELECT (RAND() AS ?r)"),
+    **{f"of{n}": registration(f"of{n}", window=WINDOW, pattern=f":a{n} :p ?y", select="SELECT ?y") for n in range(3)},
     "past": registration("past", window="START 0 END 5000 STEP PT0.02S"),
-}  # fmt: skip
+}
 
 
 def say(service: Service, chance: random.Random, steps: range) -> None:

@@ -109,10 +109,11 @@ class Bell:
         on_up: Callable[[], None],
         on_lost: Callable[[str], None],
         on_give_up: Callable[[str], None],
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings, self._merge, self._clock = settings, merge, clock
         self._store_url, self._base, self._outside = store_url, base, outside
-        self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
+        self._on_up, self._on_lost, self._on_give_up, self._has_room = on_up, on_lost, on_give_up, has_room
         self._codec = wire.Codec(settings.shard_factory)
         self._service = secrets.token_hex(8)
         self._token = secrets.token_hex(32)
@@ -443,7 +444,8 @@ class Bell:
             seat.told = head
             seat.rung[head] = time.perf_counter()
             seat.send(wire.Head(head))
-        if self._owned and seat.is_settled and seat.behind and seat.more and not seat.goes_on:
+        may_go_on = self._owned and seat.is_settled and not seat.goes_on
+        if may_go_on and seat.behind and seat.more and self._has_room():
             seat.goes_on = True
             seat.send(wire.GoOn({}))
 

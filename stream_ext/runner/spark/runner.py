@@ -37,6 +37,7 @@ class SparkRunner:
         outside: Outside = NOTHING,
         environ: Mapping[str, str] = os.environ,
         on_state: Callable[[State, str], None] | None = None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings, self._clock, self._environ = settings, clock, dict(environ)
         self._on_state = on_state
@@ -60,6 +61,7 @@ class SparkRunner:
             on_up=self._is_up,
             on_lost=lambda why: self._becomes("starting", why),
             on_give_up=self._give_up,
+            has_room=has_room,
         )
         self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)
 

@@ -21,6 +21,7 @@ class HttpLimits:
     remembered_bytes: int = 16 << 20  #: of small answers that are kept while their snapshot is the latest
     readers: int = 16  #: threads that answer queries
     writers: int = 64  #: threads that hold pushes and updates until they are acknowledged
+    waiters: int = 64  #: threads that hold them until they are evaluated, where that is asked for
     unpackers: int = 2  #: threads that unpack compressed bodies
     followers: int = 4  #: threads that fetch emissions for those who listen
     live: int = 256  #: queries on /sparql that live as long as one listens

@@ -88,7 +88,7 @@ def _of_http(desk: Desk) -> Iterator[Family]:
     yield "rillet_http_requests_total", "counter", "Requests answered.", counted
     yield "rillet_http_request_seconds", "histogram", "Time from a request to the end of its answer.", _times(requests)
     workers = desk.workers
-    pools = (workers.readers, workers.writers, workers.unpackers, workers.followers)
+    pools = (workers.readers, workers.writers, workers.unpackers, workers.waiters, workers.followers)
     busy = [("", {"pool": pool.kind}, pool.busy) for pool in pools]
     yield "rillet_calls_under_way", "gauge", "Calls that run in a pool of threads or wait for one.", busy
     refused = [("", {"pool": pool.kind}, pool.refused) for pool in pools]

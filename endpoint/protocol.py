@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from endpoint import administration, graph_results, live_query, negotiation, results
 from endpoint.asking import SHORT_CHARACTERS, Asked, ask
+from endpoint.awaiting import answer_pending, is_pending
 from endpoint.body import as_text
 from endpoint.description import OFFERS
 from endpoint.emissions import SSE
@@ -209,7 +210,11 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s
     exchange.check_may_write()
     desk = exchange.desk
     with desk.underway.listed("update", text, timeout_s, limits) as listed:
-        done = await desk.workers.writers.run(desk.service.update, text, wait, dataset or None, listed.control)
+        run = desk.workers.writers.run
+        done = await run(desk.service.update, text, "published", dataset or None, listed.control)
+    if await is_pending(exchange, wait, done.snapshot):
+        await answer_pending(exchange, done.snapshot)
+        return
     await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
 
 

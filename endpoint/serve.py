@@ -50,6 +50,7 @@ class ServeSettings:
     retain_emissions_s: float = 3600.0
     timing_bytes: int = 1 << 30
     max_lag_s: float = 10.0
+    max_catch_up_s: float = 600.0
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
@@ -69,7 +70,13 @@ class ServeSettings:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
 
     def service_limits(self) -> Limits:
-        return Limits(queries=self.max_queries, lag_ms=int(self.max_lag_s * 1000), read_s=self.query_timeout_s)
+        return Limits(
+            queries=self.max_queries,
+            evaluated_s=self.query_timeout_s,
+            catch_up_ms=int(self.max_catch_up_s * 1000),
+            lag_ms=int(self.max_lag_s * 1000),
+            read_s=self.query_timeout_s,
+        )
 
     def limits(self) -> HttpLimits:
         return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes, term_bytes=self.term_bytes)

@@ -47,6 +47,15 @@ class Arrival:
         """Only its elements of this timestamp and of those before."""
         return self._of(self.element_times <= time, self.times <= time)
 
+    def between(self, after: int | None, up_to: int | None) -> Arrival:
+        """Only its elements later than `after`, and of `up_to` or before; None: whenever they are."""
+        elements, triples = np.ones(len(self.element_times), np.bool_), np.ones(len(self.times), np.bool_)
+        for time, is_low in ((after, True), (up_to, False)):
+            if time is not None:
+                elements &= (self.element_times > time) == is_low
+                triples &= (self.times > time) == is_low
+        return self._of(elements, triples)
+
     def _of(self, elements: Mask, which: Mask) -> Arrival:
         return replace(
             self,

@@ -29,7 +29,6 @@ from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.project import Project
 from stream_ext.operators.r2s import Answer
 from stream_ext.operators.ranking import Orders, own_order
-from stream_ext.operators.shared_answer import SharedAnswer
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.build import Builder
@@ -153,9 +152,7 @@ class Network:
         # Where the solutions of a CONSTRUCT are cut, its triples are made of those that are left.
         limited = template is not None and cut.is_limited
         self.made_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
-        if parameters is not None:
-            self.answer: Answer = SharedAnswer(cut, r2s)
-        elif bags:
+        if bags:
             self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
             self.answer = Answer(cut, r2s, self.made_at_end, returns, own_order(self._orders, cut))

@@ -53,7 +53,7 @@ from stream_ext.dataset import Beside, read_runnable
 from stream_ext.derived_graphs import DerivedGraphs, asked_of
 from stream_ext.emission import Emission
 from stream_ext.engine import Engine
-from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLarge, TooLarge
+from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain, operators_of
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
@@ -101,6 +101,7 @@ class Limits:
     queries: int = 100_000
     evaluated_s: float = 30.0  # how long wait=evaluated waits
     read_s: float = 300.0  # how long a body, or the text of a registration, may take to be read
+    catch_up_ms: int = 600_000  # queries that are behind the others for longer are parked
     lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
 
 
@@ -112,6 +113,7 @@ class PushReceipt:
     batch: int
     snapshot: int
     repeated: bool
+    pending: bool = False  # it is published, and was not evaluated in time
     warnings: Sequence[str] = ()
 
 
@@ -149,7 +151,7 @@ class Service:
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
             self.store, self.base, self.clock, injector, self._spark, self._retain, self.outside, self.waits,
-            self._budget, self._subscriptions, self._failed,
+            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
         )  # fmt: skip
         try:
             engine.start()
@@ -322,10 +324,25 @@ class Service:
         self, stream: StreamDefinition, future: Future[Receipt], wait: Wait, warnings: Sequence[str]
     ) -> PushReceipt:
         receipt = future.result()
-        self._await(receipt.snapshot, wait)
+        pending = wait == "evaluated" and not self.is_evaluated_in_time(receipt.snapshot)
         return PushReceipt(
-            stream.name, receipt.accepted, receipt.late, receipt.batch, receipt.snapshot, receipt.repeated, warnings
+            stream.name,
+            receipt.accepted,
+            receipt.late,
+            receipt.batch,
+            receipt.snapshot,
+            receipt.repeated,
+            pending,
+            warnings,
         )
+
+    def is_evaluated_in_time(self, sn: int) -> bool:
+        """Waits until all queries have taken this snapshot in, those too that are behind; False: it took too long."""
+        try:
+            self._engine.await_evaluated(sn, self.limits.evaluated_s)
+        except DeadlineExceeded:
+            return False
+        return True
 
     def _await(self, sn: int, wait: Wait) -> None:
         if wait == "evaluated":
@@ -533,7 +550,7 @@ class Service:
     def pause_query(self, name: str) -> None:
         """It is evaluated up to here, and then no more; what it has said stays."""
         sn = int(self._injector.change(pause_query(name)).result())
-        self._await(sn, "evaluated")
+        self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
 
     def resume_query(self, name: str) -> None:
         """From here on, if it was paused, or has failed; the closes in between are left out, and its next emission says
@@ -556,7 +573,7 @@ class Service:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
         sn = int(self._injector.change(move_query(name, home, self._engine.merge.left)).result())
-        self._await(sn, "evaluated")
+        self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
         return sn
 
     def drop_query(self, name: str) -> None:

@@ -25,6 +25,7 @@ from stream_ext.plan.walk import has_services
 from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, as_it_is_without_an_answer, said_of, seed_of
 from stream_ext.schedule import Evaluated, QueryState
 from stream_ext.steps import Said
+from stream_ext.turns import Turn
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights
 
@@ -53,7 +54,7 @@ class StoreRun:
 
     def resume(self, state: QueryState, sn: int) -> None:
         """Silently: the answer at `sn` is that of the last evaluation, or it would have been evaluated since."""
-        self._state = msgspec.structs.replace(state, stands=None)
+        self._state = msgspec.structs.replace(state, stands=None, unanswered=False)
         self._vocabulary = Vocabulary(self._store.permanent_ids, self._store.terms)
         at = self._store.at(sn)
         self._orders = Orders(state.ranked)
@@ -69,11 +70,20 @@ class StoreRun:
     def state_now(self, sn: int) -> QueryState:
         return self._state
 
-    def start(self, sn: int) -> Sequence[Part]:
+    def stand(self, sn: int) -> QueryState:
+        return self._state
+
+    def state_of(self, number: int) -> QueryState:
+        return self._state
+
+    is_underway = False  # no snapshot has more than one evaluation
+
+    def start(self, sn: int, turn: Turn) -> Sequence[Part]:
         """The first answer, in the snapshot of the registration."""
         return [self._part(sn, said_of(self._query, self._step(sn)))]
 
-    def step(self, sn: int, arrivals: Sequence[Arrival]) -> Sequence[Part]:
+    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
+        turn.spend()
         if not len(self._store.net_changes(sn)):
             self._stepped_sn = sn
             return []

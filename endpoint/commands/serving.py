@@ -58,6 +58,8 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--timing-bytes", taken, "1G", type=size, metavar="SIZE")
     behind = "when registered queries are further behind than this, pushes to their streams get 429"
     add_setting(parser, "--max-lag", behind, "10s", type=seconds, metavar="TIME")
+    behind = "a query that is behind the others for longer is parked, for more fell due at once than it got through"
+    add_setting(parser, "--max-catch-up", behind, "10m", type=seconds, metavar="TIME")
     many = "how many queries may be registered at a time"
     add_setting(parser, "--max-queries", many, "100000", type=whole, metavar="N")
     longest = "the longest that a query or update may take"
@@ -116,6 +118,7 @@ def serve(arguments: argparse.Namespace) -> None:
         retain_emissions_s=arguments.retain_emissions,
         timing_bytes=arguments.timing_bytes,
         max_lag_s=arguments.max_lag,
+        max_catch_up_s=arguments.max_catch_up,
         max_queries=arguments.max_queries,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,

@@ -369,9 +369,10 @@ def part_of(sn: int, evaluated: int | None, stands: int | None = None) -> Part:
     """Of query 1: its evaluation in `evaluated`, or that it has none in `sn`, for it stands before."""
     at = sn if evaluated is None else evaluated
     known = stands if evaluated is None else evaluated
-    state = QueryState(1, None if known is None else Evaluated(known, 0, 0, 10 * known), sn=at, stands=stands)
+    evaluated = None if known is None else Evaluated(known, 0, 0, 10 * known)
+    state = QueryState(1, evaluated, sn=at, stands=stands, unanswered=stands is not None)
     columns = [np.array([7], np.uint64)]
-    is_told = evaluated is not None
+    is_told = at == known and stands is None
     return Part(1, at, 0, at * 10, [], columns, None, 0, None, state, is_told, evaluated=is_told)
 
 

@@ -31,6 +31,7 @@ DIES_ONCE, DIES_ALWAYS, RAISES, SPOILS_ONCE = (1 << 40) + 1, (1 << 40) + 2, (1 <
 class QueryState(msgspec.Struct):
     chain: int
     stands: int | None = None
+    unanswered: bool = False
 
 
 class Part(msgspec.Struct):
@@ -82,6 +83,14 @@ class ChainShard:
         self.behind: dict[int, int] = {}
         self.held: Collection[int] = frozenset()
         self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
+
+    has_more = False
+
+    def go_on(self) -> list[Part]:
+        return []
+
+    def return_to(self, states: Mapping[int, QueryState]) -> None:
+        pass
 
     def refresh(self) -> int:
         self._values = [int(line) for line in self._path.read_text().splitlines()]
@@ -176,6 +185,15 @@ class ChainMerge:
                 self.owner = runner
                 self._merge_pending()
                 self._changed.notify_all()
+
+    def take_piece(self, runner: str, parts: list[Part]) -> None:
+        assert not parts, "none of these is ever behind"
+
+    def catching_up(self) -> Mapping[int, QueryState]:
+        return {}
+
+    def stand_for(self, queries: Collection[int]) -> Mapping[int, QueryState]:
+        return {}
 
     def lost(self, runner: str, attempt: int) -> None:
         with self._changed:

@@ -49,6 +49,7 @@ class SparkRunner:
         on_state: Callable[[State, str], None] | None = None,
         on_silence: Callable[[str], None] = lambda _: None,
         on_step: Callable[[float], None] = lambda took_ms: None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         """`on_silence` is told what of Spark does not answer though something waits for it; empty: nothing."""
         clock = MonotonicClock(clock)
@@ -80,6 +81,7 @@ class SparkRunner:
             on_fault=on_fault,
             budget=budget,
             on_step=on_step,
+            has_room=has_room,
         )
         self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)
 

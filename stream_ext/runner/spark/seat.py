@@ -12,8 +12,11 @@ import select
 import socket
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from stream_ext.runner.spark import wire
 from stream_ext.runner.underway import Underway
@@ -87,6 +90,8 @@ class _Seat:
                         head = sn
                     case wire.Held(queries):
                         kept.shard.held = frozenset(queries)
+                    case wire.GoOn(states):
+                        self._go_on(kept, states, underway)
                     case wire.End(sn):
                         end = sn
                     case other:
@@ -131,7 +136,19 @@ class _Seat:
         self.steps += 1
         underway.rests()
         self._tell_faults(kept)
-        for frame in kept.codec.parts_frames(sn, parts, took_ms):
+        for frame in kept.codec.parts_frames(sn, parts, wire.Done(sn, took_ms)):
+            self._connection.sendall(frame)
+
+    def _go_on(self, kept: Kept, states: Mapping[int, msgspec.Raw], underway: Underway) -> None:
+        """A piece of what queries have missed that are behind."""
+        underway.steps(self.sn)
+        kept.clean = False
+        kept.shard.return_to(kept.codec.decode_states(states))
+        parts = kept.shard.go_on()
+        kept.clean = True
+        underway.rests()
+        self._tell_faults(kept)
+        for frame in kept.codec.parts_frames(self.sn, parts, wire.Piece(kept.shard.has_more)):
             self._connection.sendall(frame)
 
     def _tell_faults(self, kept: Kept) -> None:

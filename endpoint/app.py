@@ -34,6 +34,7 @@ from endpoint.remembered import Remembered
 from endpoint.workers import Workers
 from hbase_store.version import __version__
 from plugin.store import RilletStore
+from stream_ext.errors import RilletError
 
 if TYPE_CHECKING:
     from stream_ext.service import Service
@@ -42,6 +43,8 @@ _TITLE = "Rillet"
 _DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
 #: Not sent, only counted: nobody is there to read it.
 _CLIENT_GONE = 499
+#: A page of so many pieces leaves its thread at once, however slowly it is read.
+_PAGE_PIECES = 256
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
     (b"access-control-allow-headers", b"Accept, Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
@@ -79,6 +82,45 @@ class Front:
             self.desk.bodies.release(exchange)
             took_s = time.perf_counter() - began
             self.desk.requests.count(exchange.route, scope["method"], exchange.status, took_s)
+
+
+class ReadFirst:
+    """Before an application that answers in threads: a body that comes slowly takes none of them."""
+
+    def __init__(self, app: Any, desk: Desk) -> None:
+        self._app, self._desk = app, desk
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive, send, self._desk)
+        try:
+            if (body := await self._body(exchange)) is not None:
+                await self._app(scope, _given(body, receive), send)
+        finally:
+            self._desk.bodies.release(exchange)
+
+    async def _body(self, exchange: Exchange) -> bytes | None:
+        """None: there is nobody to answer, or it was refused."""
+        if int(exchange.headers.get("content-length") or 0) > self._desk.limits.body_bytes:
+            return b""  # the application reads the declared length, and says so on a page
+        try:
+            return await exchange.sent_body()
+        except Disconnected:
+            return None
+        except RilletError as error:
+            await exchange.answer_error(error)
+            return None
+
+
+def _given(body: bytes, receive: Receive) -> Receive:
+    pieces = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def give() -> Message:
+        return next(pieces, None) or await receive()
+
+    return give
 
 
 async def _to_query_page(_: Request) -> Response:
@@ -169,5 +211,6 @@ def create_app(
     )
     app = RilletEndpoint(Front(desk), router)
     console = create_console(service, access, limits)
-    app.mount("/console", WSGIMiddleware(console))  # type: ignore[arg-type]  # its environ is a TypedDict
+    threads = WSGIMiddleware(console, send_queue_size=_PAGE_PIECES)  # type: ignore[arg-type]  # its environ is a TypedDict
+    app.mount("/console", ReadFirst(threads, desk))
     return app

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from endpoint.access import Access
 from endpoint.body import Bodies
+from endpoint.connections import Connections
 from endpoint.limits import HttpLimits
 from endpoint.metrics import Requests
 from endpoint.pages import Pages
@@ -38,9 +39,13 @@ class Desk:
     bodies: Bodies
     requests: Requests = field(default_factory=Requests)
     underway: Underway = field(default_factory=Underway)
+    connections: Connections = field(init=False)
     stopping: bool = False
     live: int = 0  # queries that are there for one who listens
     _listeners: set[asyncio.Event] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.connections = Connections(self.limits)
 
     def head(self) -> int:
         """The last snapshot that this process knows: every answer names one."""

@@ -23,3 +23,10 @@ class HttpLimits:
     live: int = 256  #: queries on /sparql that live as long as one listens
     waiting: int = 1024  #: requests that may wait for a thread, per kind; one more is told to come back
     heartbeat_s: float = 15.0  #: silence after which a listener hears a comment
+    connections: int = 4096  #: that are open at a time; one more takes the place of the oldest that waits
+    head_s: float = 10.0  #: for the head of a request, from its first byte on
+    head_bytes: int = 4 << 20  #: of a request's head, which has the text of a query in its URL
+    idle_s: float = 60.0  #: for the next request of a connection, or its first
+    slow_s: float = 10.0  #: in each of which a body brings `rate_bytes` a second, and an answer is read so fast
+    rate_bytes: int = 4 << 10
+    unread_bytes: int = 256 << 20  #: of all answers that are written and not read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -27,6 +28,8 @@ from stream_ext.service import Limits, Service
 
 #: For how long a thread that computes keeps the event loop waiting for the interpreter. Python's own is 5 ms.
 _SWITCH_S = 0.001
+#: Of the store, of Spark and of queries to others: files that are open besides connections.
+_OTHER_FILES = 512
 _GRACE_S = 5  # for answers that are under way when the server is told to stop
 
 
@@ -48,6 +51,10 @@ class ServeSettings:
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
+    connections: int = 4096
+    head_timeout_s: float = 10.0
+    idle_timeout_s: float = 60.0
+    least_rate: int = 4 << 10
     query_workers: int | None = None  # None: one, for an embedded store
     token: str | None = None
     outside: Outside = NOTHING
@@ -59,7 +66,14 @@ class ServeSettings:
         return Limits(queries=self.max_queries, lag_ms=int(self.max_lag_s * 1000))
 
     def limits(self) -> HttpLimits:
-        return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes)
+        return HttpLimits(
+            query_s=self.query_timeout_s,
+            query_bytes=self.query_bytes,
+            connections=self.connections,
+            head_s=self.head_timeout_s,
+            idle_s=self.idle_timeout_s,
+            rate_bytes=self.least_rate,
+        )
 
     def workers(self) -> int:
         """Raises BadArgument where they could not read the store."""
@@ -85,7 +99,8 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=app.desk.connections.protocol(),  # type: ignore[arg-type]  # it is only called
+                timeout_keep_alive=int(app.desk.limits.idle_s) + 1,  # `Connections` ends it before
                 ws="none",
                 lifespan="off",
                 access_log=False,
@@ -117,6 +132,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     check_token(settings)
     spark, workers = settings.spark(), settings.workers()
     sys.setswitchinterval(_SWITCH_S)
+    make_room_for(settings.connections)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
         address = _address(settings.host, listening)
@@ -149,6 +165,19 @@ def check_token(settings: ServeSettings) -> None:
             f"--host {settings.host} can be reached by others, and they could write: "
             "give a token with --token TOKEN or RILLET_TOKEN, or listen on 127.0.0.1"
         )
+
+
+def make_room_for(connections: int) -> None:
+    """Each connection is an open file; an accept that fails for want of one would be a connection that hangs."""
+    wanted = connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY not in (soft, hard) and hard < wanted:
+        raise BadArgument(
+            f"--connections {connections}: this process may open {hard} files (ulimit -Hn), and needs {wanted}: "
+            f"allow more, or give --connections {max(1, hard - _OTHER_FILES)}"
+        )
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager

@@ -11,9 +11,11 @@ from endpoint.commands.flags import (
     add_command,
     add_setting,
     add_store,
+    at_least_one,
     base_iri,
     seconds,
     size,
+    some_seconds,
     urls,
     whole,
 )
@@ -60,6 +62,14 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--query-bytes", most, "2G", type=size, metavar="SIZE")
     beside = "processes beside the server that answer long queries; by default 1 for an lmdb: store"
     add_setting(parser, "--query-workers", beside, type=whole, metavar="N")
+    many = "how many connections may be open at a time"
+    add_setting(parser, "--connections", many, "4096", type=at_least_one, metavar="N")
+    longest = "the longest that the head of a request may take to come"
+    add_setting(parser, "--head-timeout", longest, "10s", type=some_seconds, metavar="TIME")
+    longest = "after which a connection without a request is closed"
+    add_setting(parser, "--idle-timeout", longest, "60s", type=some_seconds, metavar="TIME")
+    least = "the least that a client sends of a body, or reads of an answer, in a second"
+    add_setting(parser, "--least-rate", least, "4K", type=size, metavar="SIZE")
     add_setting(parser, "--allow-load", "URLs that LOAD may fetch; without it none", type=urls, metavar="'URL ...'")
     asked = "endpoints that SERVICE may ask; without it none"
     add_setting(parser, "--allow-service", asked, type=urls, metavar="'URL ...'")
@@ -99,6 +109,10 @@ def serve(arguments: argparse.Namespace) -> None:
         max_queries=arguments.max_queries,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,
+        connections=arguments.connections,
+        head_timeout_s=arguments.head_timeout,
+        idle_timeout_s=arguments.idle_timeout,
+        least_rate=arguments.least_rate,
         query_workers=arguments.query_workers,
         token=arguments.token or None,
         outside=Outside(

@@ -7,7 +7,7 @@ the event loop, so a front on plain ASGI takes every path of ours before FastAPI
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from a2wsgi import WSGIMiddleware
 from fastapi import FastAPI
@@ -45,6 +45,8 @@ _DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries,
 _CLIENT_GONE = 499
 #: A page of so many pieces leaves its thread at once, however slowly it is read.
 _PAGE_PIECES = 256
+_QUICK_THREADS = 4
+_WITHOUT_STORE = (b"", b"/", b"/sign-in", b"/sign-out")
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
     (b"access-control-allow-headers", b"Accept, Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
@@ -85,19 +87,24 @@ class Front:
 
 
 class ReadFirst:
-    """Before an application that answers in threads: a body that comes slowly takes none of them."""
+    """Before the console, which answers in threads: a body that comes slowly takes none of them, and pages that need no
+    store have some of their own."""
 
-    def __init__(self, app: Any, desk: Desk) -> None:
-        self._app, self._desk = app, desk
+    def __init__(self, console: Any, desk: Desk) -> None:
+        self._pages = WSGIMiddleware(console, send_queue_size=_PAGE_PIECES)
+        self._without_store = WSGIMiddleware(console, _QUICK_THREADS, _PAGE_PIECES)
+        self._desk = desk
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await cast("Any", self._pages)(scope, receive, send)
             return
         exchange = Exchange(scope, receive, send, self._desk)
         try:
             if (body := await self._body(exchange)) is not None:
-                await self._app(scope, _given(body, receive), send)
+                quick = exchange.path in _WITHOUT_STORE or exchange.path.startswith(b"/static/")
+                app: Any = self._without_store if quick else self._pages
+                await app(scope, _given(body, receive), send)
         finally:
             self._desk.bodies.release(exchange)
 
@@ -211,6 +218,5 @@ def create_app(
     )
     app = RilletEndpoint(Front(desk), router)
     console = create_console(service, access, limits)
-    threads = WSGIMiddleware(console, send_queue_size=_PAGE_PIECES)  # type: ignore[arg-type]  # its environ is a TypedDict
-    app.mount("/console", ReadFirst(threads, desk))
+    app.mount("/console", ReadFirst(console, desk))
     return app

@@ -16,6 +16,7 @@ from endpoint.negotiation import Offer
 from endpoint.query_workers import Ask
 from endpoint.remembered import Key, Said
 from endpoint.underway import Question
+from endpoint.workers import LATE
 from endpoint.writing import gathered, pieces_of
 from stream_ext.control import Control
 from stream_ext.plan.algebra import Form, Query
@@ -62,8 +63,7 @@ class Made(NamedTuple):
 async def ask(exchange: Exchange, asked: Asked) -> None:
     desk, limits = exchange.desk, exchange.desk.limits
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
-    if asked.dataset is None and asked.snapshot is None and desk.service.is_small(asked.query):
-        made = _evaluated(exchange, asked, offer, Control(limits.small_s))
+    if asked.dataset is None and asked.snapshot is None and (made := _at_once(exchange, asked, offer)) is not None:
         await _give(exchange, asked, offer, made, None)
         return
     timeout_s = min(asked.timeout_s or limits.query_s, limits.query_s)
@@ -77,6 +77,21 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
         else:
             made = await _light_here(worker, exchange, asked, offer, question)
         await _give(exchange, asked, offer, made, question)
+
+
+def _at_once(exchange: Exchange, asked: Asked, offer: Offer) -> Made | None:
+    """A query of a few rows, answered while the event loop waits; None: it is another, or has no answer in time."""
+    limits = exchange.desk.limits
+    control = Control(limits.query_s, limits.query_bytes)
+
+    def evaluate() -> Made | None:
+        return _evaluated(exchange, asked, offer, control) if exchange.desk.service.is_small(asked.query) else None
+
+    made = exchange.desk.workers.beside.run(evaluate, limits.small_s)
+    if made is LATE:
+        control.cancel()
+        return None
+    return made
 
 
 def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:

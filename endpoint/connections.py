@@ -23,6 +23,10 @@ from endpoint.limits import HttpLimits
 
 log = logging.getLogger("rillet.http")
 
+#: Why the server ends a connection: no request came; a head was too long, or too slow; its place was needed; all were
+#: busy; its client did not read.
+REASONS = ("idle", "head", "room", "refused", "unread")
+
 _SWEEP_S = 1.0
 #: A head of at most so many bytes, its URL aside, is let in without looking at those of others.
 _SMALL_HEAD_BYTES = 64 << 10

@@ -24,6 +24,8 @@ Kind = Literal["query", "update"]
 
 #: How long after its deadline an evaluation may still tell of it itself, before it is answered for.
 _GRACE_S = 0.1
+#: Of a text that is listed: all of those under way might be of a megabyte.
+_SHOWN_CHARACTERS = 2_000
 
 
 @dataclass(eq=False)
@@ -70,7 +72,8 @@ class Question:
 
     def told(self) -> dict[str, Any]:
         since_ms = round((self.clock() - self.started) * 1000)
-        told = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: self.text}
+        text = self.text if len(self.text) <= _SHOWN_CHARACTERS else self.text[:_SHOWN_CHARACTERS] + " ..."
+        told = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: text}
         return told if self.remote is None else {**told, "worker": self.remote.worker}
 
 

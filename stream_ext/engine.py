@@ -5,6 +5,7 @@ is late, and when a stream that runs by the clock must be told that its time has
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from hbase_store import EmissionRow, Store, StreamPosition
@@ -50,6 +51,8 @@ class Engine:
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self._lag = Lag()
+        self.clock = clock
+        self.elements: Counter[int] = Counter()  # that came to each stream since this process started
         self._at_home: set[int] = set()  # queries that stay inline
         self.merge = Merge(
             store.emissions,
@@ -62,6 +65,7 @@ class Engine:
             on_silence=lambda times: self.derived.silent(times),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
             on_fault=lambda error: self.subscriptions.end_all(error),
+            waits=waits,
         )
         self.derived = Derived(injector, self.merge.last)
         self.emissions = Emissions(
@@ -97,6 +101,8 @@ class Engine:
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 
     def published(self, news: Published) -> None:
+        for taken in news.taken:
+            self.elements[taken.stream] += len(taken.element_times)
         for step in news.steps:
             self._follow(step, news)
             self._follow_home(step)
@@ -204,6 +210,7 @@ class Engine:
             self.subscriptions.end(step.number)
         elif step.definition is None:
             self.lateness.forget_stream(step.number)
+            self.elements.pop(step.number, None)
         elif step.kind == "stream" and step.number not in news.before.streams:
             self._widen(news.catalog)
 

@@ -255,13 +255,14 @@ class Injector:
         return waiting.future
 
     def status(self) -> dict[str, Any]:
-        with self._changed:
-            return {
-                "head": self.head,
-                "queued": len(self._queue),
-                "queued_bytes": self._queued_bytes,
-                "fault": None if self._fault is None else f"{type(self._fault).__name__}: {self._fault}",
-            }
+        """Waits for nothing: each figure is one that was true a moment ago."""
+        fault = self._fault
+        return {
+            "head": self.head,
+            "queued": len(self._queue),
+            "queued_bytes": self._queued_bytes,
+            "fault": None if fault is None else f"{type(fault).__name__}: {fault}",
+        }
 
     def close(self) -> None:
         """Writes what is queued, then ends."""
@@ -486,7 +487,7 @@ class Injector:
             return error
 
     def _insist(self, act: Callable[[], Result]) -> Result:
-        return insist(act, self._clock, over=lambda: self._closed)
+        return insist(act, self._clock, over=lambda: self._closed, waits=self._waits)
 
     def _publish(
         self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None

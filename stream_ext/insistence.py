@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import Clock
+from stream_ext.waits import Waits
 
 Result = TypeVar("Result")
 
+WHO = "what is to be written"
 _PAUSE_MS = 250
 _GIVE_UP_MS = 300_000
 
@@ -25,16 +28,18 @@ def insist(
     clock: Clock,
     over: Callable[[], bool] = lambda: False,
     held: threading.Condition | None = None,
+    waits: Waits | None = None,
 ) -> Result:
     """What `commit` returns; StoreUnavailable only after five minutes of it, or once it is `over`.
 
     `held`: a condition with a lock that may be taken again, which the caller holds, and that is let go between two
-    tries."""
+    tries. `waits` says meanwhile what is waited for."""
     until_ms = clock.now_ms() + _GIVE_UP_MS
     pause = held or threading.Condition()
     while True:
         try:
-            return commit()
+            with nullcontext() if waits is None else waits.during("store", WHO):
+                return commit()
         except StoreUnavailable:
             if over() or clock.now_ms() >= until_ms:
                 raise

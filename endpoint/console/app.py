@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from flask import Flask, render_template
-from werkzeug.exceptions import HTTPException
+from flask import Flask, render_template, request
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from endpoint.access import Access
 from endpoint.console.blueprint import console_blueprint, failed
@@ -34,9 +35,12 @@ def create_console(service: Service, access: Access, limits: HttpLimits, http: s
     return app
 
 
-def _of_flask(error: HTTPException) -> tuple[str, int]:
+def _of_flask(error: HTTPException) -> ResponseReturnValue:
     if error.code == 413:
         return failed(TooLarge("what was sent is larger than this server takes"))
     status = error.code or 500
     problem = Problem("about:blank", error.name, status, error.description or "")
+    if request.blueprint is None:  # not one of the pages, with their links to others
+        allowed = {"Allow": ", ".join(error.valid_methods or ())} if isinstance(error, MethodNotAllowed) else {}
+        return f"{problem.detail}\n", status, {"Content-Type": "text/plain; charset=utf-8", **allowed}
     return render_template("console/error.html", problem=problem), status

@@ -13,8 +13,9 @@ from urllib.parse import quote, urlsplit
 from flask import request, session
 
 from endpoint.access import Access
-from endpoint.console.statistics import Statistics
+from endpoint.console.statistics import Counts, Statistics
 from endpoint.errors import Forbidden, Unauthorized
+from endpoint.last_known import LastKnown
 from endpoint.limits import HttpLimits
 from stream_ext.errors import TooLarge
 
@@ -31,7 +32,11 @@ class Room:
     limits: HttpLimits
     statistics: Statistics
     http: str | None  # where browsers reach the HTTP routes; None: nowhere; "..": one folder above the console
+    counts: LastKnown[Counts] = field(init=False)
     _mark: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def __post_init__(self) -> None:
+        self.counts = LastKnown("counts", self.statistics.counts)
 
     @property
     def guarded(self) -> bool:

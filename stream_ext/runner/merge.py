@@ -48,6 +48,7 @@ from stream_ext.part import Ids, Part, SharedPart, Told
 from stream_ext.runner.homes import Homes
 from stream_ext.runner.standings import Group, Membership, Standings, Stored
 from stream_ext.schedule import QueryState
+from stream_ext.waits import Waits
 
 Result = TypeVar("Result")
 Runner = Literal["inline", "spark"]
@@ -87,10 +88,12 @@ class Merge:
         on_silence: Callable[[Mapping[int, Silence]], None] = lambda _: None,
         on_unstored: Callable[[int], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
+        waits: Waits | None = None,
     ) -> None:
         """`new_number`: for a group, one that no query and no group has had. `on_emissions` is told what is stored now,
         `on_silence` which queries were evaluated by themselves and said nothing; `on_unstored` by when `flush` must be
-        called."""
+        called; `waits` is shown what is waited for."""
+        self._waits = waits
         self._log, self._clock, self._queries = log, clock, queries
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
@@ -302,7 +305,8 @@ class Merge:
             self._changed.notify_all()
 
     def _insist(self, act: Callable[[], Result]) -> Result:
-        return insist(act, self._clock, lambda: self._gives_up or self._fault is not None, self._changed)
+        over = lambda: self._gives_up or self._fault is not None  # noqa: E731
+        return insist(act, self._clock, over, self._changed, self._waits)
 
     def _states_now(self) -> dict[int, QueryState]:
         found = self._standings.states()

@@ -6,6 +6,8 @@ the event loop, so a front on plain ASGI takes every path of ours before FastAPI
 
 from __future__ import annotations
 
+import http
+import logging
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +29,7 @@ from endpoint.errors import describe as describe_error
 from endpoint.errors import render
 from endpoint.exchange import Exchange, Message, Send, raw_path
 from endpoint.limits import HttpLimits
+from endpoint.log import current as current_log
 from endpoint.openapi import document
 from endpoint.pages import ICON, ICON_PATH, Pages, correct, describe
 from endpoint.query_workers import QueryWorkers, Start
@@ -41,6 +44,10 @@ if TYPE_CHECKING:
 
 _TITLE = "Rillet"
 _DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
+log = logging.getLogger("rillet.http")
+
+#: Refusals that an operator wants to see.
+_NOTEWORTHY = frozenset({http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN})
 #: Not sent, only counted: nobody is there to read it.
 _CLIENT_GONE = 499
 #: A page of so many pieces leaves its thread at once, however slowly it is read.
@@ -71,6 +78,7 @@ class Front:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
+        failure: Exception | None = None
         try:
             if exchange.method == "OPTIONS":
                 await exchange.answer(204, headers=[*_PREFLIGHT, *routes.allowed(exchange.path)])
@@ -79,11 +87,37 @@ class Front:
         except Disconnected:
             exchange.status = exchange.status or _CLIENT_GONE
         except Exception as error:  # noqa: BLE001 -- every error is told to the client, and ours to the log
+            failure = error
             await exchange.answer_error(error)
         finally:
             self.desk.bodies.release(exchange)
             took_s = time.perf_counter() - began
             self.desk.requests.count(exchange.route, scope["method"], exchange.status, took_s)
+            log_request(scope, exchange, took_s, failure)
+
+
+def log_request(scope: Message, exchange: Exchange, took_s: float, failure: Exception | None) -> None:
+    """What failed, and why. Never the query string: it has the text of a query, and whatever else was put there."""
+    status = exchange.status
+    cut_off = failure is not None and status < http.HTTPStatus.BAD_REQUEST
+    if cut_off or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+        level = logging.WARNING
+    else:
+        level = logging.INFO if status in _NOTEWORTHY else logging.DEBUG
+    if not log.isEnabledFor(level):
+        return
+    fields = {
+        "method": scope["method"],
+        "path": exchange.path.decode("latin-1"),
+        "status": status,
+        "ms": round(took_s * 1000, 1),
+        "client": (scope.get("client") or ("unknown",))[0],
+    }
+    if failure is not None:
+        fields |= {"error": type(failure).__name__, "cause": str(failure)}
+    trace = failure if log.isEnabledFor(logging.DEBUG) else None
+    message = "an answer was cut off" if cut_off else "a request failed" if failure else "a request was answered"
+    log.log(level, message, exc_info=trace, extra={"fields": fields})
 
 
 class ReadFirst:
@@ -191,7 +225,15 @@ def create_app(
 
     Its query workers are there from `desk.start()` on, until `desk.close()`."""
     limits = limits or HttpLimits()
-    start = Start(service.store.url, service.base, limits.query_bytes, limits.rows, limits.readers, service.outside)
+    start = Start(
+        service.store.url,
+        service.base,
+        limits.query_bytes,
+        limits.rows,
+        limits.readers,
+        service.outside,
+        current_log(),
+    )
     url = service.base + "sparql"
     router = RilletRouter(
         title=_TITLE,

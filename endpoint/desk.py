@@ -46,7 +46,7 @@ class Desk:
     query_workers: QueryWorkers
     bodies: Bodies
     requests: Requests = field(default_factory=Requests)
-    underway: Underway = field(default_factory=Underway)
+    underway: Underway = field(init=False)
     connections: Connections = field(init=False)
     status: LastKnown[dict[str, Any]] = field(init=False)
     figures: LastKnown[Figures] = field(init=False)
@@ -58,6 +58,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.connections = Connections(self.limits)
+        self.underway = Underway(self.limits.slow_query_s)
         self.lookout = Lookout(self.service)
         self.status = LastKnown("status", self.service.status)
         self.figures = LastKnown("figures", partial(figures.read, self.service))

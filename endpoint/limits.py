@@ -13,6 +13,7 @@ class HttpLimits:
     text_bytes: int = 1 << 20  #: of a query or update
     query_s: float = 300.0  #: for a query, unless its `timeout` is shorter
     small_s: float = 0.03  #: for which the event loop waits for the answer to a query of a few rows
+    slow_query_s: float = 10.0  #: after which a query or update is in the log; 0: none is
     query_bytes: int = 2 << 30  #: of solutions that one step of a query may make
     rows: int = 10_000_000  #: of an answer
     remembered_bytes: int = 16 << 20  #: of small answers that are kept while their snapshot is the latest

@@ -24,6 +24,8 @@ class Lookout:
         self._service = service
         self._closed = threading.Event()
         self._waits: dict[Kind, Wait] = {}  # as they were logged
+        self._runner: tuple[str, str] | None = None
+        self._epochs = 0
 
     def start(self) -> None:
         """On the event loop, which never waits for the store; the thread does."""
@@ -62,4 +64,15 @@ class Lookout:
                 for_s = (self._service.clock.now_ms() - wait.since_ms) / 1000
                 log.warning("the service goes on", extra={"fields": {"waited_for": kind, "seconds": for_s}})
         self._waits = now
+        self._look_at_runner()
         loop.call_later(_EVERY_S, self._look, loop)
+
+    def _look_at_runner(self) -> None:
+        status = self._service.status_at_once()
+        runner = status["runner"], status["why"]
+        if runner != self._runner:
+            log.info("the queries run", extra={"fields": {"on": status["runner"], "why": status["why"]}})
+            self._runner = runner
+        if (epochs := self._service.spark_epochs()) != self._epochs:
+            log.debug("an epoch of Spark began", extra={"fields": {"epochs": epochs}})
+            self._epochs = epochs

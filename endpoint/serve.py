@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import socket
@@ -19,12 +20,17 @@ import uvicorn
 from endpoint.access import is_loopback
 from endpoint.app import RilletEndpoint, create_app
 from endpoint.limits import HttpLimits
+from endpoint.log import Form, Level, logging_to, of_terminal
+from endpoint.log import Settings as LogSettings
+from hbase_store.version import __version__
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Limits, Service
+
+log = logging.getLogger("rillet.server")
 
 #: For how long a thread that computes keeps the event loop waiting for the interpreter. Python's own is 5 ms.
 _SWITCH_S = 0.001
@@ -55,6 +61,9 @@ class ServeSettings:
     head_timeout_s: float = 10.0
     idle_timeout_s: float = 60.0
     least_rate: int = 4 << 10
+    slow_query_s: float = 10.0
+    log_level: Level | None = None  # None: by what standard error is
+    log_format: Form = "text"
     query_workers: int | None = None  # None: one, for an embedded store
     token: str | None = None
     outside: Outside = NOTHING
@@ -73,7 +82,11 @@ class ServeSettings:
             head_s=self.head_timeout_s,
             idle_s=self.idle_timeout_s,
             rate_bytes=self.least_rate,
+            slow_query_s=self.slow_query_s,
         )
+
+    def log(self) -> LogSettings:
+        return LogSettings(self.log_level or of_terminal(), self.log_format)
 
     def workers(self) -> int:
         """Raises BadArgument where they could not read the store."""
@@ -133,7 +146,12 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     spark, workers = settings.spark(), settings.workers()
     sys.setswitchinterval(_SWITCH_S)
     make_room_for(settings.connections)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    with logging_to(sys.stderr, settings.log(), [settings.token or ""]):
+        _serve(settings, spark, workers, say)
+    say("stopped")
+
+
+def _serve(settings: ServeSettings, spark: SparkSettings, workers: int, say: Callable[[str], None]) -> None:
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
         address = _address(settings.host, listening)
         base = settings.base or address
@@ -151,10 +169,16 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             outside=settings.outside,
         ) as service:
             app = create_app(service, token=settings.token, limits=settings.limits(), query_workers=workers)
-            server = Server(app, when_ready=lambda: say(banner(settings, address)))
+
+            def ready() -> None:
+                fields = {"address": address, "store": settings.store, "engine": settings.engine, "pid": os.getpid()}
+                log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
+                say(banner(settings, address))
+
+            server = Server(app, when_ready=ready)
             signals.serving = True
             server.run_until_stopped(listening)
-    say("stopped")
+            log.info("the server stops")
 
 
 def check_token(settings: ServeSettings) -> None:
@@ -223,8 +247,6 @@ class _Signals:
 
 
 def banner(settings: ServeSettings, address: str) -> str:
-    from hbase_store.version import __version__
-
     guarded = "writing needs the token" if settings.token else "anyone on this machine may write"
     return (
         f"Rillet {__version__} is ready: store {settings.store}, engine {settings.engine}, {guarded}\n"

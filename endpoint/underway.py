@@ -5,6 +5,7 @@ A question ends when its client goes away. An update does not: it is wanted whet
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -18,6 +19,8 @@ from stream_ext.errors import DeadlineExceeded, NotFound, QueryCancelled
 if TYPE_CHECKING:
     from endpoint.exchange import Exchange
     from endpoint.query_workers import Remote
+
+log = logging.getLogger("rillet.queries")
 
 T = TypeVar("T")
 Kind = Literal["query", "update"]
@@ -80,10 +83,12 @@ class Question:
 class Underway:
     """Touched on the event loop only."""
 
-    def __init__(self) -> None:
+    def __init__(self, slow_s: float = 0.0) -> None:
+        """What takes `slow_s` is logged; 0: nothing is."""
         self._questions: dict[str, Question] = {}
         self._number = 0
         self.cancelled = 0
+        self._slow_s = slow_s
 
     def __len__(self) -> int:
         return len(self._questions)
@@ -122,6 +127,13 @@ class Underway:
             yield question
         finally:
             del self._questions[question.id]
+            self._log_if_slow(question)
+
+    def _log_if_slow(self, question: Question) -> None:
+        took_s = question.clock() - question.started
+        if self._slow_s and took_s >= self._slow_s:
+            fields = {"seconds": round(took_s, 3), "state": question.state, "text": question.text}
+            log.warning(f"a slow {question.kind}", extra={"fields": fields})
 
 
 async def _watch(exchange: Exchange, question: Question) -> None:

@@ -545,6 +545,11 @@ class Service:
         """The part of `status` that waits for nothing, whatever hangs."""
         return at_once(self.store.url, self._injector, self._engine)
 
+    def spark_epochs(self) -> int:
+        """How many have begun; 0 without Spark."""
+        spark = self._engine.spark
+        return 0 if spark is None else int(spark.status()["epochs"])
+
     def query_figures(self, query: QueryDefinition) -> dict[str, Any]:
         return query_figures(query, self._engine)
 

@@ -81,6 +81,11 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--service-timeout", longest, "5s", type=seconds, metavar="TIME")
     oldest = "after which registered queries ask a SERVICE again; 0: in each snapshot"
     add_setting(parser, "--service-refresh", oldest, "60s", type=seconds, metavar="TIME")
+    least = "what is logged to standard error: debug, info, warning or error; by default info, on a terminal warning"
+    add_setting(parser, "--log-level", least, type=OneOf("debug", "info", "warning", "error"), metavar="LEVEL")
+    add_setting(parser, "--log-format", "how: text or json, a line for each event", "text", type=OneOf("text", "json"))
+    slow = "queries and updates that take this long are logged; 0: none"
+    add_setting(parser, "--slow-query", slow, "10s", type=seconds, metavar="TIME")
     add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
 
 
@@ -114,6 +119,9 @@ def serve(arguments: argparse.Namespace) -> None:
         idle_timeout_s=arguments.idle_timeout,
         least_rate=arguments.least_rate,
         query_workers=arguments.query_workers,
+        slow_query_s=arguments.slow_query,
+        log_level=arguments.log_level,
+        log_format=arguments.log_format,
         token=arguments.token or None,
         outside=Outside(
             load=arguments.allow_load or (),

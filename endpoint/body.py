@@ -94,12 +94,12 @@ async def read_body(receive: Receive, declared: str | None, limit: int, hold: Ca
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
-        piece = message.get("body", b"")
+        piece: bytes = message.get("body", b"")
         if len(body) + len(piece) > limit:
             raise _too_large(limit)
         hold(len(body) + len(piece))
         if not message.get("more_body", False):
-            return piece if not body else bytes(body + piece)
+            return bytes(body) + piece if body else piece
         body += piece
 
 

@@ -30,6 +30,8 @@ REASONS = ("idle", "head", "room", "refused", "unread")
 _SWEEP_S = 1.0
 #: A head of at most so many bytes, its URL aside, is let in without looking at those of others.
 _SMALL_HEAD_BYTES = 64 << 10
+#: uvicorn takes a path apart before anybody has looked at it.
+_PATH_BYTES = 64 << 10
 #: What all larger heads under way may take together.
 _HEADS_BYTES = 64 << 20
 
@@ -177,8 +179,20 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.url = bytes(self.url)
         self._in_head = False
+        if self.url.find(b"?") > _PATH_BYTES or (b"?" not in self.url and len(self.url) > _PATH_BYTES):
+            self._all.ended["head"] += 1
+            self._refuse(414, f"the path is over {_PATH_BYTES} bytes: a text belongs behind ?query=, or into the body")
+            return
         self._all.is_answered(self)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.transport.is_closing():
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         if not self.pipeline:
@@ -240,4 +254,9 @@ class Connection(HttpToolsProtocol):
         return False
 
 
-_PHRASES = {408: b"Request Timeout", 431: b"Request Header Fields Too Large", 503: b"Service Unavailable"}
+_PHRASES = {
+    414: b"URI Too Long",
+    408: b"Request Timeout",
+    431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
+}

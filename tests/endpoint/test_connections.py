@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 import pytest
 
 from endpoint.limits import HttpLimits
+from endpoint.parameters import unescaped
 from tests.endpoint.live import NT, Live, live
 
 QUICK = HttpLimits(
@@ -127,6 +130,29 @@ def test_a_url_has_a_bound(server: Live) -> None:
     all_of(client)
     assert ended(server, "head") == before + 1
     assert server.server._app.desk.connections.heads_bytes == 0
+
+
+def test_a_path_has_a_bound(server: Live) -> None:
+    found = all_of(raw(server, b"GET /streams/" + b"%41" * 50_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"))
+    assert found.startswith(b"HTTP/1.1 414 ")
+    assert all_of(raw(server, b"GET /?query=" + b"%41" * 50_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")) != found
+
+
+def test_an_accept_header_has_a_bound(server: Live) -> None:
+    ranges = ", ".join(["*/*"] * 2_000)
+    answer = server.http.get("/sparql", params={"query": "ASK {}"}, headers={"accept": ranges})
+    assert (answer.status_code, "Accept header" in answer.text) == (400, True)
+
+
+def test_escapes_are_decoded_all_at_once_as_one_by_one() -> None:
+    draw = random.Random(4)
+    for size in (1, 2, 3, 5_000, 20_000):
+        for alphabet in (b"%4aG", b"%%%0", bytes(range(256))):
+            text = bytes(draw.choices(alphabet, k=size))
+            assert unescaped(text) == unquote_to_bytes(text)
+    began = time.process_time()
+    assert unescaped(b"%41" * (1 << 20)) == b"A" * (1 << 20)
+    assert time.process_time() - began < 1  # some 50 ms, and one by one ten times as long
 
 
 # ---- bodies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from endpoint import figures
-from endpoint.access import Access
+from endpoint.access import Access, Caller
 from endpoint.body import Bodies
 from endpoint.connections import Connections
+from endpoint.description import Description
 from endpoint.figures import Figures
 from endpoint.last_known import LastKnown
 from endpoint.limits import HttpLimits
 from endpoint.lookout import Lookout
 from endpoint.metrics import Requests
-from endpoint.pages import Pages
 from endpoint.query_workers import QueryWorkers
 from endpoint.remembered import Remembered
 from endpoint.shown_streams import streams_listed
@@ -29,6 +29,7 @@ from endpoint.workers import Workers
 from stream_ext.errors import Overload
 
 if TYPE_CHECKING:
+    from endpoint.exchange import Application
     from stream_ext.service import Service
 
 _RETRY_AFTER_S = 1
@@ -41,10 +42,12 @@ class Desk:
     access: Access
     limits: HttpLimits
     workers: Workers
-    pages: Pages
+    description: Description
     remembered: Remembered
     query_workers: QueryWorkers
     bodies: Bodies
+    console: Application | None
+    is_reader: Callable[[Caller], bool]  # whether the console's cookie says so
     requests: Requests = field(default_factory=Requests)
     underway: Underway = field(init=False)
     connections: Connections = field(init=False)

@@ -75,6 +75,8 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooLarge, 413),
     (errors.UnsupportedMedia, 415),
     (errors.Overload, 429),
+    (errors.NotWriter, 503),
+    (errors.OutcomeUnknown, 503),
     (errors.DeadlineExceeded, 503),
     (errors.QueryCancelled, 503),
     (store.BadStoreUrl, 400),
@@ -141,7 +143,7 @@ def render(problem: Problem, accept: str) -> tuple[bytes, bytes]:
 def headers_of(error: Exception, status: int, unread: bool) -> list[tuple[bytes, bytes]]:
     """`unread`: the rest of the body is still on the connection, which can serve no other request then."""
     headers = []
-    if isinstance(error, errors.Overload):
+    if isinstance(error, (errors.Overload, errors.NotWriter)) and error.retry_after_s:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if isinstance(error, Unauthorized):
         headers.append((b"www-authenticate", b'Bearer realm="rillet"'))

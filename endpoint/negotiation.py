@@ -61,8 +61,7 @@ def _quality(parameters: Sequence[str]) -> float:
 
 def _allowed(offer: Offer, ranges: Sequence[_Range]) -> bool:
     """Not shut out: the most precise range that names it has a quality above 0."""
-    fitting = [each for each in ranges if each.matches(offer.media_type)]
-    return bool(fitting) and max(fitting, key=lambda each: each.precision).quality > 0
+    return _liked(offer, ranges) > 0
 
 
 def choose(accept: str, offers: Sequence[Offer]) -> Offer:
@@ -78,8 +77,16 @@ def choose(accept: str, offers: Sequence[Offer]) -> Offer:
     raise NotAcceptable(f"Accept: {accept} names nothing that is written here; there is {have}")
 
 
-def prefers_html(accept: str) -> bool:
-    """A browser: it names text/html, and nothing that it would rather have."""
+def prefers_html(accept: str, offers: Sequence[Offer]) -> bool:
+    """A browser: it names text/html, and would rather have that than anything of what we have."""
+    if "text/html" not in accept.lower():
+        return False
     ranges = _ranges(accept)
-    html = [each for each in ranges if each.media_type in ("text/html", "application/xhtml+xml")]
-    return any(each.quality >= ranges[0].quality for each in html)
+    html = max((each.quality for each in ranges if each.media_type == "text/html"), default=0.0)
+    return all(html > _liked(offer, ranges) for offer in offers)
+
+
+def _liked(offer: Offer, ranges: Sequence[_Range]) -> float:
+    """The quality of the most precise range that names it."""
+    fitting = [each for each in ranges if each.matches(offer.media_type)]
+    return max(fitting, key=lambda each: each.precision).quality if fitting else 0.0

@@ -12,6 +12,7 @@ from urllib.parse import unquote_to_bytes
 import numpy as np
 
 from stream_ext.errors import BadArgument
+from stream_ext.names import meant
 from stream_ext.times import parse_time
 
 #: SPARQLWrapper repeats the wish of its Accept header under every name that some server once knew.
@@ -146,5 +147,6 @@ class Parameters:
 
     def done(self, known: str) -> None:
         if self._values:
-            left = ", ".join(f"{name}=" for name in self._values)
+            names = re.findall(r"[\w-]+", known.partition(";")[0].partition("(")[0])
+            left = ", ".join(f"{name}={meant(name, names)}" for name in self._values)
             raise BadArgument(f"unknown here: {left}; known: {known}")

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from endpoint import administration, live_query, negotiation, results
+from endpoint import administration, graph_results, live_query, negotiation, results
 from endpoint.asking import Asked, ask
 from endpoint.body import as_text
+from endpoint.description import OFFERS
+from endpoint.emissions import SSE
 from endpoint.exchange import FORM, Exchange
-from endpoint.pages import OFFERS
+from endpoint.negotiation import Offer
 from endpoint.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from endpoint.remembered import Key
 from hbase_store.terms import iri, literal
@@ -23,6 +25,9 @@ from stream_ext.syntax import parse_again
 
 if TYPE_CHECKING:
     from stream_ext.updates import Updated
+
+#: Where the console is mounted.
+CONSOLE = "/console"
 
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
@@ -38,8 +43,16 @@ _EXPLAIN = re.compile(r"((?:\s|#[^\n]*\n)*)EXPLAIN(?=\s)", re.IGNORECASE)
 _SHORT_CHARACTERS = 2_000
 
 
+#: All that these routes answer but the query page.
+_WRITTEN = (*results.OFFERS, *graph_results.TRIPLES, *OFFERS, SSE)
+
+
 async def sparql(exchange: Exchange) -> None:
     desk = exchange.desk
+    if exchange.method == "GET" and negotiation.prefers_html(exchange.accept, _WRITTEN):
+        await _page(exchange)
+        return
+    exchange.check_may_read()
     body = await exchange.body(desk.limits.text_bytes * 4) if exchange.method == "POST" else b""
     key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
     said = desk.remembered.get(key, desk.head())
@@ -136,15 +149,25 @@ def strip_explain(text: str) -> tuple[str, bool]:
 # ---- what is done ----
 
 
+async def _page(exchange: Exchange) -> None:
+    """For people, whatever the address says: a link that somebody follows must not run what somebody else wrote."""
+    if exchange.desk.console is None:
+        exchange.check_may_read()
+        await _describe(exchange, negotiation.choose("", OFFERS))
+    else:
+        await exchange.hand_on(exchange.desk.console, CONSOLE, "/query")
+
+
 async def about(exchange: Exchange, parameters: Parameters) -> None:
-    """No text: people get the query page, programs the service description."""
+    """No text: programs get the service description."""
     parameters.ignore(SPARQLWRAPPER)
     parameters.done("query, update (without a text no other parameter means anything)")
-    if negotiation.prefers_html(exchange.accept):
-        await exchange.answer(200, exchange.desk.pages.html(exchange.root), b"text/html; charset=utf-8")
-        return
-    offer = negotiation.choose(exchange.accept, OFFERS)
-    body = await exchange.desk.workers.readers.run(exchange.desk.pages.description, offer.format, exchange.desk.head())
+    await _describe(exchange, negotiation.choose(exchange.accept, OFFERS))
+
+
+async def _describe(exchange: Exchange, offer: Offer) -> None:
+    readers, description = exchange.desk.workers.readers, exchange.desk.description
+    body = await readers.run(description.written, offer.format, exchange.desk.head())
     await exchange.answer(200, body, offer.media_type.encode())
 
 

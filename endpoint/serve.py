@@ -8,16 +8,18 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import uvicorn
 
-from endpoint.access import is_loopback
+from endpoint.access import Access, is_loopback
 from endpoint.app import RilletEndpoint, create_app
 from endpoint.limits import HttpLimits
 from endpoint.log import Form, Level, logging_to, of_terminal
@@ -66,6 +68,11 @@ class ServeSettings:
     log_format: Form = "text"
     query_workers: int | None = None  # None: one, for an embedded store
     token: str | None = None
+    read_token: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
     outside: Outside = NOTHING
 
     def retain(self) -> Retain:
@@ -95,9 +102,36 @@ class ServeSettings:
             raise BadArgument(f"--query-workers {self.query_workers}: they read an embedded store, not {self.store}")
         return int(embedded) if self.query_workers is None else self.query_workers
 
+    def access(self, base: str) -> Access:
+        """Raises BadArgument where it would be open to those whom it is to keep out."""
+        check_token(self)
+        names = None
+        if self.allowed_hosts or (self.token is None and is_loopback(self.host)):
+            names = {*self.allowed_hosts, urlsplit(base).hostname or ""}
+        return Access(self.token, base, read_token=self.read_token, hosts=names, cors=self.cors)
+
+    def tls(self) -> dict[str, str]:
+        """What uvicorn wants to know; raises BadArgument where these files are no certificate and key."""
+        if not self.tls_cert and not self.tls_key:
+            return {}
+        if not self.tls_cert or not self.tls_key:
+            raise BadArgument("--tls-cert and --tls-key belong together: the certificate (with its chain), and its key")
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, _no_password)
+        except OSError as error:
+            files = f"--tls-cert {self.tls_cert} --tls-key {self.tls_key}"
+            raise BadArgument(
+                f"{files}: {error.strerror or error}; both are PEM files, the key without a password"
+            ) from None
+        return {"ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
+
     def spark(self) -> SparkSettings:
         """Raises BadArgument where Spark could not be started with them."""
         return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s)
+
+
+def _no_password() -> str:
+    raise OSError("the key has a password")
 
 
 class Stopped(Exception):
@@ -107,7 +141,12 @@ class Stopped(Exception):
 class Server(uvicorn.Server):
     """uvicorn, ending those who only listen before it waits for the others."""
 
-    def __init__(self, app: RilletEndpoint, when_ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        app: RilletEndpoint,
+        when_ready: Callable[[], None] = lambda: None,
+        tls: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -119,6 +158,8 @@ class Server(uvicorn.Server):
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=False,  # anybody can write them
+                **tls,
                 timeout_graceful_shutdown=_GRACE_S,
             )
         )
@@ -143,17 +184,19 @@ class Server(uvicorn.Server):
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Returns when a signal has stopped it; `say` gets the lines for people."""
     check_token(settings)
-    spark, workers = settings.spark(), settings.workers()
+    spark, workers, tls = settings.spark(), settings.workers(), settings.tls()
     sys.setswitchinterval(_SWITCH_S)
     make_room_for(settings.connections)
-    with logging_to(sys.stderr, settings.log(), [settings.token or ""]):
-        _serve(settings, spark, workers, say)
+    with logging_to(sys.stderr, settings.log(), [settings.token or "", settings.read_token or ""]):
+        _serve(settings, spark, workers, tls, say)
     say("stopped")
 
 
-def _serve(settings: ServeSettings, spark: SparkSettings, workers: int, say: Callable[[str], None]) -> None:
+def _serve(
+    settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
-        address = _address(settings.host, listening)
+        address = _address(settings.host, listening, "https" if tls else "http")
         base = settings.base or address
         with Service.open(
             settings.store,
@@ -168,27 +211,32 @@ def _serve(settings: ServeSettings, spark: SparkSettings, workers: int, say: Cal
             retain=settings.retain(),
             outside=settings.outside,
         ) as service:
-            app = create_app(service, token=settings.token, limits=settings.limits(), query_workers=workers)
+            access = settings.access(service.base)
+            app = create_app(service, access=access, limits=settings.limits(), query_workers=workers)
 
             def ready() -> None:
                 fields = {"address": address, "store": settings.store, "engine": settings.engine, "pid": os.getpid()}
                 log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
                 say(banner(settings, address))
 
-            server = Server(app, when_ready=ready)
+            server = Server(app, when_ready=ready, tls=tls)
             signals.serving = True
             server.run_until_stopped(listening)
             log.info("the server stops")
 
 
 def check_token(settings: ServeSettings) -> None:
-    if not (settings.token or "").isascii():
+    if not ((settings.token or "") + (settings.read_token or "")).isascii():
         raise BadArgument("a token is written in ASCII: it travels in a header")
     if not is_loopback(settings.host) and not settings.token:
         raise BadArgument(
             f"--host {settings.host} can be reached by others, and they could write: "
             "give a token with --token TOKEN or RILLET_TOKEN, or listen on 127.0.0.1"
         )
+    if settings.read_token and not settings.token:
+        raise BadArgument("--read-token closes reading, and writing would be open: give a --token, too")
+    if settings.read_token and settings.read_token == settings.token:
+        raise BadArgument("--read-token and --token are the same: whoever may read could write")
 
 
 def make_room_for(connections: int) -> None:
@@ -218,11 +266,11 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
         yield listening
 
 
-def _address(host: str, listening: socket.socket) -> str:
+def _address(host: str, listening: socket.socket, scheme: str) -> str:
     """The URL that others use; a server on all interfaces is named by its host name."""
     port = listening.getsockname()[1]
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/"
+    return f"{scheme}://{name}:{port}/"
 
 
 class _Signals:
@@ -248,6 +296,8 @@ class _Signals:
 
 def banner(settings: ServeSettings, address: str) -> str:
     guarded = "writing needs the token" if settings.token else "anyone on this machine may write"
+    if settings.read_token:
+        guarded = "reading and writing need their tokens"
     return (
         f"Rillet {__version__} is ready: store {settings.store}, engine {settings.engine}, {guarded}\n"
         f"  SPARQL   {address}sparql   (a browser gets the query page)\n"

@@ -44,6 +44,14 @@ async def create(exchange: Exchange, name: str) -> None:
     await exchange.answer_json(201 if created else 200, described(found), [location])
 
 
+async def change(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done("none; options are a JSON object in the body")
+    exchange.check_may_write()
+    options = _options(await exchange.body())
+    found = await exchange.desk.workers.writers.run(exchange.desk.service.change_stream, name, options)
+    await exchange.answer_json(200, described(found))
+
+
 async def drop(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
     exchange.check_may_write()
@@ -104,6 +112,8 @@ async def _acknowledge(exchange: Exchange, receipt: PushReceipt) -> None:
     }
     if receipt.repeated:
         acknowledged["repeated"] = True
+    if receipt.warnings:
+        acknowledged["warnings"] = list(receipt.warnings)
     await exchange.answer_json(202, acknowledged, snapshot=int(receipt.snapshot))
 
 

@@ -6,7 +6,7 @@ is late, and when a stream that runs by the clock must be told that its time has
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
@@ -16,7 +16,7 @@ from stream_ext.catalog_changes import fail_query
 from stream_ext.clock import Clock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
-from stream_ext.injector import Injector, Published, View
+from stream_ext.injector import Injector, Intent, Published, View, goes_on_after
 from stream_ext.lag import Lag
 from stream_ext.late_log import LateLog
 from stream_ext.lateness import Lateness
@@ -24,12 +24,15 @@ from stream_ext.outside import Outside
 from stream_ext.retention import Retain, Retention
 from stream_ext.runner.inline import InlineRunner
 from stream_ext.runner.merge import Merge, Role
+from stream_ext.runner.quarantine import Quarantine
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.runner.trial import Process
 from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
 from stream_ext.waits import Waits
 
+_CLOCK_EVERY_MS = 1_000
 _TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
 
 
@@ -46,7 +49,11 @@ class Engine:
         retain: Retain,
         outside: Outside,
         waits: Waits,
+        subscriptions: Subscriptions | None = None,
+        on_fault: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
+        """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
+        self._on_fault = on_fault
         self._store, self._clock, self._injector, self.waits = store, clock, injector, waits
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
@@ -64,7 +71,7 @@ class Engine:
             on_emissions=self._tell,
             on_silence=lambda times: self.derived.silent(times),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
-            on_fault=lambda error: self.subscriptions.end_all(error),
+            on_fault=self._failed,
             waits=waits,
         )
         self.derived = Derived(injector, self.merge.last)
@@ -75,9 +82,28 @@ class Engine:
             store, clock, self.alarms, self.merge.stored, retain, injector.change,
             self._collect_emissions,
         )  # fmt: skip
-        self.subscriptions = Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        self.inline = InlineRunner(self.merge, lambda role: Shard(store, _TAKES[role], outside), self._sent_beside)
-        self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock, outside=outside)
+        self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
+        trial = Process(store.url, base, outside, spark or SparkSettings())
+        self.quarantine = Quarantine(
+            self.merge,
+            trial,
+            all_queries=self._on_spark,
+            park=self._park,
+            publish=self._publish_nothing,
+            on_change=self._held_changed,
+        )
+        self.inline = InlineRunner(
+            self.merge,
+            lambda role: Shard(store, _TAKES[role], outside),
+            self._sent_beside,
+            lambda: self.quarantine.held,
+        )
+        self.spark = None
+        if spark is not None:
+            self.spark = SparkRunner(
+                spark, self.merge, store.url, base, clock, quarantine=self.quarantine, outside=outside,
+                on_silence=self._spark_is_silent,
+            )  # fmt: skip
 
     def start(self) -> None:
         """The queries go on where their emissions stopped."""
@@ -92,11 +118,14 @@ class Engine:
         self._find_homes()
         evaluated = {number: state.evaluated.time for number, state in states.items() if state.evaluated is not None}
         self.derived.start(self._store.emissions, evaluated)
+        self._look_at_clock()
         self.alarms.start()
         self.inline.start()
         if self.spark is not None:
             self.spark.start()
         self._head_moved(self._injector.head)
+        self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
+        self.subscriptions.go_on(catalog.queries)
 
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 
@@ -133,9 +162,15 @@ class Engine:
         """Whoever cannot write any more does not run the queries either: another may have taken over."""
         self.merge.fail(error)
 
+    def _failed(self, error: BaseException) -> None:
+        if goes_on_after(error):
+            self._injector.halt(error)  # both begin anew, together
+        self._on_fault(error)
+
     def await_evaluated(self, sn: int, deadline_s: float) -> None:
         """Until every query has taken this snapshot in, and those that read what these say, what they said of it."""
         self.merge.wait(sn, deadline_s)
+        self.merge.wait(self.quarantine.settle(deadline_s), deadline_s)
         for _ in range(self.derived.depth()):
             later = self.derived.settle(deadline_s)
             if later <= sn:
@@ -147,6 +182,29 @@ class Engine:
         """The query is evaluated no more, after restarts neither, until it is resumed. Any thread may call; it does not
         wait until that is published."""
         self._injector.own_change(fail_query(query, failure))
+
+    # ---- what may have killed a worker of Spark
+
+    def _on_spark(self) -> list[int]:
+        queries = self._injector.catalog.queries.values()
+        return [query.number for query in queries if query.is_evaluated and query.home is None]
+
+    def _park(self, query: int, why: str) -> None:
+        self._injector.own_change(fail_query(query, Failure("worker", why))).result()
+
+    def _publish_nothing(self) -> int:
+        """A snapshot, for what was missed is made up for when one is stepped."""
+        return int(self._injector.own_change(lambda view: Intent(result=int, write=lambda batch: None)).result())
+
+    def _held_changed(self) -> None:
+        if self.spark is not None:
+            self.spark.held_changed()
+
+    def _spark_is_silent(self, what: str) -> None:
+        if what:
+            self.waits.begin("spark", what)
+        else:
+            self.waits.end("spark")
 
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
@@ -238,6 +296,10 @@ class Engine:
         if stream in self._injector.catalog.streams:
             self._injector.clock_heartbeat(stream)
 
+    def _look_at_clock(self) -> None:
+        """Where nothing else does: it says itself whether it is behind."""
+        self.alarms.set("clock", self._clock.now_ms() + _CLOCK_EVERY_MS, self._look_at_clock)
+
     def _set_idle_alarm(self, stream: int) -> None:
         """When nothing has come for as long as the stream's option `idle` says, a mark lets time pass without it."""
         definition = self._injector.catalog.streams.get(stream)
@@ -256,6 +318,7 @@ class Engine:
     def close(self) -> None:
         """Call it when the injector is closed. What is evaluated is stored."""
         self.alarms.close()
+        self.quarantine.close()
         # First: when Spark goes, the inline runner would begin to build.
         self.inline.close()
         if self.spark is not None:

@@ -23,6 +23,7 @@ from hbase_store import open as open_store
 from hbase_store.terms import iri
 from stream_ext import graph_store
 from stream_ext.adaptor import Elements, Ids, read_push
+from stream_ext.ahead import check_ahead
 from stream_ext.answers import (
     Decoded,
     answer_at_last_evaluation,
@@ -36,8 +37,16 @@ from stream_ext.answers import (
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.bound import rows_at_most
 from stream_ext.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, move_query, pause_query, resume_query
-from stream_ext.clock import Clock
+from stream_ext.catalog_changes import (
+    change_stream,
+    create_stream,
+    drop_query,
+    drop_stream,
+    move_query,
+    pause_query,
+    resume_query,
+)
+from stream_ext.clock import Clock, SteadyClock
 from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
 from stream_ext.derived_graphs import DerivedGraphs, asked_of
@@ -47,7 +56,7 @@ from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLar
 from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain, operators_of
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
-from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View
+from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View, goes_on_after, refusal_of
 from stream_ext.known_values import KnownValues
 from stream_ext.late import told
 from stream_ext.loads import Loaded, graph_term, loaded
@@ -61,6 +70,7 @@ from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.standby import Standby
 from stream_ext.status import (
     at_once,
     has_failed,
@@ -70,7 +80,7 @@ from stream_ext.status import (
     stream_figures,
     stream_status,
 )
-from stream_ext.subscriptions import Subscription
+from stream_ext.subscriptions import Subscription, Subscriptions
 from stream_ext.updates import Updated, change_of, updated
 from stream_ext.waits import Waits
 
@@ -107,6 +117,7 @@ class PushReceipt:
     batch: int
     snapshot: int
     repeated: bool
+    warnings: Sequence[str] = ()
 
 
 class Service:
@@ -122,17 +133,60 @@ class Service:
         outside: Outside,
     ) -> None:
         """Use `Service.open`."""
-        self.store, self.base, self.clock, self.limits, self.outside = store, base, clock, limits, outside
+        self.store, self.base, self.limits, self.outside = store, base, limits, outside
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
-        self._injector = Injector(store, clock, pace, self.waits)
-        self._engine = Engine(store, base, clock, self._injector, spark, retain, outside, self.waits)
-        self._engine.start()
-        self._injector.start(self._engine)
-        for query in [query for query in self.queries() if query.live]:
-            self.drop_query(query.name)  # its listener has gone with the process that it had asked
+        self.clock = SteadyClock(clock, self.waits)
+        self._pace, self._spark, self._retain = pace, spark, retain
         self._closing = threading.Lock()
         self._closed = False
+        self._subscriptions: Subscriptions | None = None
+        self._standby = Standby(store, self.clock, self.waits, self)
+        self.begin()
+        self._standby.start()
+
+    # ---- one writer epoch: the standby calls these -------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Injector and engine, as the store has it now."""
+        injector = Injector(self.store, self.clock, self._pace, self.waits)
+        self.clock.go_on_from(_last_time(injector))
+        engine = Engine(
+            self.store, self.base, self.clock, injector, self._spark, self._retain, self.outside, self.waits,
+            self._subscriptions, self._failed,
+        )  # fmt: skip
+        try:
+            engine.start()
+        except BaseException:
+            engine.close()
+            raise
+        is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
+        self._injector, self._engine = injector, engine
+        injector.start(engine)
+        # Listeners have gone with the process that they had asked.
+        left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
+        for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
+            if is_first:
+                dropped.result()
+
+    def end(self, error: BaseException) -> None:
+        self._injector.halt(error)
+        self._engine.stopped(error)
+        self._injector.close()
+        self._engine.close()
+
+    def follow(self) -> None:
+        self._injector.follow()
+
+    def give_up(self, error: BaseException) -> None:
+        if self._subscriptions is not None:
+            self._subscriptions.end_all(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if goes_on_after(error) and not self._closed:
+            self._standby.lost(error)
+        else:
+            self.give_up(error)
 
     @classmethod
     def open(
@@ -171,6 +225,10 @@ class Service:
         change = create_stream(name_or_iri, options, self.base)
         return cast("tuple[StreamDefinition, bool]", self._injector.change(change).result())
 
+    def change_stream(self, name_or_iri: str, options: Mapping[str, object]) -> StreamDefinition:
+        """Gives it other options, of those that may be changed."""
+        return cast("StreamDefinition", self._injector.change(change_stream(name_or_iri, options)).result())
+
     def streams(self) -> list[StreamDefinition]:
         return list(self._injector.catalog.streams.values())
 
@@ -204,6 +262,7 @@ class Service:
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base)
+        warnings = check_ahead(definition, elements.time, self.clock.now_ms()) if elements.timed else ()
         if self._injector.catalog.deriving:
             self._check_graphs(definition, elements)
         future = self._injector.push(
@@ -211,13 +270,15 @@ class Service:
             len(data),
             definition.options.batch_ms,
         )
-        return self._receipt(definition, future, wait)
+        return self._receipt(definition, future, wait, warnings)
 
     def heartbeat(self, stream: str, timestamp: int, wait: Wait = "published") -> PushReceipt:
         definition = self.stream(stream)
         self._check_takes_pushes(definition)
         _check_wait(wait)
-        return self._receipt(definition, self._injector.heartbeat(Heartbeat(definition.number, timestamp)), wait)
+        warnings = check_ahead(definition, np.array([timestamp], np.int64), self.clock.now_ms())
+        future = self._injector.heartbeat(Heartbeat(definition.number, timestamp))
+        return self._receipt(definition, future, wait, warnings)
 
     def late_elements(self, stream: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
         """How many elements came late; those of them that are kept, after a snapshot."""
@@ -248,18 +309,20 @@ class Service:
     def _check_lag(self, stream: StreamDefinition) -> None:
         if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
             if (fault := self._engine.merge.fault) is not None:
-                raise fault  # they come on no more before a restart
+                raise refusal_of(fault, self.store.url)
             raise Overload(
                 f"the queries over stream {stream.name!r} are {lag_ms} ms behind, more than {self.limits.lag_ms} ms "
                 "(--max-lag); send this push later",
                 1,
             )
 
-    def _receipt(self, stream: StreamDefinition, future: Future[Receipt], wait: Wait) -> PushReceipt:
+    def _receipt(
+        self, stream: StreamDefinition, future: Future[Receipt], wait: Wait, warnings: Sequence[str]
+    ) -> PushReceipt:
         receipt = future.result()
         self._await(receipt.snapshot, wait)
         return PushReceipt(
-            stream.name, receipt.accepted, receipt.late, receipt.batch, receipt.snapshot, receipt.repeated
+            stream.name, receipt.accepted, receipt.late, receipt.batch, receipt.snapshot, receipt.repeated, warnings
         )
 
     def _await(self, sn: int, wait: Wait) -> None:
@@ -573,6 +636,7 @@ class Service:
             if self._closed:
                 return
             self._closed = True
+            self._standby.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
@@ -592,6 +656,13 @@ class Service:
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
     registered = cast("Registered", future.result())
     return registered.definition, registered.created, registered.warnings
+
+
+def _last_time(injector: Injector) -> int:
+    """By the clock, as far as the store knows."""
+    by_clock = [n for n, stream in injector.catalog.streams.items() if stream.runs_by == "clock"]
+    latest = [at.latest for n in by_clock if (at := injector.positions.get(n)) is not None and at.latest is not None]
+    return max([injector.published_ms, *latest])
 
 
 def _check_wait(wait: str) -> None:

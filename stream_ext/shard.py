@@ -5,7 +5,7 @@ get the same parts from it. What it needs beyond the store is where each query h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -39,6 +39,7 @@ _MADE_UP_AT_ONCE = 500
 _MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
 #: Where a query stands that is to begin anew, wherever that is by then.
 _NOWHERE = -1
+_IN_QUARANTINE = "Quarantine: its step may have killed a worker; it is tried in a process of its own"
 _NOT_MADE_UP = "resuming the query leaves out what it has missed"
 
 Run = QueryRun | StoreRun | TemplateRun
@@ -122,6 +123,10 @@ class Shard:
         self._elsewhere = elsewhere or Elsewhere(outside, lambda sn: store.row(sn).published_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
+        #: Queries in quarantine: from the next step on they stay where they are.
+        self.held: Collection[int] = frozenset()
+        #: Called before these queries are stepped in a snapshot, or brought to it.
+        self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -146,6 +151,8 @@ class Shard:
             asked = self._guarded((number,), partial(self._read, definition, states.get(number), catalog))
             if asked is not None and asked.state.stands is not None:
                 self._stay_behind(asked.number, asked.state)
+            elif asked is not None and number in self.held:
+                self._set_aside(number, sn, asked.state)
             elif asked is not None:
                 key = (asked.number,) if asked.key is None else (asked.key, asked.place)
                 together.setdefault(key, []).append(asked)
@@ -159,14 +166,16 @@ class Shard:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
         self._elsewhere.comes_to(sn)
         parts, self._unsaid = self._unsaid, []
-        for number in [number for number, each in self._behind.items() if self._elsewhere.why_not(*each.later) is None]:
+        for number in [number for number, each in self._behind.items() if self._may_go_on(number, each)]:
             parts += self._guarded((number,), partial(self._make_up, number)) or []
+        self.stepping(sn, ())
         runs = list(self._stepped)
         # What nobody reads may have been let go already.
         read = frozenset[int]().union(*(run.streams for run in runs))
         pushes = arrivals(self._store, sn, read) if read else []
         for run in runs:
             parts += self._stepped_run(run, sn, pushes)
+        self.stepping(sn, ())
         self.sn = sn
         parts += self._follow_catalog(sn)
         unsaid, self._unsaid = self._unsaid, []
@@ -221,7 +230,11 @@ class Shard:
         assert left is not None, "it was moved"
         if left.state.stands is not None:
             return self._begin_from_here(definition, left.state)
+        if number in self.held:
+            self._set_aside(number, left.position, left.state)
+            return []
         alone = Shard(self._store, lambda query: query.number == number, elsewhere=self._elsewhere)
+        alone.stepping = self.stepping
         alone.build({number: left.state}, left.position)
         while alone.sn < sn:
             alone.step(alone.sn + 1)
@@ -250,6 +263,9 @@ class Shard:
             self._start([asked])
 
     def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Told]:
+        if definition.number in self.held and definition.is_evaluated:
+            self._set_aside(definition.number, sn - 1, None)
+            return []
         asked = self._read(definition, None, catalog)
         if asked is None:
             return []
@@ -259,6 +275,7 @@ class Shard:
 
     def _guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
         """What is found of queries; their fault must not stop the others, and is reported."""
+        self.stepping(self.sn, numbers)
         try:
             return call()
         except StoreUnavailable:
@@ -279,6 +296,10 @@ class Shard:
         self.faults[number] = f"{kind}: {error}; {_MADE_UP if error.later else _NOT_MADE_UP}"
         if error.later:
             self._behind[number] = _Behind(sn, state, error.later)
+        self._say_where(number, sn, state)
+
+    def _say_where(self, number: int, sn: int, state: QueryState | None) -> None:
+        """With the next parts: it stands at `sn`."""
         if state is None:
             state = msgspec.structs.replace(self._catalog.queries[number].state, sn=self.sn)
         kept = msgspec.structs.replace(state, stands=sn)
@@ -288,14 +309,25 @@ class Shard:
         self.faults.pop(number, None)
         self._behind.pop(number, None)
 
-    # ---- those that have fallen behind, for nobody answered them
+    # ---- those that have fallen behind: nobody answered them, or they are in quarantine
+
+    def _set_aside(self, number: int, sn: int, state: QueryState | None) -> None:
+        """As in `_report`; it is a matter of seconds until it goes on, or is parked."""
+        self._forget_fault(number)
+        self.faults[number] = _IN_QUARANTINE
+        self._behind[number] = _Behind(sn, state, ())
+        self._say_where(number, sn, state)
+
+    def _may_go_on(self, number: int, behind: _Behind) -> bool:
+        return number not in self.held and self._elsewhere.why_not(*behind.later) is None
 
     def _stay_behind(self, number: int, state: QueryState) -> None:
         """As it was reported before this shard was built."""
         assert state.stands is not None, "it stands somewhere"
         begins = state.stands < self._catalog.queries[number].since
         self._behind[number] = _Behind(state.stands, None if begins else state, ())
-        self.faults[number] = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}; {_MADE_UP}"
+        waits = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}; {_MADE_UP}"
+        self.faults[number] = _IN_QUARANTINE if number in self.held else waits
 
     def _make_up(self, number: int) -> Sequence[Told]:
         """What it has missed, as far as it gets; after a long time some of it with each step, so that others go on."""
@@ -342,6 +374,7 @@ class Shard:
             return query.number == number and (behind.state is not None or query.since > behind.sn)
 
         alone = Shard(self._store, takes, elsewhere=self._elsewhere)
+        alone.stepping = self.stepping
         state = None if behind.state is None else msgspec.structs.replace(behind.state, stands=None)
         alone.build({number: state}, behind.sn)
         return alone
@@ -375,6 +408,7 @@ class Shard:
         """What a run says; where its step fails, what those of its queries say whose fault it is not."""
         asks = not isinstance(run, TemplateRun) and run.asks_elsewhere
         stood = _state_of(run, self.sn) if asks else None
+        self.stepping(sn, run.numbers)
         try:
             return run.step(sn, pushes)
         except StoreUnavailable:
@@ -405,6 +439,7 @@ class Shard:
         while waiting:
             some = waiting.pop()
             tries += 1
+            self.stepping(self.sn, [asked.number for asked in some])
             try:
                 if tries > _TRIES_MAX:
                     raise error
@@ -454,6 +489,7 @@ class Shard:
 
     def _start(self, alike: Sequence[Asked]) -> None:
         """Queries of one template that stand at one place; or one query."""
+        self.stepping(self.sn, [asked.number for asked in alike])
         try:
             self._start_with_others(alike)
         except StoreUnavailable:
@@ -545,6 +581,8 @@ def _state_of(run: Run, sn: int) -> QueryState:
     return run.state_now(sn)
 
 
-def open_shard(store_url: str, base: str, outside: Outside) -> Shard:
-    """For a process of its own (a Spark task): a reader of the store, and a shard over it."""
-    return Shard(open_store(store_url, read_only=True), takes_on_spark, outside)
+def open_shard(store_url: str, base: str, outside: Outside, only: Collection[int] | None = None) -> Shard:
+    """For a process of its own (a Spark task, or a trial of these queries): a reader of the store, and a shard over
+    it."""
+    takes = takes_on_spark if only is None else lambda query: query.number in only
+    return Shard(open_store(store_url, read_only=True), takes, outside)

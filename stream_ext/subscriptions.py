@@ -72,7 +72,8 @@ class Emissions:
         """Those after `since`, in order."""
         found: list[Emission] = []
         left = bytes_max
-        while (limit is None or len(found) < limit) and (left is None or left > 0):
+        # A look for what is not there yet would cost as much as all that was found: a scan, for each listener.
+        while since < self._last(query) and (limit is None or len(found) < limit) and (left is None or left > 0):
             some = self._some(query, since, None if limit is None else limit - len(found), left)
             if not some:
                 break
@@ -234,6 +235,23 @@ class Subscriptions:
         self._emissions, self._last, self._memberships = emissions, last, memberships
         self._lock = threading.Lock()
         self._of: dict[int, set[Subscription]] = {}
+
+    def serve(self, emissions: Emissions, last: Numbers, memberships: Memberships) -> None:
+        """From now on another engine says what there is: who reads goes on after the last number that he has had."""
+        self._emissions, self._last, self._memberships = emissions, last, memberships
+
+    def go_on(self, queries: Collection[int]) -> None:
+        """These are the queries that there are; some may have been dropped, or have said more."""
+        with self._lock:
+            gone = [query for query in self._of if query not in queries]
+        for query in gone:
+            self.end(query)
+        self.said(queries)
+
+    def has(self, query: int) -> bool:
+        """Whether anybody reads what it says."""
+        with self._lock:
+            return bool(self._of.get(query))
 
     def add(self, query: int, since: int, notify: Callable[[], None]) -> Subscription:
         subscription = Subscription(self, query, since, notify)

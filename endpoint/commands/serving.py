@@ -7,12 +7,15 @@ import argparse
 from endpoint.commands.flags import (
     Commands,
     OneOf,
+    Several,
     UsageError,
     add_command,
     add_setting,
     add_store,
     at_least_one,
     base_iri,
+    hosts,
+    origins,
     seconds,
     size,
     some_seconds,
@@ -24,7 +27,8 @@ _EXAMPLES = """\
   rillet serve
   rillet serve --store lmdb:/var/lib/rillet --port 8080
   rillet serve --store hbase://127.0.0.1:9090/rillet --engine spark --spark-master 'local[4]'
-  RILLET_TOKEN=secret rillet serve --host 0.0.0.0     others may read; who has the token may write"""
+  RILLET_TOKEN=secret rillet serve --host 0.0.0.0     others may read; who has the token may write
+  rillet serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem    with RILLET_TOKEN and RILLET_READ_TOKEN"""
 
 _ENGINE = OneOf("spark", "inline", not_built=["auto"])
 
@@ -87,6 +91,14 @@ def add(commands: Commands) -> None:
     slow = "queries and updates that take this long are logged; 0: none"
     add_setting(parser, "--slow-query", slow, "10s", type=seconds, metavar="TIME")
     add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
+    closes = "what those who read must send, and may not write with; without it reading is open"
+    add_setting(parser, "--read-token", closes, metavar="TOKEN")
+    named = "names of this server besides localhost and that of --base; others get 403"
+    add_setting(parser, "--allowed-host", named, type=hosts, action=Several, metavar="NAME")
+    let_in = "origins whose web pages may read, and write with the token; without it none"
+    add_setting(parser, "--cors", let_in, type=origins, action=Several, metavar="ORIGIN")
+    add_setting(parser, "--tls-cert", "the certificate to speak HTTPS with, and its chain: a PEM file", metavar="FILE")
+    add_setting(parser, "--tls-key", "the key of that certificate: a PEM file", metavar="FILE")
 
 
 def serve(arguments: argparse.Namespace) -> None:
@@ -123,6 +135,11 @@ def serve(arguments: argparse.Namespace) -> None:
         log_level=arguments.log_level,
         log_format=arguments.log_format,
         token=arguments.token or None,
+        read_token=arguments.read_token or None,
+        allowed_hosts=arguments.allowed_host or (),
+        cors=arguments.cors or (),
+        tls_cert=arguments.tls_cert or None,
+        tls_key=arguments.tls_key or None,
         outside=Outside(
             load=arguments.allow_load or (),
             service=arguments.allow_service or (),
@@ -135,6 +152,7 @@ def serve(arguments: argparse.Namespace) -> None:
     try:
         settings.spark()
         settings.workers()
+        settings.tls()
     except BadArgument as error:
         raise UsageError(str(error)) from None
     try:

@@ -7,7 +7,7 @@ there, so it needs no hand-over."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from hbase_store.errors import StoreUnavailable
@@ -23,6 +23,7 @@ class Shard(Protocol):
 
     sn: int
     faults: dict[int, str]
+    held: Collection[int]
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None: ...
     def step(self, sn: int) -> list[Told]: ...
@@ -30,9 +31,15 @@ class Shard(Protocol):
 
 class InlineRunner:
     def __init__(
-        self, merge: Merge, make_shard: Callable[[Role], Shard], on_sent: Callable[[], None] = lambda: None
+        self,
+        merge: Merge,
+        make_shard: Callable[[Role], Shard],
+        on_sent: Callable[[], None] = lambda: None,
+        held: Callable[[], Collection[int]] = frozenset,
     ) -> None:
-        """`on_sent` is called when parts were sent beside those of Spark."""
+        """`on_sent` is called when parts were sent beside those of Spark. Queries that are `held`, in quarantine, are
+        not stepped in this process."""
+        self._held = held
         self._merge, self._make_shard, self._on_sent = merge, make_shard, on_sent
         self._changed = threading.Condition()
         self._head = 0
@@ -94,10 +101,12 @@ class InlineRunner:
             return
         _, position, states = self._merge.attempt(role)
         shard = self._make_shard(role)
+        shard.held = self._held()
         shard.build(states, position)
         self.faults = shard.faults
         while self._has_work(role, shard.sn):
             sn = shard.sn + 1
+            shard.held = self._held()
             parts = shard.step(sn)
             self.faults = shard.faults
             self._merge.take(role, sn, parts)

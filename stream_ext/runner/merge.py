@@ -38,6 +38,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from hbase_store import EmissionRow, Sn
+from hbase_store.errors import StoreError
 from stream_ext.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.derived import Silence
@@ -183,6 +184,11 @@ class Merge:
             self._changed.wait_for(lambda: self._position >= sn or self._fault is not None, deadline_s)
             if self._position >= sn:
                 return
+            if isinstance(self._fault, StoreError):
+                raise DeadlineExceeded(
+                    f"snapshot {sn} is published, and its evaluation cannot be waited for here: the queries have come "
+                    f"to {self._position}, and go on when this server is the writer again ({self._fault})"
+                )
             if self._fault is not None:
                 raise self._fault
             raise DeadlineExceeded(

@@ -82,14 +82,14 @@ def ended(server: Live, reason: str) -> int:
     return server.server._app.desk.connections.ended[reason]
 
 
-PUSH = b"POST /streams/taxis?timestamp=1 HTTP/1.1\r\nHost: x\r\nContent-Type: application/n-triples\r\n"
+PUSH = b"POST /streams/taxis?timestamp=1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/n-triples\r\n"
 
 
 # ---- heads
 
 
 def test_a_head_that_never_ends_is_not_waited_for(server: Live) -> None:
-    client = raw(server, b"GET /$/ping HTTP/1.1\r\nHost: x\r\n")
+    client = raw(server, b"GET /$/ping HTTP/1.1\r\nHost: localhost\r\n")
     dripping = drip(client, b"A: b\r\n")
     assert all_of(client).startswith(b"HTTP/1.1 408 ")
     dripping.join()
@@ -100,13 +100,13 @@ def test_a_connection_on_which_nothing_comes_is_closed(server: Live) -> None:
 
 
 def test_a_connection_is_closed_when_no_other_request_follows(server: Live) -> None:
-    assert all_of(raw(server, b"GET /$/ping HTTP/1.1\r\nHost: x\r\n\r\n")).endswith(b"pong\n")
+    assert all_of(raw(server, b"GET /$/ping HTTP/1.1\r\nHost: localhost\r\n\r\n")).endswith(b"pong\n")
 
 
 def test_a_connection_serves_as_many_requests_as_come_in_time(server: Live) -> None:
     with raw(server) as client:
         for _ in range(5):
-            client.sendall(b"GET /$/ping HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.sendall(b"GET /$/ping HTTP/1.1\r\nHost: localhost\r\n\r\n")
             while not client.recv(1 << 16).endswith(b"pong\n"):
                 pass
             time.sleep(QUICK.head_s / 2)  # together longer than a connection may wait for one
@@ -114,7 +114,7 @@ def test_a_connection_serves_as_many_requests_as_come_in_time(server: Live) -> N
 
 @pytest.mark.parametrize("head", [b"X: " + b"x" * (1 << 20), b"X: y\r\n" * 200_000])
 def test_headers_have_a_bound(server: Live, head: bytes) -> None:
-    client = raw(server, b"GET /$/ping HTTP/1.1\r\nHost: x\r\n")
+    client = raw(server, b"GET /$/ping HTTP/1.1\r\nHost: localhost\r\n")
     with suppress(ConnectionError):  # refused before all was sent
         client.sendall(head)
     found = all_of(client)
@@ -133,9 +133,9 @@ def test_a_url_has_a_bound(server: Live) -> None:
 
 
 def test_a_path_has_a_bound(server: Live) -> None:
-    found = all_of(raw(server, b"GET /streams/" + b"%41" * 50_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"))
+    found = all_of(raw(server, b"GET /streams/" + b"%41" * 50_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     assert found.startswith(b"HTTP/1.1 414 ")
-    assert all_of(raw(server, b"GET /?query=" + b"%41" * 50_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")) != found
+    assert all_of(raw(server, b"GET /?query=" + b"%41" * 50_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")) != found
 
 
 def test_an_accept_header_has_a_bound(server: Live) -> None:
@@ -177,7 +177,10 @@ def test_a_body_that_hardly_comes_is_not_waited_for(server: Live, path: bytes, d
     of_type = (
         b"application/x-www-form-urlencoded" if b"query" in path or b"sparql" in path else b"application/n-triples"
     )
-    head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: 100000\r\n\r\n" % (path, of_type)
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 100000\r\n\r\n" % (
+        path,
+        of_type,
+    )
     client = raw(server, head)
     thread = drip(client, b"#") if dripping else None
     found = all_of(client)
@@ -199,7 +202,7 @@ def test_a_body_that_comes_fast_enough_may_take_long(server: Live) -> None:
 def test_thirty_slow_bodies_do_not_hang_the_console(server: Live) -> None:
     with ExitStack() as opened:
         for _ in range(30):
-            head = b"POST /console/query HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
+            head = b"POST /console/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
             opened.enter_context(raw(server, head + b"Content-Type: application/x-www-form-urlencoded\r\n\r\nquery="))
         began = time.monotonic()
         assert server.http.get("/console/").status_code == 200
@@ -216,7 +219,7 @@ def test_who_reads_no_answer_is_cut(tmp_path: Path) -> None:
             rows = "".join(f'<http://ex/s> <http://ex/p{number}> "{row:0>2000}" .\n' for row in range(1_300))
             server.http.post("/data?default", content=rows, headers=NT).raise_for_status()
         before = ended(server, "unread")
-        with raw(server, b"GET /data?default HTTP/1.1\r\nHost: x\r\nAccept: application/n-triples\r\n\r\n"):
+        with raw(server, b"GET /data?default HTTP/1.1\r\nHost: localhost\r\nAccept: application/n-triples\r\n\r\n"):
             wait_until(lambda: ended(server, "unread") > before)
         assert len(server.http.get("/data?default", headers={"accept": "application/n-triples"}).content) > 20 << 20
 
@@ -230,7 +233,7 @@ def test_a_listener_who_does_not_read_is_cut_and_costs_little_meanwhile(tmp_path
         )
         server.register(text).raise_for_status()
         with raw(
-            server, b"GET /queries/big/results HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"
+            server, b"GET /queries/big/results HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
         ) as client:
             assert client.recv(12) == b"HTTP/1.1 200"
             large, most, time_ms = "x" * 200_000, 0, 0
@@ -262,13 +265,13 @@ def test_when_all_connections_are_busy_one_more_is_refused_in_words(server: Live
         "WHERE { WINDOW <http://w> { ?s ?p ?o } }"
     ).raise_for_status()
     connections = server.server._app.desk.connections
-    listen = b"GET /queries/quiet/results HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"
+    listen = b"GET /queries/quiet/results HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
     with ExitStack() as opened:
         for _ in range(QUICK.connections):
             client = opened.enter_context(raw(server, listen))
             assert client.recv(12) == b"HTTP/1.1 200"
         assert connections.busy == QUICK.connections
-        found = all_of(raw(server, b"GET /$/ping HTTP/1.1\r\nHost: x\r\n\r\n"))
+        found = all_of(raw(server, b"GET /$/ping HTTP/1.1\r\nHost: localhost\r\n\r\n"))
         assert found.startswith(b"HTTP/1.1 503 ")
         assert b"60 connections, its limit (--connections)" in found
     wait_until(lambda: connections.busy == 0)

@@ -117,7 +117,7 @@ def test_a_client_that_goes_away_is_counted_as_499(server: Live) -> None:
     status = ("rillet_http_requests_total", of(route="/streams/{stream}", method="POST", status="499"))
     before = samples(server).get(status, 0)
     with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 20) as client:
-        head = "POST /streams/taxis?timestamp=1 HTTP/1.1\r\nHost: x\r\nContent-Type: application/n-triples\r\n"
+        head = "POST /streams/taxis?timestamp=1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/n-triples\r\n"
         client.sendall(f"{head}Content-Length: 100\r\n\r\n<a:".encode())
         desk, until = server.server._app.desk, time.monotonic() + 30
         while not desk.bodies.nbytes:
@@ -218,7 +218,7 @@ def test_the_parameters_that_are_described_are_taken_and_others_are_not(server: 
         for method, operation in methods.items():
             if path == "/queries/{query}/results":
                 continue  # it takes what SPARQLWrapper sends
-            address = path.replace("{stream}", "s").replace("{query}", "q").replace("{asset}", "yasgui.min.js")
+            address = path.replace("{stream}", "s").replace("{query}", "q").replace("{asset}", "docs.js")
             body = _body_of(operation)
             asked = {"query": "ASK {}"} if operation["tags"] == ["SPARQL"] and not body else {}
             asked = {"default": ""} if path == "/data" else asked
@@ -246,15 +246,17 @@ def test_a_page_loads_nothing_from_elsewhere_and_all_that_it_loads_is_there(serv
     page = server.http.get(path, headers={"accept": "text/html"})
     assert page.headers["content-type"].startswith("text/html")
     loaded = re.findall(r"<(?:script|link|img)[^>]*?(?:src|href)=\"([^\"]+)\"", page.text)
-    assert len(loaded) == 3
+    assert len(loaded) >= 3
     for address in loaded:
+        if address == "data:,":
+            continue
         found = httpx.get(urljoin(server.url + path, address))
         assert (found.status_code, urljoin(server.url, address).startswith(server.url)) == (200, True), address
 
 
 def test_an_asset_comes_packed_or_not_as_the_client_wants(server: Live) -> None:
-    packed = server.http.get("/$/assets/yasgui.min.js")
-    plain = server.http.get("/$/assets/yasgui.min.js", headers={"accept-encoding": "identity"})
+    packed = server.http.get("/$/assets/swagger-ui-bundle.js")
+    plain = server.http.get("/$/assets/swagger-ui-bundle.js", headers={"accept-encoding": "identity"})
     assert packed.headers["content-encoding"] == "gzip"
     assert "content-encoding" not in plain.headers
     assert packed.content == plain.content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ class At:
     first: int | None
     heartbeat: int | None = None
     idle: bool = False
+    openings: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True)
@@ -133,11 +135,11 @@ def test_elements_of_one_push_are_never_late_for_one_another() -> None:
     assert due(schedule)[0] == 5
 
 
-def test_what_was_closed_before_registration_makes_nothing_late() -> None:
+def test_what_belongs_only_to_windows_that_closed_before_registration_is_late() -> None:
     schedule = Steps([window(range_ms=5, step_ms=5)], QueryState(registered=20), {1: At(20, 1)})
     schedule.push(1, times(), 30)
     assert due(schedule) == [25, 30]
-    assert schedule.push(1, times(3, 22), 30).tolist() == [False, True]
+    assert schedule.push(1, times(3, 22, 27, 31), 31).tolist() == [True, True, True, False]
 
 
 def test_a_schedule_goes_on_from_the_last_evaluation() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hbase_store import Batch, Sn
-from hbase_store.errors import Fenced, StoreUnavailable
+from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.errors import BadArgument, BadData, NotFound, Overload, RilletError, TooLarge
 from stream_ext.late import Late, LateElements
@@ -350,50 +350,6 @@ def test_queries_that_are_far_behind_take_no_more_pushes(tmp_path: Path) -> None
         with pytest.raises(Overload, match=r"3001 ms behind, more than 3000 ms \(--max-lag\)"):
             push(service, "s", 2, triple("a", 1), wait="published")
         push(service, "unread", 2, triple("a", 1), wait="published")
-
-
-def test_pushes_to_queries_that_have_stopped_for_good_are_told_why_and_not_to_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = ManualClock(1_000_000)
-    monkeypatch.setattr("stream_ext.insistence._GIVE_UP_MS", 0)
-    service = open_service(tmp_path, clock, limits=Limits(lag_ms=3_000))
-    service.register(registration())
-
-    def full(*_: object) -> int:
-        raise StoreUnavailable("no room is left")
-
-    monkeypatch.setattr(service.store.emissions, "commit", full)
-    push(service, "s", 1, triple("a", 1), wait="published")
-    with pytest.raises(StoreUnavailable):
-        push(service, "s", 1000, triple("a", 1))
-    clock.advance(3_001)
-    with pytest.raises(StoreUnavailable, match="no room is left"):
-        push(service, "s", 2000, triple("a", 1), wait="published")
-    service.close()
-
-
-def test_a_store_that_fails_is_said_to_pushers_waiters_and_subscribers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = open_service(tmp_path)
-    service.register(registration())
-    reader = Reader(service, "q")
-
-    def fenced(*_: object) -> int:
-        raise Fenced("another writer took over")
-
-    monkeypatch.setattr(service.store, "commit", fenced)
-    with pytest.raises(Fenced):
-        push(service, "s", 1, triple("a", 1))
-    with pytest.raises(Fenced):
-        service.update(f"INSERT DATA {{ {triple('a', 1)} }}")
-    assert reader.read_to(1) == []
-    assert isinstance(reader.subscription.fault, Fenced)
-    status = service.status()
-    assert status["writer"]["fault"] == status["fault"] == "Fenced: another writer took over"
-    assert service.query_status("q")["state"] == "failed"
-    service.close()
 
 
 def test_a_commit_whose_outcome_is_unknown_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

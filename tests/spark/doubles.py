@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.outside import Outside
+from stream_ext.runner.quarantine import Death
 
 FACTORY = "tests.spark.doubles:open_shard"
 PATIENCE_S = 120.0
@@ -78,6 +79,8 @@ class ChainShard:
         self.sn = 0
         self.faults: dict[int, str] = {}
         self.behind: dict[int, int] = {}
+        self.held: Collection[int] = frozenset()
+        self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
 
     def refresh(self) -> int:
         self._values = [int(line) for line in self._path.read_text().splitlines()]
@@ -90,7 +93,9 @@ class ChainShard:
     def step(self, sn: int) -> list[Part]:
         assert sn == self.sn + 1, f"at {self.sn}, told to step {sn}"
         value = self._values[sn - 1]
+        self.stepping(sn, [1])
         self._misbehave(value)
+        self.stepping(sn, [])
         self._state = (self._state * 31 + value) % _MODULUS
         self.sn = sn
         if value == 0:
@@ -110,8 +115,20 @@ class ChainShard:
         pass
 
 
-def open_shard(store_url: str, base: str, outside: Outside) -> ChainShard:
+def open_shard(store_url: str, base: str, outside: Outside, only: Collection[int] | None = None) -> ChainShard:
     return ChainShard(Path(store_url.removeprefix("numbers:")))
+
+
+class Noticed:
+    """Stands for the quarantine."""
+
+    def __init__(self) -> None:
+        self.held: frozenset[int] = frozenset()
+        self.deaths: list[Death] = []
+
+    def hold(self, death: Death) -> None:
+        self.deaths.append(death)
+        self.held |= frozenset(death.numbers or ())
 
 
 class ChainMerge:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 from stream_ext.runner.spark import wire
+from stream_ext.runner.underway import Underway
 
 
 @dataclass(slots=True)
@@ -44,9 +47,7 @@ def serve(address: wire.Address, shard: int, epoch: int) -> Served:
     """One Spark epoch of one shard. Never raises for what a query or the store does: that goes by the bell."""
     with address.connect() as connection:
         stamps = [wire.Stamp(kept.service, url, int(kept.shard.sn)) for url, kept in _kept.items() if kept.clean]
-        connection.sendall(
-            wire.frame(wire.Hello(address.token, shard, epoch, socket.gethostname(), os.getpid(), stamps))
-        )
+        connection.sendall(wire.frame(wire.Hello(shard, epoch, socket.gethostname(), os.getpid(), stamps)))
         seat = _Seat(connection)
         # Closed early: the endpoint has gone, or another task has this seat. The state stays as it is stamped.
         with contextlib.suppress(ConnectionError):
@@ -74,44 +75,61 @@ class _Seat:
         welcome = self._hear()
         if not isinstance(welcome, wire.Welcome):
             raise TypeError(f"the bell began with {type(welcome).__name__}")
-        kept = self._take_up(welcome)
-        while True:
-            match self._hear():
-                case wire.Head(sn):
-                    self._step_to(kept, sn)
-                case wire.End():
-                    self._connection.sendall(wire.frame(wire.Bye(self.sn, self.steps)))
-                    return
-                case other:
-                    raise TypeError(f"the bell said {type(other).__name__} to a seat that is taken")
+        underway = Underway(Path(welcome.underway))
+        kept = self._take_up(welcome, underway)
+        head, end = self.sn, None
+        while end is None or self.sn < end:
+            # What came meanwhile goes before the heads that wait: an end is not to wait for a long way.
+            if end is None and (self.sn >= head or self._has_news()):
+                match self._hear():
+                    case wire.Head(sn):
+                        head = sn
+                    case wire.Held(queries):
+                        kept.shard.held = frozenset(queries)
+                    case wire.End(sn):
+                        end = sn
+                    case other:
+                        raise TypeError(f"the bell said {type(other).__name__} to a seat that is taken")
+            else:
+                self._step(kept, head, underway)
+        self._connection.sendall(wire.frame(wire.Bye(self.sn, self.steps)))
 
     def _hear(self) -> wire.FromBell:
-        return wire.from_bell.decode(wire.receive(self._connection))
+        return wire.heard(wire.from_bell, self._connection)
 
-    def _take_up(self, welcome: wire.Welcome) -> Kept:
+    def _has_news(self) -> bool:
+        readable, _, _ = select.select([self._connection], [], [], 0)
+        return bool(readable)
+
+    def _take_up(self, welcome: wire.Welcome, underway: Underway) -> Kept:
         kept = _kept.get(welcome.store_url)
         if welcome.states is not None or kept is None:
-            kept = _build(welcome, kept)
+            underway.steps(welcome.position)
+            kept = _build(welcome, kept, underway)
+        kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps
+        underway.rests()
         self.sn = int(kept.shard.sn)
         self._tell_faults(kept)
         self._connection.sendall(wire.frame(wire.Ready(self.sn, welcome.states is not None)))
         return kept
 
-    def _step_to(self, kept: Kept, head: int) -> None:
-        while self.sn < head:
+    def _step(self, kept: Kept, head: int, underway: Underway) -> None:
+        """The next snapshot."""
+        sn = self.sn + 1
+        underway.steps(sn)
+        if kept.head < head:
+            kept.head = int(kept.shard.refresh())
             if kept.head < head:
-                kept.head = int(kept.shard.refresh())
-                if kept.head < head:
-                    raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
-            sn = self.sn + 1
-            kept.clean = False
-            parts = kept.shard.step(sn)
-            kept.clean = True
-            self.sn = sn
-            self.steps += 1
-            self._tell_faults(kept)
-            for frame in kept.codec.parts_frames(sn, parts):
-                self._connection.sendall(frame)
+                raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
+        kept.clean = False
+        parts = kept.shard.step(sn)
+        kept.clean = True
+        self.sn = sn
+        self.steps += 1
+        underway.rests()
+        self._tell_faults(kept)
+        for frame in kept.codec.parts_frames(sn, parts):
+            self._connection.sendall(frame)
 
     def _tell_faults(self, kept: Kept) -> None:
         if kept.shard.faults != self._told_faults:
@@ -126,7 +144,7 @@ class _Seat:
             self._told_behind = behind
 
 
-def _build(welcome: wire.Welcome, kept: Kept | None) -> Kept:
+def _build(welcome: wire.Welcome, kept: Kept | None, underway: Underway) -> Kept:
     if kept is not None and not kept.clean:
         # A step or a build failed in it; what it left open must be closed before the store is opened again.
         del _kept[welcome.store_url]
@@ -137,6 +155,7 @@ def _build(welcome: wire.Welcome, kept: Kept | None) -> Kept:
         kept = Kept(welcome.service, codec, codec.open_shard(welcome.store_url, welcome.base, welcome.outside))
         _kept[welcome.store_url] = kept
     kept.service, kept.clean = welcome.service, False
+    kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps
     kept.head = int(kept.shard.refresh())
     kept.shard.build(kept.codec.decode_states(welcome.states or {}), welcome.position)
     kept.clean = True

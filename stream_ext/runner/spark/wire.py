@@ -1,4 +1,4 @@
-"""What the bell and a seat say to each other: framed messages over one socket.
+"""What the bell and a seat say to each other: the token, then framed messages over one socket.
 
 A frame is its length (4 bytes) and a message in msgpack, tagged with its name. Columns of ids travel inside
 it as raw little-endian uint64, each in 5 microseconds (an Arrow stream costs 40 a part, and its schema says
@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 import socket
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -21,7 +21,9 @@ from stream_ext.outside import Outside
 #: A frame begins with the size of its body.
 LENGTH = struct.Struct("<I")
 FRAME_BYTES_MAX = (1 << 32) - 1
-#: What may be sent by someone who has not yet shown the token.
+#: Whoever connects begins with the token, in so many bytes: nothing of a stranger is ever decoded.
+TOKEN_BYTES = 64
+#: The first frame after it names the states of a worker.
 HELLO_BYTES_MAX = 1 << 16
 #: Parts travel in frames of about this size, so that neither half holds a second copy of much more.
 PARTS_BYTES = 8 << 20
@@ -29,6 +31,10 @@ PARTS_BYTES = 8 << 20
 
 class Closed(ConnectionError):
     """The other half has gone."""
+
+
+class Garbled(ConnectionError):
+    """What came is no message, or not one that may come now."""
 
 
 # ---- a seat (or the planner) speaks ---------------------------------------------------------------------------
@@ -45,7 +51,6 @@ class Stamp(msgspec.Struct, frozen=True):
 class Hello(msgspec.Struct, tag=True, frozen=True):
     """A task has come to its seat."""
 
-    token: str
     shard: int
     epoch: int
     host: str
@@ -55,8 +60,6 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 
 class Await(msgspec.Struct, tag=True, frozen=True):
     """The planner of micro-batches asks: is there anything to do? Answered by `Moved`, when there is."""
-
-    token: str
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
@@ -114,7 +117,8 @@ class Bye(msgspec.Struct, tag=True, frozen=True):
 
 
 class Welcome(msgspec.Struct, tag=True, frozen=True):
-    """Go on after `position`: from the state of your stamp, or (with `states`) from one that you build there."""
+    """Go on after `position`: from the state of your stamp, or (with `states`) from one that you build there; leave out
+    the queries that are `held`, and write down in the file `underway` what you step."""
 
     attempt: int
     service: str
@@ -124,6 +128,14 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     factory: str
     position: int
     states: dict[int, msgspec.Raw] | None
+    held: list[int]
+    underway: str
+
+
+class Held(msgspec.Struct, tag=True, frozen=True):
+    """From the next step on, these queries and no others are left out."""
+
+    queries: list[int]
 
 
 class Head(msgspec.Struct, tag=True, frozen=True):
@@ -133,7 +145,9 @@ class Head(msgspec.Struct, tag=True, frozen=True):
 
 
 class End(msgspec.Struct, tag=True, frozen=True):
-    """The Spark epoch is over."""
+    """The Spark epoch is over, once `sn` is stepped; other heads that wait are the next one's."""
+
+    sn: int = 0
 
 
 class Moved(msgspec.Struct, tag=True, frozen=True):
@@ -141,11 +155,12 @@ class Moved(msgspec.Struct, tag=True, frozen=True):
 
 
 FromSeat = Hello | Await | Ready | Parts | Done | Fault | Mended | Behind | Trouble | Bye
-FromBell = Welcome | Head | End | Moved
+FromBell = Welcome | Held | Head | End | Moved
 Message = FromSeat | FromBell
 
 from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
 from_bell: msgspec.msgpack.Decoder[FromBell] = msgspec.msgpack.Decoder(FromBell)
+Heard = TypeVar("Heard")
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -162,6 +177,20 @@ def receive(connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> bytea
     if size > size_max:
         raise Closed(f"a frame of {size} bytes where {size_max} are allowed")
     return _exactly(connection, size)
+
+
+def heard(decoder: msgspec.msgpack.Decoder[Heard], connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> Heard:
+    """The next message; raises Garbled for bytes that are none."""
+    body = receive(connection, size_max)
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:  # deep nesting, and texts that are no UTF-8
+        raise Garbled(f"a frame of {len(body)} bytes is no message: {error}") from error
+
+
+def token_of(connection: socket.socket) -> bytes:
+    """What whoever has connected begins with; it may be anything."""
+    return bytes(_exactly(connection, TOKEN_BYTES))
 
 
 def _exactly(connection: socket.socket, size: int) -> bytearray:
@@ -200,7 +229,14 @@ class Address(msgspec.Struct, frozen=True):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
     def connect(self) -> socket.socket:
-        return tune(socket.create_connection((self.host, self.port), timeout=None))
+        """A connection that has shown the token."""
+        connection = tune(socket.create_connection((self.host, self.port), timeout=None))
+        try:
+            connection.sendall(self.token.encode())
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
 
 # ---- parts and states -----------------------------------------------------------------------------------------
@@ -211,6 +247,8 @@ class Shard(Protocol):
 
     sn: Any
     faults: dict[int, str]
+    held: Collection[int]
+    stepping: Callable[[int, Sequence[int]], None]
 
     @property
     def behind(self) -> dict[int, int]: ...
@@ -220,13 +258,19 @@ class Shard(Protocol):
     def close(self) -> None: ...
 
 
+class OpenShard(Protocol):
+    """`only`: of these queries; None: of all that are on Spark."""
+
+    def __call__(self, url: str, base: str, outside: Outside, only: Collection[int] | None = None, /) -> Shard: ...
+
+
 class Codec:
     """Parts and states as bytes; their types are those beside the shard's factory (`module:function`)."""
 
     def __init__(self, factory: str) -> None:
         module_name, _, function = factory.partition(":")
         module = importlib.import_module(module_name)
-        self.open_shard: Callable[[str, str, Outside], Shard] = getattr(module, function)
+        self.open_shard: OpenShard = getattr(module, function)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
         self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[module.Told], dec_hook=_column)  # type: ignore[name-defined]
         self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from a2wsgi import WSGIMiddleware
 from fastapi import FastAPI
 from rdflib import Dataset
 from rdflib_endpoint import SparqlEndpoint, SparqlRouter
@@ -27,9 +26,12 @@ from endpoint.errors import Forbidden, Unauthorized, render
 from endpoint.errors import describe as describe_error
 from endpoint.exchange import Exchange, Message, Send, raw_path
 from endpoint.limits import HttpLimits
+from endpoint.log import current as current_log
 from endpoint.protocol import CONSOLE
 from endpoint.query_workers import QueryWorkers, Start
+from endpoint.read_first import ReadFirst
 from endpoint.remembered import Remembered
+from endpoint.request_log import log_request
 from endpoint.workers import Workers
 from hbase_store.version import __version__
 from plugin.store import RilletStore
@@ -63,6 +65,7 @@ class Front:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
+        failure: Exception | None = None
         try:
             self.desk.access.check_host(exchange.headers.get("host"))
             if exchange.method == "OPTIONS":
@@ -73,11 +76,13 @@ class Front:
         except Disconnected:
             exchange.status = exchange.status or _CLIENT_GONE
         except Exception as error:  # noqa: BLE001 -- every error is told to the client, and ours to the log
+            failure = error
             await exchange.answer_error(error)
         finally:
             self.desk.bodies.release(exchange)
             took_s = time.perf_counter() - began
             self.desk.requests.count(exchange.route, scope["method"], exchange.status, took_s)
+            log_request(scope, exchange, took_s, failure)
 
 
 async def _to_query_page(request: Request) -> Response:
@@ -163,9 +168,15 @@ def create_app(
     Its query workers are there from `desk.start()` on, until `desk.close()`."""
     limits = limits or HttpLimits()
     start = Start(
-        service.store.url, service.base, limits.query_bytes, limits.term_bytes, limits.rows, limits.readers,
+        service.store.url,
+        service.base,
+        limits.query_bytes,
+        limits.term_bytes,
+        limits.rows,
+        limits.readers,
         service.outside,
-    )  # fmt: skip
+        current_log(),
+    )
     url = service.base + "sparql"
     router = RilletRouter(
         title=interface.TITLE,
@@ -179,7 +190,6 @@ def create_app(
     assert access is None or (token is None and not cors_enabled), "`access` says these, too"
     access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
     shown = create_console(service, access, limits) if console else None
-    pages: Any = shown and WSGIMiddleware(shown)  # type: ignore[arg-type]  # its environ is a TypedDict
     desk = Desk(
         service,
         service.base,
@@ -190,10 +200,11 @@ def create_app(
         Remembered(limits.remembered_bytes),
         QueryWorkers(start, query_workers),
         Bodies(limits.bodies_bytes),
-        pages,
+        None,
         shown.is_reader if shown else lambda _: False,
     )
     app = RilletEndpoint(Front(desk), router)
-    if pages is not None:
-        app.mount(CONSOLE, pages)
+    if shown is not None:
+        desk.console = ReadFirst(shown, desk)
+        app.mount(CONSOLE, desk.console)
     return app

@@ -14,7 +14,7 @@ import msgspec
 
 from endpoint import browsers
 from endpoint.access import Caller
-from endpoint.body import Receive, as_text, read_body, unpack
+from endpoint.body import Paced, Receive, as_text, read_body, unpack
 from endpoint.desk import Desk
 from endpoint.errors import TextTooLong, describe, headers_of, render
 from endpoint.parameters import Parameters, parse_pairs
@@ -65,17 +65,26 @@ class Exchange:
 
     async def body(self, limit: int | None = None) -> bytes:
         limits = self.desk.limits
-        hold, declared = partial(self.desk.bodies.hold, self), self.headers.get("content-length")
-        self._unread = True
-        body = await read_body(self.receive, declared, limit or limits.body_bytes, hold)
-        self._unread = False
+        body = await self.sent_body(limit)
         encoding = self.headers.get("content-encoding")
         if not encoding:
             return body
         most = min(limit or limits.inflated_bytes, limits.inflated_bytes)
         unpacked = await self.desk.workers.unpackers.run(unpack, body, encoding, most)
-        hold(len(unpacked))
+        self.desk.bodies.hold(self, len(unpacked))
         return unpacked
+
+    async def sent_body(self, limit: int | None = None) -> bytes:
+        """As it comes, packed or not."""
+        hold, declared = partial(self.desk.bodies.hold, self), self.headers.get("content-length")
+        self._unread = True
+        body = await read_body(self.paced(), declared, limit or self.desk.limits.body_bytes, hold)
+        self._unread = False
+        return body
+
+    def paced(self) -> Paced:
+        """What reads the body, and does not wait for a client that is too slow."""
+        return Paced(self.receive, self.desk.limits.slow_s, self.desk.limits.rate_bytes)
 
     async def text_body(self, what: str) -> str:
         """The body as a query or update."""

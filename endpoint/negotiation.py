@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from stream_ext.errors import NotAcceptable
+from stream_ext.errors import BadArgument, NotAcceptable
+
+#: All ranges are compared with one another, and those of some headers are remembered.
+_ACCEPT_CHARACTERS = 4_096
 
 
 class Offer(NamedTuple):
@@ -35,6 +38,8 @@ class _Range(NamedTuple):
 @lru_cache(maxsize=512)
 def _ranges(accept: str) -> tuple[_Range, ...]:
     """The ranges of the header, the best first; what is not well formed is passed over."""
+    if len(accept) > _ACCEPT_CHARACTERS:
+        raise BadArgument(f"the Accept header has {len(accept)} characters; the limit is {_ACCEPT_CHARACTERS}")
     ranges = []
     for part in accept.split(","):
         media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))

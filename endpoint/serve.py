@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import resource
 import signal
 import socket
 import ssl
@@ -20,6 +22,9 @@ import uvicorn
 from endpoint.access import Access, is_loopback
 from endpoint.app import RilletEndpoint, create_app
 from endpoint.limits import HttpLimits
+from endpoint.log import Form, Level, logging_to, of_terminal
+from endpoint.log import Settings as LogSettings
+from hbase_store.version import __version__
 from stream_ext.budget import Budget
 from stream_ext.clock import SystemClock
 from stream_ext.control import TERM_BYTES
@@ -29,8 +34,12 @@ from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Limits, Service
 
+log = logging.getLogger("rillet.server")
+
 #: For how long a thread that computes keeps the event loop waiting for the interpreter. Python's own is 5 ms.
 _SWITCH_S = 0.001
+#: Of the store, of Spark and of queries to others: files that are open besides connections.
+_OTHER_FILES = 512
 _GRACE_S = 5  # for answers that are under way when the server is told to stop
 
 
@@ -57,6 +66,13 @@ class ServeSettings:
     term_bytes: int = TERM_BYTES
     evaluation_timeout_s: float = 60.0
     state_bytes: int = 2 << 30
+    connections: int = 4096
+    head_timeout_s: float = 10.0
+    idle_timeout_s: float = 60.0
+    least_rate: int = 4 << 10
+    slow_query_s: float = 10.0
+    log_level: Level | None = None  # None: by what standard error is
+    log_format: Form = "text"
     query_workers: int | None = None  # None: one, for an embedded store
     token: str | None = None
     read_token: str | None = None
@@ -79,11 +95,23 @@ class ServeSettings:
         )
 
     def limits(self) -> HttpLimits:
-        return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes, term_bytes=self.term_bytes)
+        return HttpLimits(
+            query_s=self.query_timeout_s,
+            query_bytes=self.query_bytes,
+            term_bytes=self.term_bytes,
+            connections=self.connections,
+            head_s=self.head_timeout_s,
+            idle_s=self.idle_timeout_s,
+            rate_bytes=self.least_rate,
+            slow_query_s=self.slow_query_s,
+        )
 
     def budget(self) -> Budget:
         """Of registered queries."""
         return Budget(self.evaluation_timeout_s, self.state_bytes, self.term_bytes)
+
+    def log(self) -> LogSettings:
+        return LogSettings(self.log_level or of_terminal(), self.log_format)
 
     def workers(self) -> int:
         """Raises BadArgument where they could not read the store."""
@@ -141,7 +169,8 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=app.desk.connections.protocol(),  # type: ignore[arg-type]  # it is only called
+                timeout_keep_alive=int(app.desk.limits.idle_s) + 1,  # `Connections` ends it before
                 ws="none",
                 lifespan="off",
                 access_log=False,
@@ -175,7 +204,15 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     check_token(settings)
     spark, workers, tls = settings.spark(), settings.workers(), settings.tls()
     sys.setswitchinterval(_SWITCH_S)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    make_room_for(settings.connections)
+    with logging_to(sys.stderr, settings.log(), [settings.token or "", settings.read_token or ""]):
+        _serve(settings, spark, workers, tls, say)
+    say("stopped")
+
+
+def _serve(
+    settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
         address = _address(settings.host, listening, "https" if tls else "http")
         base = settings.base or address
@@ -195,10 +232,16 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
         ) as service:
             access = settings.access(service.base)
             app = create_app(service, access=access, limits=settings.limits(), query_workers=workers)
-            server = Server(app, when_ready=lambda: say(banner(settings, address)), tls=tls)
+
+            def ready() -> None:
+                fields = {"address": address, "store": settings.store, "engine": settings.engine, "pid": os.getpid()}
+                log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
+                say(banner(settings, address))
+
+            server = Server(app, when_ready=ready, tls=tls)
             signals.serving = True
             server.run_until_stopped(listening)
-    say("stopped")
+            log.info("the server stops")
 
 
 def check_token(settings: ServeSettings) -> None:
@@ -213,6 +256,19 @@ def check_token(settings: ServeSettings) -> None:
         raise BadArgument("--read-token closes reading, and writing would be open: give a --token, too")
     if settings.read_token and settings.read_token == settings.token:
         raise BadArgument("--read-token and --token are the same: whoever may read could write")
+
+
+def make_room_for(connections: int) -> None:
+    """Each connection is an open file; an accept that fails for want of one would be a connection that hangs."""
+    wanted = connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY not in (soft, hard) and hard < wanted:
+        raise BadArgument(
+            f"--connections {connections}: this process may open {hard} files (ulimit -Hn), and needs {wanted}: "
+            f"allow more, or give --connections {max(1, hard - _OTHER_FILES)}"
+        )
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager
@@ -258,8 +314,6 @@ class _Signals:
 
 
 def banner(settings: ServeSettings, address: str) -> str:
-    from hbase_store.version import __version__
-
     guarded = "writing needs the token" if settings.token else "anyone on this machine may write"
     if settings.read_token:
         guarded = "reading and writing need their tokens"

@@ -11,12 +11,12 @@ from endpoint.awaiting import is_pending
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
 from endpoint.parameters import Parameters
+from endpoint.shown_streams import described, with_status
 from stream_ext.errors import BadArgument, BadData, UnsupportedMedia
 from stream_ext.rdf.documents import NDJSON
 
 if TYPE_CHECKING:
-    from stream_ext.catalog import StreamDefinition
-    from stream_ext.service import PushReceipt, Service
+    from stream_ext.service import PushReceipt
 
 _PUSH_KNOWN = "timestamp, wait, source, seq"
 _NO_PARAMETERS = "none"
@@ -26,18 +26,14 @@ _LATE_OFFERS = (Offer("application/json", "json"), Offer(NDJSON, "ndjson"))
 
 async def list_streams(exchange: Exchange) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    service = exchange.desk.service
-
-    def read() -> list[dict[str, Any]]:
-        return [_with_status(service, definition) for definition in service.streams()]
-
-    await exchange.answer_json(200, {"streams": await exchange.desk.workers.readers.run(read)})
+    listed = await exchange.desk.listed.get()
+    await exchange.answer_json(200, {"streams": listed.value, "age_ms": round(listed.age_s * 1000)})
 
 
 async def describe(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
     service = exchange.desk.service
-    found = await exchange.desk.workers.readers.run(lambda: _with_status(service, service.stream(name)))
+    found = await exchange.desk.workers.readers.run(lambda: with_status(service, service.stream(name)))
     await exchange.answer_json(200, found)
 
 
@@ -124,15 +120,6 @@ async def _acknowledge(exchange: Exchange, receipt: PushReceipt, pending: bool) 
     if pending:
         acknowledged["pending"] = True
     await exchange.answer_json(202, acknowledged, snapshot=int(receipt.snapshot))
-
-
-def described(definition: StreamDefinition) -> dict[str, Any]:
-    """A stream as PUT would create it again, and its name."""
-    return {"stream": definition.name, "iri": definition.iri, **definition.options.as_json()}
-
-
-def _with_status(service: Service, definition: StreamDefinition) -> dict[str, Any]:
-    return {**described(definition), **service.stream_status(definition.iri)}
 
 
 def _options(body: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ is late, and when a stream that runs by the clock must be told that its time has
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from hbase_store import EmissionRow, Store, StreamPosition
@@ -68,6 +69,8 @@ class Engine:
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self._lag = Lag()
+        self.clock = clock
+        self.elements: Counter[int] = Counter()  # that came to each stream since this process started
         self._at_home: set[int] = set()  # queries that stay inline
         self.merge = Merge(
             store.emissions,
@@ -148,6 +151,8 @@ class Engine:
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 
     def published(self, news: Published) -> None:
+        for taken in news.taken:
+            self.elements[taken.stream] += len(taken.element_times)
         for step in news.steps:
             self._follow(step, news)
             self._follow_home(step)
@@ -317,6 +322,7 @@ class Engine:
             self.subscriptions.end(step.number)
         elif step.definition is None:
             self.lateness.forget_stream(step.number)
+            self.elements.pop(step.number, None)
         elif step.kind == "stream" and step.number not in news.before.streams:
             self._widen(news.catalog)
 

@@ -73,12 +73,22 @@ from stream_ext.rerun import Rerun
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.standby import Standby
-from stream_ext.status import has_failed, query_status, service_status, stream_status
+from stream_ext.status import (
+    at_once,
+    has_failed,
+    query_figures,
+    query_status,
+    service_status,
+    stream_figures,
+    stream_status,
+)
 from stream_ext.subscriptions import Subscription, Subscriptions
 from stream_ext.updates import Updated, change_of, updated
 from stream_ext.waits import Waits
 
 Wait = Literal["published", "evaluated"]
+#: Who waits, where the store does not answer what reads it.
+READER = "whoever reads the store"
 Result = TypeVar("Result")
 
 #: LMDB publishes in about a millisecond, HBase in some ten.
@@ -641,6 +651,26 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         return service_status(self.store.url, self._injector, self._engine)
+
+    def status_at_once(self) -> dict[str, Any]:
+        """The part of `status` that waits for nothing, whatever hangs."""
+        return at_once(self.store.url, self._injector, self._engine)
+
+    def spark_epochs(self) -> int:
+        """How many have begun; 0 without Spark."""
+        spark = self._engine.spark
+        return 0 if spark is None else int(spark.status()["epochs"])
+
+    def query_figures(self, query: QueryDefinition) -> dict[str, Any]:
+        return query_figures(query, self._engine)
+
+    def stream_figures(self, stream: StreamDefinition) -> dict[str, Any]:
+        return stream_figures(stream, self._injector, self._engine)
+
+    def probe(self) -> None:
+        """Reads from the store; `waits` says so if that does not return."""
+        with self.waits.during("store", READER):
+            self.store.kv.get_many("meta", [b"probe"])
 
     def collect(self) -> None:
         """Lets go of what is not retained, and deletes it, now; it happens by itself, too."""

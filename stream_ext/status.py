@@ -55,7 +55,45 @@ def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) 
     }
 
 
+def query_figures(query: QueryDefinition, engine: Engine) -> dict[str, Any]:
+    """What is counted of a query, since this process started; and for how long what it takes in next has waited."""
+    merge, number = engine.merge, query.number
+    state = merge.state(number)
+    waits = query.is_evaluated and _fault_of(query, engine) is None
+    return {
+        "query": query.name,
+        "failed": query.failure is not None or (query.is_evaluated and not waits),
+        "evaluations": merge.evaluations(number),
+        "rows": merge.rows(number),
+        "emissions": merge.last(number),
+        "time_ms": None if state is None or state.evaluated is None else state.evaluated.time,
+        "lag_ms": engine.lag_ms() if waits else None,
+    }
+
+
+def stream_figures(stream: StreamDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
+    position = injector.positions.get(stream.number)
+    time_ms = None if position is None else position.time
+    return {
+        "stream": stream.name,
+        "batches": 0 if position is None else position.batch,
+        "elements": engine.elements[stream.number],
+        "late": engine.lateness.elements.counted(stream.number),
+        "time_ms": time_ms,
+        "behind_ms": None if time_ms is None else engine.clock.now_ms() - time_ms,
+    }
+
+
 def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
+    return {
+        **at_once(url, injector, engine),
+        "retention": engine.retention.status(injector.catalog),
+        "spark": None if engine.spark is None else engine.spark.status(),
+    }
+
+
+def at_once(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
+    """What is known without a call of the store, and without a lock that somebody may have while he calls it."""
     merge = engine.merge
     return {
         "store": url,
@@ -71,8 +109,6 @@ def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, An
         "waits_for": engine.waits.as_json(),
         "writer": injector.status(),
         "fault": None if merge.fault is None else f"{type(merge.fault).__name__}: {merge.fault}",
-        "retention": engine.retention.status(injector.catalog),
-        "spark": None if engine.spark is None else engine.spark.status(),
     }
 
 

@@ -142,6 +142,13 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time: write 30s, 500ms, 2m or 0") from None
 
 
+def some_seconds(text: str) -> float:
+    """The value of a flag that is a length of time, and not none."""
+    if not (found := seconds(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be longer than nothing: write 30s or 500ms")
+    return found
+
+
 _BYTES = re.compile(r"(\d+)\s*([KMGT]?)I?B?", re.IGNORECASE)
 
 
@@ -211,3 +218,9 @@ def whole(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
     return int(text)
+
+
+def at_least_one(text: str) -> int:
+    if not (found := whole(text)):
+        raise argparse.ArgumentTypeError("there must be one at least")
+    return found

@@ -12,11 +12,13 @@ from endpoint.commands.flags import (
     add_command,
     add_setting,
     add_store,
+    at_least_one,
     base_iri,
     hosts,
     origins,
     seconds,
     size,
+    some_seconds,
     urls,
     whole,
 )
@@ -73,6 +75,14 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--state-bytes", most, "2G", type=size, metavar="SIZE")
     beside = "processes beside the server that answer long queries; by default 1 for an lmdb: store"
     add_setting(parser, "--query-workers", beside, type=whole, metavar="N")
+    many = "how many connections may be open at a time"
+    add_setting(parser, "--connections", many, "4096", type=at_least_one, metavar="N")
+    longest = "the longest that the head of a request may take to come"
+    add_setting(parser, "--head-timeout", longest, "10s", type=some_seconds, metavar="TIME")
+    longest = "after which a connection without a request is closed"
+    add_setting(parser, "--idle-timeout", longest, "60s", type=some_seconds, metavar="TIME")
+    least = "the least that a client sends of a body, or reads of an answer, in a second"
+    add_setting(parser, "--least-rate", least, "4K", type=size, metavar="SIZE")
     add_setting(parser, "--allow-load", "URLs that LOAD may fetch; without it none", type=urls, metavar="'URL ...'")
     asked = "endpoints that SERVICE may ask; without it none"
     add_setting(parser, "--allow-service", asked, type=urls, metavar="'URL ...'")
@@ -84,6 +94,11 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--service-timeout", longest, "5s", type=seconds, metavar="TIME")
     oldest = "after which registered queries ask a SERVICE again; 0: in each snapshot"
     add_setting(parser, "--service-refresh", oldest, "60s", type=seconds, metavar="TIME")
+    least = "what is logged to standard error: debug, info, warning or error; by default info, on a terminal warning"
+    add_setting(parser, "--log-level", least, type=OneOf("debug", "info", "warning", "error"), metavar="LEVEL")
+    add_setting(parser, "--log-format", "how: text or json, a line for each event", "text", type=OneOf("text", "json"))
+    slow = "queries and updates that take this long are logged; 0: none"
+    add_setting(parser, "--slow-query", slow, "10s", type=seconds, metavar="TIME")
     add_setting(parser, "--token", "what those who write must send; needed where others can reach us")
     closes = "what those who read must send, and may not write with; without it reading is open"
     add_setting(parser, "--read-token", closes, metavar="TOKEN")
@@ -125,7 +140,14 @@ def serve(arguments: argparse.Namespace) -> None:
         term_bytes=arguments.term_bytes,
         evaluation_timeout_s=arguments.evaluation_timeout,
         state_bytes=arguments.state_bytes,
+        connections=arguments.connections,
+        head_timeout_s=arguments.head_timeout,
+        idle_timeout_s=arguments.idle_timeout,
+        least_rate=arguments.least_rate,
         query_workers=arguments.query_workers,
+        slow_query_s=arguments.slow_query,
+        log_level=arguments.log_level,
+        log_format=arguments.log_format,
         token=arguments.token or None,
         read_token=arguments.read_token or None,
         allowed_hosts=arguments.allowed_host or (),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from flask import Flask, Response, render_template
-from werkzeug.exceptions import HTTPException
+from flask import Flask, Response, render_template, request
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from endpoint import browsers
 from endpoint.access import Access, Caller
@@ -55,9 +56,12 @@ def _as_page(response: Response) -> Response:
     return response
 
 
-def _of_flask(error: HTTPException) -> tuple[str, int]:
+def _of_flask(error: HTTPException) -> ResponseReturnValue:
     if error.code == 413:
         return failed(TooLarge("what was sent is larger than this server takes"))
     status = error.code or 500
     problem = Problem("about:blank", error.name, status, error.description or "")
+    if request.blueprint is None:  # not one of the pages, with their links to others
+        allowed = {"Allow": ", ".join(error.valid_methods or ())} if isinstance(error, MethodNotAllowed) else {}
+        return f"{problem.detail}\n", status, {"Content-Type": "text/plain; charset=utf-8", **allowed}
     return render_template("console/error.html", problem=problem), status

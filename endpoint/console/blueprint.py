@@ -17,8 +17,10 @@ from endpoint.console.shown import length, moment, number, size, stream_time
 from endpoint.console.statistics import Statistics
 from endpoint.errors import describe
 from endpoint.limits import HttpLimits
-from hbase_store.errors import StoreError
+from hbase_store.errors import StoreError, StoreUnavailable
 from stream_ext.errors import NotFound, RilletError
+from stream_ext.service import READER
+from stream_ext.waits import STOPS
 
 if TYPE_CHECKING:
     from stream_ext.service import Service
@@ -51,7 +53,7 @@ PAGES = (
     Page("/queries/<path:name>", "registered", queries.registered, ("GET", "POST")),
     Page("/sign-in", "sign_in", signing.page, ("GET", "POST")),
     Page("/sign-out", "sign_out", signing.out, ("POST",)),
-    Page("/<path:_>", "nothing", nothing_there, ("GET", "POST", "PUT", "DELETE")),
+    Page("/<path:_>", "nothing", nothing_there),
 )
 
 #: What the bar at the top leads to.
@@ -66,6 +68,8 @@ MENU = (
 )
 #: Where reading is closed: what one needs to sign in.
 _OPEN = ("sign_in", "static")
+#: Pages that are shown whether or not the store answers.
+WITHOUT_STORE = ("overview", "static", "sign_in", "sign_out")
 #: Pages that belong to a place of the bar without being it.
 _UNDER = {"stream": "streams", "registered": "queries", "drop_graph": "graphs"}
 
@@ -85,6 +89,7 @@ def console_blueprint(
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)
     blueprint.before_request(partial(_admit, room))
+    blueprint.before_request(partial(_check_store, room))
     blueprint.context_processor(partial(_context, room, name))
     for filter in (number, size, moment, stream_time, length):
         blueprint.add_app_template_filter(filter, f"rillet_{filter.__name__}")
@@ -107,10 +112,19 @@ def _context(room: Room, name: str) -> dict[str, Any]:
     return {
         "room": room,
         "head": room.service.head(),
+        "waits": (waits := room.service.waits.current()),
+        "waits_stop": any(wait.kind in STOPS for wait in waits),
         "menu": MENU,
         "here": _UNDER.get(here, here),
         "console": name,
     }
+
+
+def _check_store(room: Room) -> None:
+    """A page that would only wait takes no thread from those that need no store."""
+    page = (request.endpoint or "").rpartition(".")[2]
+    if page not in WITHOUT_STORE and (wait := room.service.waits.hangs(READER)) is not None:
+        raise StoreUnavailable(f"the store does not answer: {wait.why}; this page is there again when it does")
 
 
 def failed(error: Exception) -> tuple[str, int]:

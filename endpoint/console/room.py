@@ -5,7 +5,7 @@ for this console, in this process, until he signs out, and that no page of anoth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -13,8 +13,9 @@ from flask import request, session
 
 from endpoint.access import Access, Caller, Level
 from endpoint.console.sessions import SIGNED_IN
-from endpoint.console.statistics import Statistics
+from endpoint.console.statistics import Counts, Statistics
 from endpoint.errors import Unauthorized
+from endpoint.last_known import LastKnown
 from endpoint.limits import HttpLimits
 from stream_ext.errors import TooLarge
 
@@ -29,6 +30,10 @@ class Room:
     limits: HttpLimits
     statistics: Statistics
     http: str | None  # where browsers reach the HTTP routes; None: nowhere; "..": one folder above the console
+    counts: LastKnown[Counts] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = LastKnown("counts", self.statistics.counts)
 
     @property
     def guarded(self) -> bool:

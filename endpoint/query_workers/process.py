@@ -20,6 +20,7 @@ from pathlib import Path
 
 import hbase_store
 from endpoint.errors import describe
+from endpoint.log import Settings, logging_to
 from endpoint.query_workers.messages import (
     Ask,
     Began,
@@ -164,6 +165,17 @@ def run(connection: socket.socket) -> None:
 
     start = to_worker.decode(receive(connection))
     assert isinstance(start, Start), "a worker is first told what to read"
+    with logging_to(sys.stderr, start.log or Settings()):
+        try:
+            _answer_until_it_goes(connection, start, send)
+        except (Closed, ConnectionError):
+            raise
+        except Exception:
+            log.exception("a query worker ends by a fault")
+            raise
+
+
+def _answer_until_it_goes(connection: socket.socket, start: Start, send: Callable[[FromWorker], None]) -> None:
     bound_memory(start.query_bytes)
     store = hbase_store.open(start.store, read_only=True)
     if isinstance(store.kv, LmdbKeyValue):
@@ -181,7 +193,6 @@ def run(connection: socket.socket) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which tells us
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     os.nice(_NICENESS)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_EXPENDABLE)
@@ -190,8 +201,7 @@ def main() -> None:
         run(socket.socket(fileno=int(sys.argv[1])))
     except (Closed, ConnectionError):
         pass  # the server has gone
-    except Exception:
-        log.exception("a query worker ends by a fault")
+    except Exception:  # noqa: BLE001 -- the log has it
         status = 1
     # What is still worked out has no one to go to, and the store is only read: nothing is waited for.
     os._exit(status)

@@ -42,6 +42,7 @@ from stream_ext.runner.underway import Underway, Watched
 #: Interpreter, imports, compiled loops and store; on a busy machine.
 _OPENS_S = 120.0
 _LOOK_S = 0.2
+_GOES_ON_S = 5.0
 _WHY_BYTES_MAX = 2_000
 
 
@@ -200,6 +201,10 @@ def _step(job: Job, say: Callable[[str], object]) -> None:
     for sn in range(job.stands + 1, job.until + 1):
         underway.steps(sn)
         shard.step(sn)
+    # What is much is evaluated in pieces, for as long as others may be kept waiting for it.
+    until_s = time.monotonic() + _GOES_ON_S
+    while shard.has_more and time.monotonic() < until_s:
+        shard.go_on()
     say("stepped")
 
 

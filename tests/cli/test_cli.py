@@ -433,7 +433,8 @@ def test_a_server_is_asked_in_every_format_and_updated(near: Live, capsys: pytes
 
 
 def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0", "--store"]
+    command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0"]
+    command += ["--log-level", "warning", "--store"]  # as on a terminal
     with started(
         [*command, f"lmdb:{tmp_path / 'store'}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:

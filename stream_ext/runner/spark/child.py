@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.util
+import logging
 import os
 import select
 import shutil
@@ -28,6 +29,8 @@ from stream_ext.runner.spark.driver import Job, Report
 from stream_ext.runner.spark.java import Java
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.runner.spark.wire import Address
+
+log = logging.getLogger("rillet.spark")
 
 _TAIL_LINES = 100
 _WHY_LINES = 20
@@ -106,6 +109,7 @@ class DriverProcess:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._tail.append(line.decode("utf-8", "replace").rstrip())
+            log.debug("Spark says", extra={"fields": {"line": self._tail[-1]}})
 
 
 def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: Mapping[str, str]) -> dict[str, str]:

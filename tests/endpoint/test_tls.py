@@ -111,7 +111,7 @@ def test_files_that_are_no_certificate_and_key_are_refused(files: Files, tmp_pat
     key = serialization.load_pem_private_key(Path(files.key).read_bytes(), None)
     form, password = serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"password")
     locked.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, password))
-    for cert, other, told in (
+    for cert, other, message in (
         (files.cert, None, "belong together"),
         (None, files.key, "belong together"),
         (files.cert, str(tmp_path / "nowhere"), "No such file"),
@@ -119,7 +119,7 @@ def test_files_that_are_no_certificate_and_key_are_refused(files: Files, tmp_pat
         (files.cert, files.authority, "PEM files"),
         (files.cert, str(locked), "has a password"),
     ):
-        with pytest.raises(BadArgument, match=told):
+        with pytest.raises(BadArgument, match=message):
             ServeSettings("lmdb:none", tls_cert=cert, tls_key=other).tls()
 
 
@@ -128,7 +128,7 @@ def test_the_commands_say_what_is_wrong_with_a_setting(
 ) -> None:
     assert main(["serve", "--tls-cert", files.cert]) == 2
     assert "belong together" in capsys.readouterr().err
-    for flag, value, told in (
+    for flag, value, message in (
         ("--cors", "app.example", "no origin"),
         ("--cors", "https://app.example/", "write https://app.example"),
         ("--cors", "*", "no origin"),
@@ -138,7 +138,7 @@ def test_the_commands_say_what_is_wrong_with_a_setting(
     ):
         with pytest.raises(SystemExit):
             main(["serve", flag, value])
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_the_first_lines_say_who_may_do_what() -> None:

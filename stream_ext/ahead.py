@@ -13,6 +13,8 @@ from stream_ext.errors import BadArgument
 from stream_ext.times import date_of_ms
 
 _YEAR_MS = 366 * 86_400_000
+#: A clock before this one shows no time of day, but that of a test: nothing is near it by chance alone.
+_HINTS_FROM_MS = 20 * _YEAR_MS
 _FINER = {"microseconds": 1_000, "nanoseconds": 1_000_000}
 
 
@@ -33,7 +35,9 @@ def check_ahead(stream: StreamDefinition, times: Times, now_ms: int) -> list[str
             f"{advice}"
         )
     found = [f"the time {latest} is {date_of_ms(latest)}; {hint}"] if hint else []
-    for time in times[np.abs(times - now_ms // 1000) <= _YEAR_MS // 1000].tolist()[:1]:
+    seconds = np.abs(times - now_ms // 1000) <= _YEAR_MS // 1000
+    if now_ms >= _HINTS_FROM_MS and seconds.any():
+        time = int(times[seconds][0])
         found.append(
             f"the time {time} is {date_of_ms(time)}, for times are milliseconds since 1970; as seconds it would be "
             f"{date_of_ms(time * 1000)}: if that was meant, send {time * 1000}"
@@ -42,4 +46,4 @@ def check_ahead(stream: StreamDefinition, times: Times, now_ms: int) -> list[str
 
 
 def _is_near(time_ms: int, now_ms: int) -> bool:
-    return abs(time_ms - now_ms) <= _YEAR_MS
+    return now_ms >= _HINTS_FROM_MS and abs(time_ms - now_ms) <= _YEAR_MS

@@ -394,9 +394,13 @@ class Schedule:
             self._stands[window.stream] = (
                 _Stands(None, None, (), False)
                 if at is None
-                else _Stands(at.latest, at.heartbeat, openings_of(at.openings, at.first), at.idle)
+                else _Stands(at.latest, at.heartbeat, self._openings_of(at), at.idle)
             )
         self._find_beats()
+
+    def _openings_of(self, at: StreamTime) -> Openings:
+        """All that there is of the past counts."""
+        return openings_of(() if self.timing.ends_at is not None else at.openings, at.first)
 
     @property
     def windows(self) -> tuple[ScheduledWindow, ...]:
@@ -414,12 +418,11 @@ class Schedule:
             self.t0 = t0_of(times)
             self.timing = self.timing.settled(self.t0)
             self._find_beats()
-        if len(times):
-            openings = opened(stands.openings, times, stands.latest, stands.heartbeat)
-            if openings is not stands.openings:
-                stands.openings = openings
-                self._find_beats()
-        late = self._late(moved.stream, times)
+        least = least_and_greatest(times)[0] if len(times) else None
+        if least is not None and (not stands.openings or least < stands.openings[0][1]):
+            stands.openings = opened(stands.openings, times, stands.latest, stands.heartbeat)
+            self._find_beats()
+        late = self._late(moved.stream, times, least)
         stands.latest, stands.heartbeat = moved.latest, moved.heartbeat
         stands.idle = moved.idle
         return late
@@ -577,21 +580,20 @@ class Schedule:
 
     # ---- lateness ----------------------------------------------------------------------------------------------
 
-    def _late(self, stream: int, times: Times) -> Mask:
+    def _late(self, stream: int, times: Times, least: int | None) -> Mask:
         """Late: an instance that the element belongs to was reported (by this query, so after registration); or it
         belongs to some that are evaluated, and none of these evaluations is still to be made. Where arrivals alone are
-        evaluated: it can be in no window any more."""
+        evaluated: it can be in no window any more. `least`: of the times."""
         late = np.zeros(len(times), dtype=np.bool_)
-        if not len(times) or not self.timing.is_settled:
+        if least is None or not self.timing.is_settled:
             return late
         if self.timing.arrivals and not self._begins:
             return self._gone(stream, times)
-        mine = [window for window in self.windows if window.stream == stream]
-        least = least_and_greatest(times)[0]
-        if all(self._is_to_come(window, least) for window in mine):
+        mine = [place for place, window in enumerate(self.windows) if window.stream == stream]
+        if all(self._is_to_come(place, least) for place in mine):
             return late
         belongs, awaited = late.copy(), late.copy()
-        for window in mine:
+        for window in (self.windows[place] for place in mine):
             starts, untils = window.valid_from(times), window.valid_until(times)
             belongs |= self._evaluated_ever(starts, untils)
             late |= self._reported(starts, untils)
@@ -604,14 +606,15 @@ class Schedule:
                 awaited |= np.maximum(starts, NEVER if self.last is None else self.last) <= untils
         return late | (belongs & ~awaited)
 
-    def _is_to_come(self, window: ScheduledWindow, least: int) -> bool:
-        """Whether no element from `least` on was in an instance that was reported, and all those that they belong to
-        are still to be, as is mostly so. Never mind those in a gap."""
+    def _is_to_come(self, place: int, least: int) -> bool:
+        """Whether no element from `least` on was in an instance of this window that was reported, and all those that
+        they belong to are still to be, as is mostly so. Never mind those in a gap."""
+        window = self.windows[place]
         if not self.timing.closes or self.timing.arrivals:
             return False
         if self.after is not None and least + window.lead_ms <= self.after:
             return False
-        beat = self._beats[self.windows.index(window)]
+        beat = self._beats[place]
         return beat is not None and beat.start <= window.first_close(least)
 
     def _evaluated_ever(self, starts: Times, untils: Times) -> Mask:

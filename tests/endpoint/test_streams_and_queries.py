@@ -531,6 +531,8 @@ def test_a_stream_is_changed_by_patch_and_says_what_was_probably_not_meant(near:
     assert near.http.patch("/streams/taxis", json={"lateness": "5s"}).status_code == 409
     assert near.http.patch("/streams/nope", json={"ahead": "any"}).status_code == 404
     assert near.http.post(far, content=DATA, headers=NT).status_code == 202
+    near.http.post("/sparql", data={"update": 'CREATE STREAM replay WITH (ahead = "any")'}).raise_for_status()
+    assert near.http.get("/streams/replay").json()["ahead"] == "any"
 
 
 def test_a_stream_is_changed_with_the_token_alone(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
+from stream_ext.clock import ManualClock
 from stream_ext.service import Service
 from tests.language.corpora import shared
 
@@ -58,7 +59,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, 
     static = gzip.decompress((folder / "static_1k.nt.gz").read_bytes())
     peer = ox.Store()
     peer.bulk_load(static, format=ox.RdfFormat.N_TRIPLES, to_graph=STATIC)
-    with opened(tmp_path_factory.mktemp("store")) as service:
+    with opened(tmp_path_factory.mktemp("store"), ManualClock(1_800_000_000_000)) as service:
         lines = static.decode().splitlines()
         for start in range(0, len(lines), 5_000):
             service.update(f"INSERT DATA {{ {' '.join(lines[start : start + 5_000])} }}")

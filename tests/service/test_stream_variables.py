@@ -266,7 +266,7 @@ def test_what_a_stream_that_is_new_begins_with_is_late_if_it_is_in_no_window_to_
         assert push(service, "b", 5000, triple("x", "y")).late == 0
 
 
-def test_an_element_from_before_the_first_evaluation_is_late_for_nobody(tmp_path: Path) -> None:
+def test_an_element_of_a_new_stream_from_before_what_the_query_has_come_to_is_late(tmp_path: Path) -> None:
     with opened(tmp_path) as service:
         service.create_stream("a", {})
         service.register(text_of("?s ?x", "WINDOW :w { ?x :p ?y }", "RSTREAM"))
@@ -274,4 +274,5 @@ def test_an_element_from_before_the_first_evaluation_is_late_for_nobody(tmp_path
         push(service, "a", 10500, triple("x", "y"))
         assert times(said(service)) == [10000]
         service.create_stream("b", {})
-        assert push(service, "b", 500, triple("x", "y")).late == 0
+        assert push(service, "b", 500, triple("x", "y")).late == 1
+        assert push(service, "b", 10_400, triple("x", "y")).late == 0

@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
+from hbase_store.loading import LINE_BYTES_MAX
 from stream_ext.errors import BadData, UnsupportedMedia
 from stream_ext.rdf.doctypes import check_doctype, declares
 from stream_ext.rdf.nesting import Shallow, check_nesting
 from stream_ext.rdf.ntriples import read_lines
 from stream_ext.rdf.parsed import Numbering, Parsed, Row
 from stream_ext.rdf.parsers import PARSERS, Wrong
-from stream_ext.rdf.reading import LINE_BYTES_MAX, Reading, too_long_a_line
+from stream_ext.rdf.reading import Reading, too_long_a_line
 
 N_TRIPLES, N_QUADS = "application/n-triples", "application/n-quads"
 TURTLE, TRIG = "text/turtle", "application/trig"

@@ -49,9 +49,10 @@ class Length:
 
     def check(self) -> None:
         """Raises Corrupt if the file has become shorter."""
+        known = self._bytes  # before the look: other threads write, and look, meanwhile
         now = os.fstat(self._descriptor).st_size
-        if now < self._bytes:
-            raise self._cut_off(now, self._bytes)
+        if now < known:
+            raise self._cut_off(now, known)
         self._bytes = now
 
     def close(self) -> None:

@@ -302,6 +302,59 @@ def test_a_collection_that_dies_halfway_changes_no_answer(tmp_path: Path) -> Non
         scene.check(scene.opened(), 8)
 
 
+def test_blocks_that_left_the_list_stay_until_nobody_can_be_reading_them(scene: Scene) -> None:
+    for _ in range(7):
+        scene.commit(3)
+        scene.store.fold()
+    reader = scene.opened()
+    begun = reader.at()  # a query that has read nothing of it yet
+    p = int(reader.ids([P])[0])
+    scene.commit(1)
+    scene.store.fold()
+    before = scene.rows("run"), scene.rows("runindex")
+    scene.store.floor(scene.store.head())
+    scene.store.collect()
+    scene.clock.ms += GRACE_MS - 1
+    scene.store.collect()
+    assert (scene.rows("run"), scene.rows("runindex")) == before
+    expected = {(s, o) for s, predicate, o, g in scene.model.snapshots[-2] if predicate == P and g is None}
+    subjects, objects = begun.pairs(p)
+    assert set(zip(reader.terms(subjects), reader.terms(objects), strict=True)) == expected
+    scene.clock.ms += 1
+    scene.store.collect()
+    assert scene.rows("run") < before[0]
+    assert scene.rows("runindex") < before[1]
+    scene.check(scene.store, scene.store.head())
+
+
+def test_the_head_forgets_epochs_of_which_nothing_is_left(scene: Scene) -> None:
+    for _ in range(8):
+        scene.store.take_lease("")
+        scene.commit(40)
+        stream_batch(scene.store, absorbed=False)
+        scene.model.commit([])
+        scene.store._lease.release()
+    scene.store.take_lease("")
+    scene.commit(2)
+    scene.store.fold()
+    before = len(scene.store._cell.head.ranges)
+    for horizon, first in ((200, 124), (330, 247)):
+        scene.store.floor(scene.store.head(), {4: horizon})
+        for _ in range(2):
+            scene.store.collect()
+            scene.clock.ms += GRACE_MS  # for transient terms
+        assert scene.store._cell.head.ranges[0].first == first, (
+            "that of the terms since the horizon, or of the last whole row"
+        )
+    assert (before, len(scene.store._cell.head.ranges)) == (9, 3)
+    scene.commit(1)
+    for store in (scene.store, scene.opened()):
+        scene.check(store, scene.store.head() - 1)
+        assert store.vts(store.head())[4].batch > 0
+    with pytest.raises(SnapshotGone):
+        scene.opened().row(3)
+
+
 def test_a_list_keeps_what_any_retained_snapshot_is_read_by() -> None:
     spans = [(1, 4), (5, 8), (1, 8), (9, 12), (9, 9), (13, 13), (9, 13)]
     runs = RunList(1, 1, tuple(RunEntry(n, first, last, 1, 1, 1) for n, (first, last) in enumerate(spans)))

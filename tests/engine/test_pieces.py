@@ -24,7 +24,7 @@ from stream_ext.schedule import QueryState
 from stream_ext.shard import Shard
 from stream_ext.turns import Pace
 from tests.engine.many import Registry, filled, parted, told
-from tests.engine.scene import Change, Player, Scene, random_scene
+from tests.engine.scene import EX, Change, Player, Scene, random_scene
 from tests.engine.test_restarts import asked
 from tests.engine.test_sharing import OF_TEMPLATES, _later
 
@@ -129,6 +129,39 @@ def play(seed: int, folder: Path) -> int:
     return pieces.cut
 
 
+def play_past(seed: int, folder: Path) -> int:
+    """Queries that replay what came before them, and elements that come meanwhile."""
+    chance = random.Random(f"past pieces {seed}")
+    scene = squeezed(random_scene(chance.randrange(1 << 30)), chance)
+    while scene.merged or not scene.windows:
+        scene = squeezed(random_scene(chance.randrange(1 << 30)), chance)
+    store = hbase_store.open(f"lmdb:{folder}")
+    registry = Registry.over(store, scene)
+    calm, said, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
+    calm.build({}, sn := int(store.head()))
+    pieces = Pieces(store, chance, sn, Pace(chance.randrange(1, 6), None, chance.randrange(1, 6), None))
+    for step in scene.steps:
+        sns = [int(registry.player.play(step))]
+        if chance.random() < 0.3:
+            low = chance.randrange(100)
+            extent = f"START {low} END {low + chance.randrange(200)} STEP {chance.choice([3, 10])}ms"
+            pattern = chance.choice(["?a :p ?b", "?a :p ?b . ?b :p ?c"])
+            r2s = chance.choice(["RSTREAM", "ISTREAM"])
+            sns.append(
+                registry.register(
+                    f"PREFIX : <{EX}> REGISTER {r2s} :q AS SELECT * FROM NAMED WINDOW :w ON STREAM :s1 [{extent}] "
+                    f"WHERE {{ WINDOW :w {{ {pattern} }} }}"
+                )
+            )
+        for sn in sns:
+            take(store, calm.step(sn), states, said)
+            pieces.step(sn)
+    pieces.finish()
+    compare(pieces.said, said, f"seed {seed}")
+    store.close()
+    return pieces.cut
+
+
 class Shared:
     """Queries of a few templates that come one after the other."""
 
@@ -184,12 +217,19 @@ def test_queries_that_share_a_network_say_in_pieces_what_they_say_at_once(block:
     assert cut > 200
 
 
+@pytest.mark.parametrize("block", range(2))
+def test_a_past_is_replayed_in_pieces_as_it_is_at_once(block: int, tmp_path: Path) -> None:
+    cut = sum(play_past(seed, tmp_path / str(seed)) for seed in range(block * 10, block * 10 + 10))
+    assert cut > 50
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(100))
 def test_thousands_of_queries_say_in_pieces_what_they_say_at_once(block: int, tmp_path: Path) -> None:
     for seed in range(100_000 + block * 100, 100_000 + block * 100 + 100):
         play(seed, tmp_path / str(seed))
         play_shared(seed, tmp_path / f"shared {seed}")
+        play_past(seed, tmp_path / f"past {seed}")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.status import has_failed, query_status, service_status, stream_status
+from stream_ext.status import fault_of_query, has_failed, query_status, service_status, stream_status
 from stream_ext.subscriptions import Subscription
 from stream_ext.updates import Updated, change_of, updated
 from stream_ext.waits import Waits
@@ -447,6 +447,11 @@ class Service:
 
     def query_definition(self, name: str) -> QueryDefinition:
         return self._injector.catalog.query(name)
+
+    def why_failed(self, name: str) -> str | None:
+        """None: it has not, as far as is known now."""
+        query = self._injector.catalog.find_query(name)
+        return None if query is None else fault_of_query(query, self._engine)
 
     def pause_query(self, name: str) -> None:
         """It is evaluated up to here, and then no more; what it has said stays."""

@@ -42,6 +42,7 @@ class Scene:
         self.merge = ChainMerge(self.store)
         self.heard: list[str] = []
         self.gave_up = threading.Event()
+        self.faults: list[tuple[int, str]] = []
         self.bell = Bell(
             settings,
             self.merge,
@@ -52,6 +53,7 @@ class Scene:
             on_up=lambda: self.heard.append("up"),
             on_lost=lambda why: self.heard.append(f"lost: {why}"),
             on_give_up=self._give_up,
+            on_fault=lambda query, why: self.faults.append((query, why)),
         )
         self.bell.start()
         self.address = self.bell.admit()
@@ -280,6 +282,7 @@ def test_a_fault_of_one_query_is_told_and_the_others_go_on(stage: Stage) -> None
     scene.merge.wait_owner("spark")
     scene.merge.wait(scene.publish(1, 0, 2), PATIENCE_S)
     assert scene.right() and scene.bell.faults == {2: "query 2 divides by the value"}
+    assert scene.faults == [(2, "query 2 divides by the value")], "who can end the query for good hears of it"
 
 
 def test_a_step_that_always_raises_ends_spark_at_the_third_attempt_with_its_reason(stage: Stage) -> None:

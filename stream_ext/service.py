@@ -75,6 +75,7 @@ from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.standby import Standby
 from stream_ext.status import (
     at_once,
+    fault_of_query,
     has_failed,
     query_figures,
     query_status,
@@ -556,6 +557,11 @@ class Service:
 
     def query_definition(self, name: str) -> QueryDefinition:
         return self._injector.catalog.query(name)
+
+    def why_failed(self, name: str) -> str | None:
+        """None: it has not, as far as is known now."""
+        query = self._injector.catalog.find_query(name)
+        return None if query is None else fault_of_query(query, self._engine)
 
     def pause_query(self, name: str) -> None:
         """It is evaluated up to here, and then no more; what it has said stays."""

@@ -16,7 +16,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
     output = None if query.output is None else streams.get(query.output)
     state = merge.state(query.number)
     last = state.evaluated if state is not None else None
-    error = _fault_of(query, engine)
+    error = fault_of_query(query, engine)
     return {
         "query": query.name,
         "iri": query.iri,
@@ -131,7 +131,8 @@ def _state(query: QueryDefinition, state: QueryState | None) -> str:
     return "ended" if state is not None and state.ended else "running"
 
 
-def _fault_of(query: QueryDefinition, engine: Engine) -> str | None:
+def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
+    """Why it is evaluated no more, be it for now."""
     if query.failure is not None:
         return query.failure.message
     if engine.merge.fault is not None:
@@ -143,7 +144,7 @@ def _fault_of(query: QueryDefinition, engine: Engine) -> str | None:
 
 def has_failed(query: QueryDefinition, engine: Engine) -> bool:
     """Whether it is stepped no more, be it for now."""
-    return query.is_evaluated and engine.merge.fault is None and _fault_of(query, engine) is not None
+    return query.is_evaluated and engine.merge.fault is None and fault_of_query(query, engine) is not None
 
 
 def _why(engine: Engine) -> str:

@@ -49,6 +49,7 @@ class Scene:
         self.gave_up = threading.Event()
         self.quarantine, self.killed = Noticed(), list[Worker]()
         self.silences: list[str] = []
+        self.faults: list[tuple[int, str]] = []
         self.bell = Bell(
             settings,
             self.merge,
@@ -62,6 +63,7 @@ class Scene:
             on_give_up=self._give_up,
             on_silence=self.silences.append,
             kill=self.killed.append,
+            on_fault=lambda query, why: self.faults.append((query, why)),
         )
         self.bell.start()
         self.folder = folder
@@ -473,6 +475,7 @@ def test_a_fault_of_one_query_is_told_and_the_others_go_on(stage: Stage) -> None
     scene.merge.wait_owner("spark")
     scene.merge.wait(scene.publish(1, 0, 2), PATIENCE_S)
     assert scene.right() and scene.bell.faults == {2: "query 2 divides by the value"}
+    assert scene.faults == [(2, "query 2 divides by the value")], "who can end the query for good hears of it"
 
 
 def test_a_step_that_always_raises_ends_spark_at_the_third_attempt_with_its_reason(stage: Stage) -> None:

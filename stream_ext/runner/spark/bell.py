@@ -468,19 +468,21 @@ class Bell:
     # ---- leaving ----------------------------------------------------------------------------------------------
 
     def _vacated(self, seat: _Seat) -> None:
-        with self._lock:
-            stepping = seat.watched.read()
-            seat.watched.close()
-            if self._seat is not seat:
-                return  # another has the seat, or Spark was cut off
-            self._seat = None
-            if seat.bye:
-                self._bye_at = time.perf_counter()
-            if self._settings.epoch_s > 0 or not seat.bye:
-                self._vacate()
-            died = not seat.bye and seat.owes
-        if died:
-            self._died(seat, f"its Python worker died while it {seat.doing()}", stepping)
+        """Before another may take the seat: what this one died of is decided."""
+        with self._turn:
+            with self._lock:
+                stepping = seat.watched.read()
+                seat.watched.close()
+                if self._seat is not seat:
+                    return  # another has the seat, or Spark was cut off
+                self._seat = None
+                if seat.bye:
+                    self._bye_at = time.perf_counter()
+                if self._settings.epoch_s > 0 or not seat.bye:
+                    self._vacate()
+                died = not seat.bye and seat.owes
+            if died:
+                self._died(seat, f"its Python worker died while it {seat.doing()}", stepping)
 
     def _vacate(self) -> None:
         if self._vacant_ms is None:
@@ -489,17 +491,16 @@ class Bell:
 
     def _died(self, seat: _Seat, why: str, stepping: Stepping | None, hung: bool = False) -> None:
         """A worker has ended, or was ended, with work to do. At the first death another one tries the same; then what
-        it was stepping waits in quarantine, and the others go on."""
+        it was stepping waits in quarantine, and the others go on. Under `_turn`."""
         count = self._strike(seat, why)
         log.warning(
             "a worker of Spark was killed" if hung else "a worker of Spark died",
             extra={"fields": {"why": why, "worker": seat.worker[1], "snapshot": seat.done + 1, "times": count}},
         )
-        with self._turn:
-            if stepping is not None:
-                self._death = Death(max(stepping.sn, seat.done + 1), stepping.numbers, count, why)
-            if hung or count > 1:
-                self._lose(why)
+        if stepping is not None:
+            self._death = Death(max(stepping.sn, seat.done + 1), stepping.numbers, count, why)
+        if hung or count > 1:
+            self._lose(why)
 
     def _strike(self, seat: _Seat, why: str) -> int:
         """A step or a build failed. Spark tries again, later each time, and is stopped at the third. How often now."""
@@ -566,17 +567,17 @@ class Bell:
                 self._lose_if_still_vacant()
 
     def _hung(self, seat: _Seat, silent_ms: int) -> None:
-        with self._lock:
-            if self._seat is not seat:
-                return
-            stepping = seat.watched.read()
-            self._seat = None  # whatever it may still say
-            self.figures.killed += 1
-        self._kill(seat.worker)
-        seat.drop()
-        self._died(
-            seat, f"its Python worker has not answered for {silent_ms / 1000:g} s: it {seat.doing()}", stepping, True
-        )
+        with self._turn:
+            with self._lock:
+                if self._seat is not seat:
+                    return
+                stepping = seat.watched.read()
+                self._seat = None  # whatever it may still say
+                self.figures.killed += 1
+            self._kill(seat.worker)
+            seat.drop()
+            why = f"its Python worker has not answered for {silent_ms / 1000:g} s: it {seat.doing()}"
+            self._died(seat, why, stepping, hung=True)
 
     def _vacant_for_ms(self, now: int) -> int:
         """With work to do."""

@@ -62,7 +62,7 @@ def query_figures(query: QueryDefinition, engine: Engine) -> dict[str, Any]:
     """What is counted of a query, since this process started; and for how long what it takes in next has waited."""
     merge, number = engine.merge, query.number
     state = merge.state(number)
-    waits = query.is_evaluated and _fault_of(query, engine) is None
+    waits = query.is_evaluated and fault_of_query(query, engine) is None
     return {
         "query": query.name,
         "failed": query.failure is not None or (query.is_evaluated and not waits),

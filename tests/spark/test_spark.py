@@ -117,7 +117,7 @@ def test_neither_spark_nor_the_bell_listens_beyond_this_machine_or_shows_the_tok
     pids = family(spark.runner.status()["driver_pid"])
     addresses = listens_on([os.getpid(), *pids])
     assert addresses and addresses <= LOOPBACK
-    token = spark.runner._bell._token.encode()
+    token = spark.runner._bell._door._token.encode()
     for shown in [Path(f"/proc/{pid}/{name}") for pid in pids for name in ("cmdline", "environ")]:
         with contextlib.suppress(OSError):  # it has ended
             assert token not in shown.read_bytes()

@@ -168,6 +168,27 @@ def test_slices_and_slabs_of_a_stream_stay_until_its_horizon_passes(scene: Scene
     assert (scene.rows("slab"), scene.rows("slice")) == (5, 5)
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_columns_that_are_let_go_while_they_are_read_are_gone_and_not_damaged(
+    scene: Scene, several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        stream_batch(scene.store, absorbed=False)
+    store = scene.store = scene.opened()  # it has no columns in memory
+    rows, reads = [store.row(sn) for sn in range(1, 11)], store._reader.streams
+
+    def let_go_before(places: object) -> object:
+        store.floor(15, {4: 11})
+        store.collect()
+        return reads(places)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store._reader, "streams", let_go_before)
+    with pytest.raises(SnapshotGone, match="what came in stream 4 in snapshot 1 is not retained any more"):
+        store.streams(4, rows) if several else store.stream(1, 4)
+    monkeypatch.setattr(store._reader, "streams", reads)
+    assert store.stream(12, 4) is not None
+
+
 def test_writer_and_reader_have_no_columns_in_memory_below_the_horizon(scene: Scene) -> None:
     reader = scene.opened()
     for _ in range(20):

@@ -171,6 +171,7 @@ def create_app(
         service.store.url,
         service.base,
         limits.query_bytes,
+        limits.term_bytes,
         limits.rows,
         limits.readers,
         service.outside,

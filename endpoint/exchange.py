@@ -69,7 +69,8 @@ class Exchange:
         encoding = self.headers.get("content-encoding")
         if not encoding:
             return body
-        unpacked = await self.desk.workers.unpackers.run(unpack, body, encoding, limits.inflated_bytes)
+        most = min(limit or limits.inflated_bytes, limits.inflated_bytes)
+        unpacked = await self.desk.workers.unpackers.run(unpack, body, encoding, most)
         self.desk.bodies.hold(self, len(unpacked))
         return unpacked
 

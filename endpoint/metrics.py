@@ -132,7 +132,14 @@ def _of_http(desk: Desk) -> Iterator[Metric]:
         counted.add_metric([route, method, str(status)], count)
     yield counted
     yield _times(requests)
-    pools = (workers.readers, workers.writers, workers.unpackers, workers.followers, workers.operations)
+    pools = (
+        workers.readers,
+        workers.writers,
+        workers.unpackers,
+        workers.waiters,
+        workers.followers,
+        workers.operations,
+    )
     under_way = "Calls that run in a pool of threads or wait for one."
     yield _of_each(
         GaugeMetricFamily, "rillet_calls_under_way", under_way, "pool", [(pool.kind, pool.busy) for pool in pools]

@@ -18,8 +18,11 @@ from stream_ext.times import parse_time
 #: SPARQLWrapper repeats the wish of its Accept header under every name that some server once knew.
 SPARQLWRAPPER = ("format", "output", "results")
 
+_PARAMETERS_MAX = 10_000
+
 Wait = Literal["published", "evaluated"]
 
+_NAMED_MAX = 10  # of those that nobody knows
 _SHORT_BYTES = 1 << 12
 #: What a sign is worth as a hexadecimal digit; -1: it is none.
 _DIGITS = np.full(256, -1, np.int16)
@@ -34,7 +37,10 @@ _ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\
 def parse_pairs(encoded: bytes) -> list[tuple[str, str]]:
     """`a=b&c=d` as decoded pairs, in order."""
     pairs = []
-    for part in encoded.split(b"&"):
+    parts = encoded.split(b"&", _PARAMETERS_MAX)
+    if len(parts) > _PARAMETERS_MAX:
+        raise BadArgument(f"more than {_PARAMETERS_MAX} parameters: no request here takes so many")
+    for part in parts:
         if part:
             name, _, value = part.partition(b"=")
             pairs.append((_decoded(name), _decoded(value)))
@@ -120,6 +126,13 @@ class Parameters:
         text = self.text(name)
         return None if text is None else parse_duration(text, name)
 
+    def timeout_s(self, most_s: float) -> float:
+        """How long what is asked may take; the parameter is not taken away."""
+        given = self._values.get("timeout", ())
+        if len(given) > 1:
+            self.text("timeout")  # which complains
+        return min(parse_duration(given[0], "timeout") or most_s, most_s) if given else most_s
+
     def flag(self, name: str) -> bool:
         return self.choice(name, ("false", "true"), "false") == "true"
 
@@ -148,5 +161,6 @@ class Parameters:
     def done(self, known: str) -> None:
         if self._values:
             names = re.findall(r"[\w-]+", known.partition(";")[0].partition("(")[0])
-            left = ", ".join(f"{name}={meant(name, names)}" for name in self._values)
+            unknown = [name[:60] for name in list(self._values)[:_NAMED_MAX]]
+            left = ", ".join(f"{name}={meant(name, names)}" for name in unknown)
             raise BadArgument(f"unknown here: {left}; known: {known}")

@@ -25,7 +25,9 @@ from endpoint.limits import HttpLimits
 from endpoint.log import Form, Level, logging_to, of_terminal
 from endpoint.log import Settings as LogSettings
 from hbase_store.version import __version__
+from stream_ext.budget import Budget
 from stream_ext.clock import SystemClock
+from stream_ext.control import TERM_BYTES
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.retention import Retain
@@ -50,15 +52,20 @@ class ServeSettings:
     engine: Literal["spark", "inline"] = "spark"
     spark_master: str = "local[*]"
     spark_epoch_s: float = 30.0
+    step_timeout_s: float = 10.0
     batch_ms: int = 100
     durability: Literal["process", "power"] = "process"
     retain_snapshots_s: float = 300.0
     retain_emissions_s: float = 3600.0
     timing_bytes: int = 1 << 30
     max_lag_s: float = 10.0
+    max_catch_up_s: float = 600.0
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
+    term_bytes: int = TERM_BYTES
+    evaluation_timeout_s: float = 60.0
+    state_bytes: int = 2 << 30
     connections: int = 4096
     head_timeout_s: float = 10.0
     idle_timeout_s: float = 60.0
@@ -79,18 +86,29 @@ class ServeSettings:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
 
     def service_limits(self) -> Limits:
-        return Limits(queries=self.max_queries, lag_ms=int(self.max_lag_s * 1000))
+        return Limits(
+            queries=self.max_queries,
+            evaluated_s=self.query_timeout_s,
+            catch_up_ms=int(self.max_catch_up_s * 1000),
+            lag_ms=int(self.max_lag_s * 1000),
+            read_s=self.query_timeout_s,
+        )
 
     def limits(self) -> HttpLimits:
         return HttpLimits(
             query_s=self.query_timeout_s,
             query_bytes=self.query_bytes,
+            term_bytes=self.term_bytes,
             connections=self.connections,
             head_s=self.head_timeout_s,
             idle_s=self.idle_timeout_s,
             rate_bytes=self.least_rate,
             slow_query_s=self.slow_query_s,
         )
+
+    def budget(self) -> Budget:
+        """Of registered queries."""
+        return Budget(self.evaluation_timeout_s, self.state_bytes, self.term_bytes)
 
     def log(self) -> LogSettings:
         return LogSettings(self.log_level or of_terminal(), self.log_format)
@@ -127,7 +145,7 @@ class ServeSettings:
 
     def spark(self) -> SparkSettings:
         """Raises BadArgument where Spark could not be started with them."""
-        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s)
+        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s)
 
 
 def _no_password() -> str:
@@ -210,6 +228,7 @@ def _serve(
             durability=settings.durability,
             retain=settings.retain(),
             outside=settings.outside,
+            budget=settings.budget(),
         ) as service:
             access = settings.access(service.base)
             app = create_app(service, access=access, limits=settings.limits(), query_workers=workers)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from endpoint import negotiation
+from endpoint.awaiting import is_pending
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
 from endpoint.parameters import Parameters
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _PUSH_KNOWN = "timestamp, wait, source, seq"
 _NO_PARAMETERS = "none"
+_OPTIONS_BYTES_MAX = 1 << 20  # far more than there are options
 _LATE_OFFERS = (Offer("application/json", "json"), Offer(NDJSON, "ndjson"))
 
 
@@ -38,7 +40,7 @@ async def describe(exchange: Exchange, name: str) -> None:
 async def create(exchange: Exchange, name: str) -> None:
     exchange.parameters().done("none; options are a JSON object in the body")
     exchange.check_may_write()
-    options = _options(await exchange.body())
+    options = _options(await exchange.body(_OPTIONS_BYTES_MAX))
     found, created = await exchange.desk.workers.writers.run(exchange.desk.service.create_stream, name, options)
     location = (b"location", exchange.url("streams", found.name).encode())
     await exchange.answer_json(201 if created else 200, described(found), [location])
@@ -72,9 +74,10 @@ async def push(exchange: Exchange, name: str) -> None:
     service = exchange.desk.service
 
     def send() -> PushReceipt:
-        return service.push(name, data, media_type, timestamp=timestamp, wait=wait, source=source, seq=seq)
+        return service.push(name, data, media_type, timestamp=timestamp, source=source, seq=seq)
 
-    await _acknowledge(exchange, await exchange.desk.workers.writers.run(send))
+    receipt = await exchange.desk.workers.writers.run(send)
+    await _acknowledge(exchange, receipt, await is_pending(exchange, wait, int(receipt.snapshot)))
 
 
 async def heartbeat(exchange: Exchange, name: str) -> None:
@@ -84,8 +87,8 @@ async def heartbeat(exchange: Exchange, name: str) -> None:
     if timestamp is None:
         raise BadArgument("a heartbeat says what time it is: ?timestamp=T")
     exchange.check_may_write()
-    receipt = await exchange.desk.workers.writers.run(exchange.desk.service.heartbeat, name, timestamp, wait)
-    await _acknowledge(exchange, receipt)
+    receipt = await exchange.desk.workers.writers.run(exchange.desk.service.heartbeat, name, timestamp)
+    await _acknowledge(exchange, receipt, await is_pending(exchange, wait, int(receipt.snapshot)))
 
 
 async def late(exchange: Exchange, name: str) -> None:
@@ -102,7 +105,7 @@ async def late(exchange: Exchange, name: str) -> None:
     await exchange.answer_json(200, found)
 
 
-async def _acknowledge(exchange: Exchange, receipt: PushReceipt) -> None:
+async def _acknowledge(exchange: Exchange, receipt: PushReceipt, pending: bool) -> None:
     acknowledged: dict[str, Any] = {
         "stream": receipt.stream,
         "accepted": receipt.accepted,
@@ -114,6 +117,8 @@ async def _acknowledge(exchange: Exchange, receipt: PushReceipt) -> None:
         acknowledged["repeated"] = True
     if receipt.warnings:
         acknowledged["warnings"] = list(receipt.warnings)
+    if pending:
+        acknowledged["pending"] = True
     await exchange.answer_json(202, acknowledged, snapshot=int(receipt.snapshot))
 
 

@@ -18,6 +18,7 @@ from stream_ext.errors import DeadlineExceeded, NotFound, QueryCancelled
 
 if TYPE_CHECKING:
     from endpoint.exchange import Exchange
+    from endpoint.limits import HttpLimits
     from endpoint.query_workers import Remote
 
 log = logging.getLogger("rillet.queries")
@@ -73,6 +74,10 @@ class Question:
             raise DeadlineExceeded(f"the query took longer than the {self.timeout_s:g} s that it was given")
         return future.result()
 
+    @property
+    def spent_s(self) -> float:
+        return self.clock() - self.started
+
     def told(self) -> dict[str, Any]:
         since_ms = round((self.clock() - self.started) * 1000)
         text = self.text if len(self.text) <= _SHOWN_CHARACTERS else self.text[:_SHOWN_CHARACTERS] + " ..."
@@ -108,8 +113,8 @@ class Underway:
             question.cancel()
 
     @asynccontextmanager
-    async def asked(self, exchange: Exchange, text: str, timeout_s: float, bytes_max: int) -> AsyncIterator[Question]:
-        with self.listed("query", text, timeout_s, bytes_max) as question:
+    async def asked(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
+        with self.listed("query", text, timeout_s, exchange.desk.limits) as question:
             watcher = asyncio.create_task(_watch(exchange, question))
             try:
                 yield question
@@ -118,10 +123,9 @@ class Underway:
                 question.end()  # of whoever gave up waiting, the evaluation ends, too
 
     @contextmanager
-    def listed(self, kind: Kind, text: str, timeout_s: float, bytes_max: int) -> Iterator[Question]:
+    def listed(self, kind: Kind, text: str, timeout_s: float, limits: HttpLimits) -> Iterator[Question]:
         self._number += 1
-        control = Control(timeout_s, bytes_max, what=kind)
-        question = Question(f"{kind[0]}{self._number}", text, control, timeout_s, kind)
+        question = Question(f"{kind[0]}{self._number}", text, limits.control(timeout_s, kind), timeout_s, kind)
         self._questions[question.id] = question
         try:
             yield question

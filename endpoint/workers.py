@@ -127,9 +127,12 @@ class Workers:
         self.readers = Pool("queries", limits.readers, limits.waiting)
         self.writers = Pool("writes", limits.writers, limits.waiting)
         self.unpackers = Pool("unpacking", limits.unpackers, limits.waiting)
+        self.waiters = Pool("evaluations", limits.waiters, limits.waiting)
         self.followers = Pool("subscriptions", limits.followers, 1 << 20)
 
     def close(self) -> None:
-        for pool in (self.readers, self.writers, self.unpackers, self.followers, self.operations):
+        for pool in (
+            self.readers, self.writers, self.unpackers, self.waiters, self.followers, self.operations,
+        ):  # fmt: skip
             pool.close()
         self.beside.close()

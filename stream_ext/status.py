@@ -29,6 +29,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
         "registered": query.registered_sn,
         "evaluations": merge.evaluations(query.number),
+        "behind": _behind(state),
         "rows": merge.rows(query.number),
         "emissions": merge.last(query.number),
         "oldest_emission": engine.emissions.oldest(query.number),
@@ -109,6 +110,14 @@ def at_once(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
         "writer": injector.status(),
         "fault": None if merge.fault is None else f"{type(merge.fault).__name__}: {merge.fault}",
     }
+
+
+def _behind(state: QueryState | None) -> dict[str, Any] | None:
+    """Where a query stands that fell behind the others, for so much fell due at once: which snapshot it is in, and
+    which time of its closes it has come to."""
+    if state is None or state.stands is None or not state.is_catching_up:
+        return None
+    return {"snapshot": state.stands + 1, "time": state.after}
 
 
 def _state(query: QueryDefinition, state: QueryState | None) -> str:

@@ -48,6 +48,8 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--engine", "what runs registered queries: spark or inline", "spark", type=_ENGINE)
     add_setting(parser, "--spark-master", "where Spark runs: local[N] or spark://...", "local[*]", metavar="URL")
     add_setting(parser, "--spark-epoch", "length of an epoch; 0: micro-batches", "30s", type=seconds, metavar="TIME")
+    hangs = "after which a Spark worker without a sign of life is killed, and what it was stepping tried apart"
+    add_setting(parser, "--step-timeout", hangs, "10s", type=seconds, metavar="TIME")
     add_setting(parser, "--batch-ms", "the longest that a pushed element waits for company", "100", type=whole)
     survives = "what a push survives: process (our crash) or power"
     add_setting(parser, "--durability", survives, "process", type=OneOf("process", "power"))
@@ -58,12 +60,19 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--timing-bytes", taken, "1G", type=size, metavar="SIZE")
     behind = "when registered queries are further behind than this, pushes to their streams get 429"
     add_setting(parser, "--max-lag", behind, "10s", type=seconds, metavar="TIME")
+    behind = "a query that is behind the others for longer is parked, for more fell due at once than it got through"
+    add_setting(parser, "--max-catch-up", behind, "10m", type=seconds, metavar="TIME")
     many = "how many queries may be registered at a time"
     add_setting(parser, "--max-queries", many, "100000", type=whole, metavar="N")
     longest = "the longest that a query or update may take"
     add_setting(parser, "--query-timeout", longest, "5m", type=seconds, metavar="TIME")
-    most = "the most that one step of a query may make"
+    most = "the most that is alive in a query at a time"
     add_setting(parser, "--query-bytes", most, "2G", type=size, metavar="SIZE")
+    add_setting(parser, "--term-bytes", "the longest term that an expression makes", "4M", type=size, metavar="SIZE")
+    longest = "the longest that one evaluation of a registered query may take"
+    add_setting(parser, "--evaluation-timeout", longest, "1m", type=seconds, metavar="TIME")
+    most = "the most that a registered query may remember, and make at an evaluation"
+    add_setting(parser, "--state-bytes", most, "2G", type=size, metavar="SIZE")
     beside = "processes beside the server that answer long queries; by default 1 for an lmdb: store"
     add_setting(parser, "--query-workers", beside, type=whole, metavar="N")
     many = "how many connections may be open at a time"
@@ -117,15 +126,20 @@ def serve(arguments: argparse.Namespace) -> None:
         engine=arguments.engine,
         spark_master=arguments.spark_master,
         spark_epoch_s=arguments.spark_epoch,
+        step_timeout_s=arguments.step_timeout,
         batch_ms=arguments.batch_ms,
         durability=arguments.durability,
         retain_snapshots_s=arguments.retain_snapshots,
         retain_emissions_s=arguments.retain_emissions,
         timing_bytes=arguments.timing_bytes,
         max_lag_s=arguments.max_lag,
+        max_catch_up_s=arguments.max_catch_up,
         max_queries=arguments.max_queries,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,
+        term_bytes=arguments.term_bytes,
+        evaluation_timeout_s=arguments.evaluation_timeout,
+        state_bytes=arguments.state_bytes,
         connections=arguments.connections,
         head_timeout_s=arguments.head_timeout,
         idle_timeout_s=arguments.idle_timeout,

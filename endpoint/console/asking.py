@@ -15,7 +15,6 @@ from endpoint.console.shown import number, prefixes_of
 from endpoint.errors import Problem, describe
 from hbase_store.errors import StoreError
 from stream_ext.administration import administer, changes_state
-from stream_ext.control import Control
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.plan.algebra import Explain, Form, Query, Register, Unit, Update
 from stream_ext.printing.plan import explain_text
@@ -33,7 +32,7 @@ def query(room: Room) -> ResponseReturnValue:
     text = request.form.get("query", "")
     try:
         text = room.checked_text(text)
-        return _run(room, text, parse_again(text, room.service.base))
+        return _run(room, text, parse_again(text, room.service.base, room.limits.control(_DEADLINE_S).check))
     except (RilletError, StoreError) as error:
         problem = describe(error)
         return _editor(text=text, problem=problem), problem.status
@@ -47,7 +46,9 @@ def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
     if isinstance(unit, Update | Register) or changes_state(unit):
         room.check_may_write()
     if isinstance(unit, Update):
-        return _editor(text=text, done=_done(room.service.update(text)))
+        return _editor(
+            text=text, done=_done(room.service.update(text, control=room.limits.control(_DEADLINE_S, "update")))
+        )
     if isinstance(unit, Register):
         definition, _, _ = room.service.register(text)
         return redirect(url_for(".registered", name=definition.name))
@@ -68,7 +69,7 @@ def _ask(room: Room, text: str, unit: Query) -> ResponseReturnValue:
     form = form if form in forms else TABLE
     snapshot, at = _integer("snapshot"), _time("at")
     started_s = time.perf_counter()
-    answer = room.service.query(text, snapshot=snapshot, at=at, control=Control(_DEADLINE_S))
+    answer = room.service.query(text, snapshot=snapshot, at=at, control=room.limits.control(_DEADLINE_S))
     took_ms = (time.perf_counter() - started_s) * 1000
     table = table_of(room.service, answer, form, prefixes_of(text))
     whole = room.http_url("sparql")
@@ -100,7 +101,7 @@ def explain(room: Room) -> ResponseReturnValue:
         return render_template("console/explain.html", text=EXPLAINED, plan=None, problem=None)
     try:
         text = room.checked_text(text)
-        return _explained(text, parse_again(text, room.service.base))
+        return _explained(text, parse_again(text, room.service.base, room.limits.control(_DEADLINE_S).check))
     except RilletError as error:
         problem = describe(error)
         return render_template("console/explain.html", text=text, plan=None, problem=problem), problem.status

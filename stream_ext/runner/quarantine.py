@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -22,8 +23,9 @@ from stream_ext.errors import DeadlineExceeded, RilletError
 
 log = logging.getLogger("rillet.spark")
 
-#: At so many deaths in one snapshot a query is parked; so often may it be held there.
+#: At so many deaths in a row a query is parked; or when it is held so often, each time soon after the last.
 DEATHS_MAX = 3
+_AGAIN_S = 60.0
 #: Trials for one death; whoever is not found by then is parked with the others.
 TRIALS_MAX = 64
 _PAUSE_S_MIN, _PAUSE_S_MAX = 1.0, 30.0
@@ -49,6 +51,15 @@ class Outcome:
     end: Literal["survived", "died", "failed", "away"]
     why: str = ""
     numbers: tuple[int, ...] | None = None
+
+
+@dataclass(slots=True)
+class _Count:
+    """Of a query that was held: the deaths that it may have caused since, how often that was, and when the last."""
+
+    deaths: int
+    times: int
+    held_s: float
 
 
 class Trial(Protocol):
@@ -82,7 +93,7 @@ class Quarantine:
         self._changed = threading.Condition()
         self._held: frozenset[int] = frozenset()
         self._deaths: list[Death] = []
-        self._counts: dict[int, tuple[int, int, int]] = {}  # by query: in which snapshot, deaths, how often held
+        self._counts: dict[int, _Count] = {}  # by query
         self._busy = self._closed = False
         self._settled = 0  # the snapshot in which the last one was released or parked
         self._thread: threading.Thread | None = None
@@ -97,12 +108,12 @@ class Quarantine:
             if self._closed:
                 return
             numbers = tuple(self._all_queries()) if death.numbers is None else death.numbers
-            self._forget_before(death.sn)
+            self._forget_old()
+            now, known = time.monotonic(), death.numbers is not None
             for number in numbers:
-                sn, deaths, times = self._counts.get(number, (death.sn, 0, 0))
-                deaths, times = (deaths, times) if sn == death.sn else (0, 0)
-                known = death.numbers is not None
-                self._counts[number] = death.sn, deaths + death.count * known, times + 1
+                before = self._counts.get(number)
+                times = 0 if before is None or now - before.held_s > _AGAIN_S else before.times
+                self._counts[number] = _Count(death.count * known, times + known, now)
             self._held |= frozenset(numbers)
             self._deaths.append(Death(death.sn, death.numbers and numbers, death.count, death.why))
             if self._thread is None:
@@ -115,9 +126,11 @@ class Quarantine:
         )
         self._on_change()
 
-    def _forget_before(self, sn: int) -> None:
-        for number in [each for each, (at, _, _) in self._counts.items() if at < sn and each not in self._held]:
-            del self._counts[number]
+    def _forget_old(self) -> None:
+        now = time.monotonic()
+        for number in [each for each, count in self._counts.items() if now - count.held_s > _AGAIN_S]:
+            if number not in self._held:
+                del self._counts[number]
 
     def settle(self, deadline_s: float) -> int:
         """Waits until nothing is held; the snapshot in which the last was released."""
@@ -182,8 +195,8 @@ class Quarantine:
 
     def _without_repeated(self, numbers: Sequence[int], death: Death) -> list[tuple[int, ...]]:
         """Those to be tried; without those that were released here before, and died again."""
-        again = tuple(number for number in numbers if self._counts[number][2] >= DEATHS_MAX)
-        if again and death.numbers is not None:
+        again = tuple(number for number in numbers if self._counts[number].times >= DEATHS_MAX)
+        if again:
             self._park_all(again, death, "in processes of its own it did not, but among all others again")
             numbers = tuple(number for number in numbers if number not in again)
         return [tuple(numbers)] if numbers else []
@@ -203,11 +216,10 @@ class Quarantine:
 
     def _count(self, group: Sequence[int]) -> None:
         for number in group:
-            sn, deaths, times = self._counts[number]
-            self._counts[number] = sn, deaths + 1, times
+            self._counts[number].deaths += 1
 
     def _unless_parked(self, group: Sequence[int], death: Death, outcome: Outcome) -> list[tuple[int, ...]]:
-        if len(group) == 1 and self._counts[group[0]][1] >= DEATHS_MAX:
+        if len(group) == 1 and self._counts[group[0]].deaths >= DEATHS_MAX:
             self._park_all(group, death, f"in a process of its own: {outcome.why}")
             return []
         return [tuple(group)]

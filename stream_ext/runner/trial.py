@@ -31,6 +31,7 @@ import msgspec
 import stream_ext
 from hbase_store.errors import StoreUnavailable
 from stream_ext import kernels
+from stream_ext.budget import Budget
 from stream_ext.children import environment
 from stream_ext.outside import Outside
 from stream_ext.runner.quarantine import Outcome
@@ -41,6 +42,7 @@ from stream_ext.runner.underway import Underway, Watched
 #: Interpreter, imports, compiled loops and store; on a busy machine.
 _OPENS_S = 120.0
 _LOOK_S = 0.2
+_GOES_ON_S = 5.0
 _WHY_BYTES_MAX = 2_000
 
 
@@ -48,6 +50,7 @@ class Job(msgspec.Struct, frozen=True):
     store_url: str
     base: str
     outside: Outside
+    budget: Budget
     factory: str
     underway: str
     until: int
@@ -59,8 +62,8 @@ class Job(msgspec.Struct, frozen=True):
 class Process:
     """Trials, one after the other; of a store and a shard's factory."""
 
-    def __init__(self, store_url: str, base: str, outside: Outside, settings: SparkSettings) -> None:
-        self._store_url, self._base, self._outside = store_url, base, outside
+    def __init__(self, store_url: str, base: str, outside: Outside, budget: Budget, settings: SparkSettings) -> None:
+        self._store_url, self._base, self._outside, self._budget = store_url, base, outside, budget
         self._factory, self._timeout_s = settings.shard_factory, settings.step_timeout_s
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -96,7 +99,7 @@ class Process:
     def _job(self, states: Mapping[int, Any], sn: int, until: int, underway: Path) -> Job:
         goes_on = {number: msgspec.structs.replace(state, stands=None) for number, state in states.items()}
         return Job(
-            self._store_url, self._base, self._outside, self._factory, str(underway), until, sn,
+            self._store_url, self._base, self._outside, self._budget, self._factory, str(underway), until, sn,
             wire.Codec(self._factory).encode_states(goes_on),
         )  # fmt: skip
 
@@ -188,7 +191,7 @@ def _one_line(error: Exception) -> str:
 def _step(job: Job, say: Callable[[str], object]) -> None:
     kernels.warm()
     codec, underway = wire.Codec(job.factory), Underway(Path(job.underway))
-    shard = codec.open_shard(job.store_url, job.base, job.outside, job.states.keys())
+    shard = codec.open_shard(job.store_url, job.base, job.outside, job.budget, job.states.keys())
     shard.refresh()
     shard.stepping = underway.steps
     underway.steps(job.stands)
@@ -198,6 +201,10 @@ def _step(job: Job, say: Callable[[str], object]) -> None:
     for sn in range(job.stands + 1, job.until + 1):
         underway.steps(sn)
         shard.step(sn)
+    # What is much is evaluated in pieces, for as long as others may be kept waiting for it.
+    until_s = time.monotonic() + _GOES_ON_S
+    while shard.has_more and time.monotonic() < until_s:
+        shard.go_on()
     say("stepped")
 
 

@@ -27,6 +27,7 @@ from tests.spark.doubles import (
     FACTORY,
     PATIENCE_S,
     RAISES,
+    SPOILS_ONCE,
     ChainMerge,
     Noticed,
     NumberStore,
@@ -198,6 +199,59 @@ def test_a_new_hello_closes_the_older_connection_and_its_parts_count_no_more(sta
 
 def _forged_parts(sn: int) -> list[Part]:
     return [Part(1, sn, [np.array([sn, 666, 0], np.uint64)], QueryState(666))]
+
+
+def test_who_has_lost_the_seat_may_neither_hand_over_nor_have_parts_merged(stage: Stage) -> None:
+    """It may be in the middle of its `Done`, waiting for its turn, when another takes its seat."""
+    scene = stage()
+    with seated(scene, pid=1):
+        scene.merge.wait_owner("spark")
+        older = scene.bell._seat
+        assert older is not None
+        scene.tasks.submit(scene.task)
+        assert until(lambda: scene.bell._seat not in (older, None) and scene.merge.owner == "spark")
+        with pytest.raises(ConnectionError, match="another task has this seat"):
+            scene.bell._take(older, 1, _forged_parts(1))
+        with pytest.raises(ConnectionError, match="another task has this seat"):
+            scene.bell._ready(older, 0, False)
+    scene.merge.wait(scene.publish(5), PATIENCE_S)
+    assert scene.right()
+
+
+def test_a_state_that_a_step_has_spoiled_is_built_anew(stage: Stage) -> None:
+    scene = stage()
+    scene.tasks.submit(scene.task)
+    scene.merge.wait_owner("spark")
+    scene.merge.wait(scene.publish(4), PATIENCE_S)
+    scene.publish(SPOILS_ONCE)
+    running = scene.tasks.submit(scene.task)
+    scene.merge.wait(2, PATIENCE_S)
+    assert scene.right() and scene.merge.by == ["spark"] * 2 and not running.done()
+    assert scene.bell.figures.builds == 2
+
+
+@pytest.mark.parametrize(
+    ("sn", "service", "store", "is_used"),
+    [
+        (0, "ours", "ours", True),
+        (1, "ours", "ours", True),
+        (2, "ours", "ours", False),  # what it has told beyond the position counts no more
+        (1, "another", "ours", False),  # of one that had this store before, and may have said other things
+        (1, "ours", "another", False),
+    ],
+)
+def test_only_a_state_of_this_service_that_is_not_ahead_is_gone_on_from(
+    stage: Stage, sn: int, service: str, store: str, is_used: bool
+) -> None:
+    scene = stage()
+    scene.publish(3)
+    ours = {"service": scene.bell._service, "store": scene.store.url}
+    stamp = wire.Stamp(ours["service"] if service == "ours" else "f00", ours["store"] if store == "ours" else "f:/", sn)
+    with scene.address.connect() as connection:
+        connection.sendall(wire.frame(wire.Hello(0, 1, "host", 1, [stamp])))
+        welcome = wire.heard(wire.from_bell, connection)
+    assert isinstance(welcome, wire.Welcome) and welcome.position == 1
+    assert (welcome.states is None) == is_used
 
 
 NESTED = b"\x81\xa1a" * 20_000 + b"\xc0"  # a map in a map in a map: 60 kB

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -34,6 +35,7 @@ class Spark:
         self.store = NumberStore(folder)
         self.merge = ChainMerge(self.store)
         self.states: list[tuple[str, str]] = []
+        self.silences: list[str] = []
         self.runner = SparkRunner(
             settings,
             self.merge,
@@ -43,6 +45,7 @@ class Spark:
             quarantine=Noticed(),
             environ=(environ if environ is not None else dict(os.environ)) | {"PYTHONPATH": ROOT},
             on_state=lambda state, why: self.states.append((state, why)),
+            on_silence=self.silences.append,
         )
         self.runner.start()
 
@@ -115,9 +118,9 @@ def test_neither_spark_nor_the_bell_listens_beyond_this_machine_or_shows_the_tok
     addresses = listens_on([os.getpid(), *pids])
     assert addresses and addresses <= LOOPBACK
     token = spark.runner._bell._token.encode()
-    for pid in pids:
-        assert token not in Path(f"/proc/{pid}/cmdline").read_bytes()
-        assert token not in Path(f"/proc/{pid}/environ").read_bytes()
+    for shown in [Path(f"/proc/{pid}/{name}") for pid in pids for name in ("cmdline", "environ")]:
+        with contextlib.suppress(OSError):  # it has ended
+            assert token not in shown.read_bytes()
 
 
 def test_results_published_faster_than_they_are_stepped_come_in_order(long_epochs: Spark) -> None:
@@ -164,6 +167,37 @@ def test_a_driver_that_is_killed_is_started_again_and_meanwhile_results_come_inl
     assert spark.right() and spark.merge.by[-1] == "spark"
     assert spark.runner.status()["starts"] == starts + 1
     assert any(state == "down" and "SIGKILL" in why for state, why in spark.states)
+
+
+def test_a_jvm_that_freezes_is_told_of_and_replaced(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    spark.publish(15)
+    starts = spark.runner.status()["starts"]
+    before = family(spark.runner.status()["driver_pid"])
+    (jvm,) = [pid for pid in before if Path(f"/proc/{pid}/comm").read_text() == "java\n"]
+    gone = [os.pidfd_open(pid) for pid in before]
+    os.kill(jvm, signal.SIGSTOP)
+    spark.merge.wait_owner("inline")
+    spark.publish(16, 17)
+    assert all_gone(gone, PATIENCE_S)
+    assert "does not answer" in " ".join(spark.silences)
+    spark.up()
+    spark.publish(18)
+    assert spark.right() and spark.merge.by[-1] == "spark"
+    assert spark.runner.status()["starts"] == starts + 1 and spark.runner.why == ""
+
+
+def test_a_worker_that_freezes_is_killed_and_meanwhile_results_come_inline(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    spark.publish(19)
+    frozen = spark.merge.pids[-1]
+    os.kill(frozen, signal.SIGSTOP)
+    spark.publish(20)
+    spark.up()
+    spark.publish(21)
+    assert spark.right() and spark.merge.pids[-1] != frozen and spark.runner.why == ""
 
 
 def test_micro_batches_on_the_java_of_the_wheel(micro_batches: Spark) -> None:

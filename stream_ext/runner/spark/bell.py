@@ -19,12 +19,13 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from stream_ext.budget import USUAL, Budget
 from stream_ext.clock import Clock
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.outside import Outside
@@ -68,7 +69,10 @@ class Merge(Protocol):
     def owner(self) -> str: ...
     def attempt(self, runner: str) -> tuple[int, int, Mapping[int, Any]]: ...
     def take(self, runner: str, sn: Any, parts: list[Any]) -> None: ...
+    def take_piece(self, runner: str, parts: list[Any]) -> None: ...
     def caught_up(self, runner: str, attempt: int, sn: Any, behind: Mapping[int, int]) -> None: ...
+    def catching_up(self) -> Mapping[int, Any]: ...
+    def stand_for(self, queries: Collection[int]) -> Mapping[int, Any]: ...
     def lost(self, runner: str, attempt: int) -> None: ...
     def wait(self, sn: Any, deadline_s: float) -> None: ...
 
@@ -105,17 +109,21 @@ class _Seat:
         self.told = self.done = 0
         self.end_ms: int | None = None
         self.rung: dict[int, float] = {}
-        self.behind: dict[int, int] = {}  # its queries that wait for an answer from elsewhere
+        self.behind: dict[int, int] = {}  # its queries that have fallen behind the others
+        # They go on from where they stand with the merge, once it has nothing to step; until then: heads up to this.
+        self.is_settled = False
+        self.limit: int | None = None
+        self.more, self.goes_on = True, False
         self.left = threading.Event()
         self.held: frozenset[int] = frozenset()  # queries that it was told to leave out
         # What it owes an answer to, it owes since then; or since it last showed a sign of life.
-        self.alive_ms = now_ms
+        self.alive_ms = self.stepping_since_ms = now_ms
         self.changes = 0  # in `watched`, then
         self.listened_to = True  # False while the bell itself is busy with what it has said
 
     @property
     def owes(self) -> bool:
-        return not self.ready or self.told > self.done or self.ended
+        return not self.ready or self.told > self.done or self.goes_on or self.ended
 
     def silent_ms(self, now_ms: int) -> int:
         """For how long it has not shown a sign of life, with an answer to give."""
@@ -126,7 +134,9 @@ class _Seat:
     def doing(self) -> str:
         if not self.ready:
             return "was building its state"
-        return f"was stepping snapshot {self.done + 1}" if self.told > self.done else "was told to end"
+        if self.told > self.done:
+            return f"was stepping snapshot {self.done + 1}"
+        return "was catching up with queries that are behind" if self.goes_on else "was told to end"
 
     def send(self, message: wire.FromBell) -> None:
         # A connection that is gone is noticed where it is read.
@@ -166,12 +176,19 @@ class Bell:
         on_lost: Callable[[str], None],
         on_give_up: Callable[[str], None],
         on_silence: Callable[[str], None] = lambda _: None,
+        on_step: Callable[[float], None] = lambda took_ms: None,
         kill: Callable[[Worker], None] = lambda worker: kill_worker(worker),
+        on_fault: Callable[[int, str], None] = lambda query, why: None,
+        has_room: Callable[[], bool] = lambda: True,
+        budget: Budget = USUAL,
     ) -> None:
-        """`on_silence` is told what does not answer, and an empty text when it does again, or is there no more."""
+        """`on_silence` is told what does not answer, and an empty text when it does again, or is there no more;
+        `on_step` what each step took."""
+        self._budget, self._on_fault = budget, on_fault
         self._settings, self._merge, self._clock = settings, merge, clock
         self._store_url, self._base, self._outside = store_url, base, outside
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
+        self._on_step, self._has_room = on_step, has_room
         self._on_silence, self._kill, self._quarantine = on_silence, kill, quarantine
         self._codec = wire.Codec(settings.shard_factory)
         self._service = secrets.token_hex(8)
@@ -190,6 +207,7 @@ class Bell:
         self._head = self._merged = int(merge.position)
         self._done = 0
         self._owned = False
+        self._more = False  # the last seat knew of more to make up for
         self._epochs = 0  # of this driver
         self._attempt = 0
         self._vacant_ms: int | None = None
@@ -238,6 +256,14 @@ class Bell:
         with self._lock:
             self._merged = max(self._merged, int(self._merge.position))
             self._tell()
+
+    def under_way_ms(self) -> int:
+        """For how long the seat has been stepping a snapshot; 0: it is not."""
+        with self._lock:
+            seat = self._seat
+            if seat is None or not seat.ready or seat.told <= seat.done or not seat.listened_to:
+                return 0
+            return self._clock.now_ms() - seat.stepping_since_ms
 
     def held_changed(self) -> None:
         """Other queries than before are in quarantine."""
@@ -349,6 +375,8 @@ class Bell:
         connection.sendall(wire.frame(wire.Moved(self._head)))
 
     def _work_to_plan(self) -> bool:
+        if self._owned and self._more:
+            return True
         cold = self._epochs <= self._settings.warmup_epochs
         return self._settings.epoch_s > 0 or cold or not self._owned or self._head > self._done
 
@@ -375,6 +403,7 @@ class Bell:
     def _seated(self, seat: _Seat, position: int) -> None:
         with self._lock:
             self._seat, self._attempt = seat, seat.attempt
+            seat.limit = position if self._owned else None
             self._merged = max(self._merged, position)
             self._epochs += 1
             self._vacant_ms = self._start_by_ms = None
@@ -405,7 +434,8 @@ class Bell:
     def _welcome(self, seat: _Seat, hello: wire.Hello, position: int, states: Mapping[int, Any]) -> wire.Welcome:
         usable = [s.sn for s in hello.stamps if self._ours(s) and position - _STEPS_BACK_MAX <= s.sn <= position]
         seat.held = self._quarantine.held
-        if (seat.held or any(state.stands is not None for state in states.values())) and not self._goes_on(seat):
+        waits = any(state.stands is not None and state.unanswered for state in states.values())
+        if (seat.held or waits) and not self._goes_on(seat):
             # Who waits for an answer, or is in quarantine, stands where it does with who had the queries last. Another
             # state may be past that, without having said what it made up for.
             usable = []
@@ -416,6 +446,7 @@ class Bell:
             store_url=self._store_url,
             base=self._base,
             outside=self._outside,
+            budget=self._budget,
             factory=self._settings.shard_factory,
             position=position,
             states=None if usable else self._codec.encode_states(states),
@@ -439,12 +470,18 @@ class Bell:
                     self._ready(seat, sn, built)
                 case wire.Parts(_, body):
                     parts.extend(self._codec.parts(body))
-                case wire.Done(sn):
+                case wire.Done(sn, took_ms):
                     self._take(seat, sn, parts)
+                    parts = []
+                    if self._owned:
+                        self._on_step(took_ms)
+                case wire.Piece(more):
+                    self._take_piece(seat, parts, more)
                     parts = []
                 case wire.Fault(query, why):
                     with self._lock:
                         self.faults = {**self.faults, query: why}
+                    self._on_fault(query, why)
                 case wire.Mended(query):
                     with self._lock:
                         self.faults = {number: why for number, why in self.faults.items() if number != query}
@@ -485,24 +522,60 @@ class Bell:
             self._caught_up(seat, sn)
         with self._lock:
             seat.done = self._done = sn
+            seat.stepping_since_ms = self._clock.now_ms()
             self._worker = seat.worker
             if self._death is not None and self._death.sn <= sn:
                 self._death = None
+            seat.more = self._more = bool(seat.behind)
             self.figures.done += 1
             if (rung := seat.rung.pop(sn, None)) is not None:
                 self.figures.round_trip_ms.append((now - rung) * 1000)
+            self._tell()
+
+    def _take_piece(self, seat: _Seat, parts: list[Any], more: bool) -> None:
+        with self._turn:
+            if self._seat is not seat:
+                raise ConnectionError("another task has this seat")
+            self._merge.take_piece(RUNNER, parts)
+        with self._lock:
+            seat.goes_on, seat.more, self._more = False, more, more
+            self._planning.notify_all()
             self._tell()
 
     def _caught_up(self, seat: _Seat, sn: int) -> None:
         """Hands the queries over, once this driver is warm. Under `_turn`."""
         if self._seat is not seat:
             raise ConnectionError("another task has this seat")
-        if not self._owned and self._epochs > self._settings.warmup_epochs:
+        if not self._owned and self._epochs > self._settings.warmup_epochs and self._has_stepped_all(seat, sn):
             self._merge.caught_up(RUNNER, seat.attempt, sn, seat.behind)
             self._owned = self._merge.owner == RUNNER
             if self._owned:
                 self._on_up()
+            else:
+                seat.limit = None
         self._merged = int(self._merge.position)
+        if self._owned and not seat.is_settled and (seat.limit is None or sn >= seat.limit):
+            self._settle_behind(seat)
+
+    def _has_stepped_all(self, seat: _Seat, sn: int) -> bool:
+        """Whether it stands where the merge does, where that matters: those that are behind are to go on from where
+        they stand with the owner, and no step of them may be under way."""
+        if not seat.behind and not self._merge.catching_up():
+            return True
+        with self._lock:
+            seat.limit = max(seat.told, sn)
+            if seat.told > sn:
+                return False
+        with contextlib.suppress(DeadlineExceeded):
+            self._merge.wait(sn, _LAST_WORDS_S)
+        return True
+
+    def _settle_behind(self, seat: _Seat) -> None:
+        states = self._merge.stand_for(seat.behind)
+        with self._lock:
+            seat.is_settled, seat.limit = True, None
+            if states:
+                self._let_go_on(seat, self._codec.encode_states(states))
 
     # ---- ringing: under `_lock` -------------------------------------------------------------------------------
 
@@ -511,12 +584,23 @@ class Bell:
         if seat is None or not seat.ready or seat.ended:
             return
         head = min(self._head, self._merged + HEADS_AHEAD_MAX)
+        if seat.limit is not None:
+            head = min(head, seat.limit)
         if head > seat.told:
             if not seat.owes:
-                seat.alive_ms = self._clock.now_ms()
+                seat.alive_ms = seat.stepping_since_ms = self._clock.now_ms()
             seat.told = head
             seat.rung[head] = time.perf_counter()
             seat.send(wire.Head(head))
+        may_go_on = self._owned and seat.is_settled and not seat.goes_on
+        if may_go_on and seat.behind and seat.more and self._has_room():
+            self._let_go_on(seat, {})
+
+    def _let_go_on(self, seat: _Seat, states: dict[int, msgspec.Raw]) -> None:
+        if not seat.owes:
+            seat.alive_ms = self._clock.now_ms()
+        seat.goes_on = True
+        seat.send(wire.GoOn(states))
 
     def _tell_held(self, seat: _Seat) -> None:
         if seat.held != self._quarantine.held:

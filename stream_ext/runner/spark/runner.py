@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from statistics import quantiles
 from typing import Any, Literal
 
+from stream_ext.budget import USUAL, Budget
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.errors import RilletError
 from stream_ext.outside import NOTHING, Outside
@@ -42,9 +43,13 @@ class SparkRunner:
         *,
         quarantine: Quarantine,
         outside: Outside = NOTHING,
+        budget: Budget = USUAL,
+        on_fault: Callable[[int, str], None] = lambda query, why: None,
         environ: Mapping[str, str] = os.environ,
         on_state: Callable[[State, str], None] | None = None,
         on_silence: Callable[[str], None] = lambda _: None,
+        on_step: Callable[[float], None] = lambda took_ms: None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         """`on_silence` is told what of Spark does not answer though something waits for it; empty: nothing."""
         clock = MonotonicClock(clock)
@@ -73,6 +78,10 @@ class SparkRunner:
             on_lost=lambda why: self._becomes("starting", why),
             on_give_up=self._give_up,
             on_silence=lambda what: self._is_silent("worker", what),
+            on_fault=on_fault,
+            budget=budget,
+            on_step=on_step,
+            has_room=has_room,
         )
         self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)
 
@@ -89,6 +98,10 @@ class SparkRunner:
     def merged(self) -> None:
         """Somebody else's parts were merged."""
         self._bell.merged()
+
+    def under_way_ms(self) -> int:
+        """For how long its worker has been stepping a snapshot; 0: it is not."""
+        return self._bell.under_way_ms()
 
     def held_changed(self) -> None:
         """Other queries than before are in quarantine."""

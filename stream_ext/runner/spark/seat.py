@@ -10,9 +10,13 @@ import contextlib
 import os
 import select
 import socket
+import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from stream_ext.runner.spark import wire
 from stream_ext.runner.underway import Underway
@@ -86,6 +90,8 @@ class _Seat:
                         head = sn
                     case wire.Held(queries):
                         kept.shard.held = frozenset(queries)
+                    case wire.GoOn(states):
+                        self._go_on(kept, states, underway)
                     case wire.End(sn):
                         end = sn
                     case other:
@@ -122,13 +128,27 @@ class _Seat:
             if kept.head < head:
                 raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
         kept.clean = False
+        began = time.perf_counter()
         parts = kept.shard.step(sn)
+        took_ms = (time.perf_counter() - began) * 1000
         kept.clean = True
         self.sn = sn
         self.steps += 1
         underway.rests()
         self._tell_faults(kept)
-        for frame in kept.codec.parts_frames(sn, parts):
+        for frame in kept.codec.parts_frames(sn, parts, wire.Done(sn, took_ms)):
+            self._connection.sendall(frame)
+
+    def _go_on(self, kept: Kept, states: Mapping[int, msgspec.Raw], underway: Underway) -> None:
+        """A piece of what queries have missed that are behind."""
+        underway.steps(self.sn)
+        kept.clean = False
+        kept.shard.return_to(kept.codec.decode_states(states))
+        parts = kept.shard.go_on()
+        kept.clean = True
+        underway.rests()
+        self._tell_faults(kept)
+        for frame in kept.codec.parts_frames(self.sn, parts, wire.Piece(kept.shard.has_more)):
             self._connection.sendall(frame)
 
     def _tell_faults(self, kept: Kept) -> None:
@@ -152,7 +172,8 @@ def _build(welcome: wire.Welcome, kept: Kept | None, underway: Underway) -> Kept
         kept = None
     if kept is None:
         codec = wire.Codec(welcome.factory)
-        kept = Kept(welcome.service, codec, codec.open_shard(welcome.store_url, welcome.base, welcome.outside))
+        shard = codec.open_shard(welcome.store_url, welcome.base, welcome.outside, welcome.budget)
+        kept = Kept(welcome.service, codec, shard)
         _kept[welcome.store_url] = kept
     kept.service, kept.clean = welcome.service, False
     kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 import numpy as np
 
+from stream_ext.budget import Budget
 from stream_ext.outside import Outside
 
 #: A frame begins with the size of its body.
@@ -75,9 +76,16 @@ class Parts(msgspec.Struct, tag=True, frozen=True):
 
 
 class Done(msgspec.Struct, tag=True, frozen=True):
-    """Those were all parts of `sn`."""
+    """Those were all parts of `sn`; its step took so long."""
 
     sn: int
+    took_ms: float = 0.0
+
+
+class Piece(msgspec.Struct, tag=True, frozen=True):
+    """Those were all parts of a piece that was made up for; is there `more`?"""
+
+    more: bool
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
@@ -94,7 +102,7 @@ class Mended(msgspec.Struct, tag=True, frozen=True):
 
 
 class Behind(msgspec.Struct, tag=True, frozen=True):
-    """The queries that wait for an answer from elsewhere, and the snapshot at which each of them stands."""
+    """The queries that have fallen behind the others, and the snapshot at which each of them stands."""
 
     queries: dict[int, int]
 
@@ -125,6 +133,7 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     store_url: str
     base: str
     outside: Outside
+    budget: Budget
     factory: str
     position: int
     states: dict[int, msgspec.Raw] | None
@@ -144,6 +153,13 @@ class Head(msgspec.Struct, tag=True, frozen=True):
     sn: int
 
 
+class GoOn(msgspec.Struct, tag=True, frozen=True):
+    """Make up for a piece of what those have missed that are behind. These `states` say where they stand, wherever they
+    are by then in this worker process."""
+
+    states: dict[int, msgspec.Raw]
+
+
 class End(msgspec.Struct, tag=True, frozen=True):
     """The Spark epoch is over, once `sn` is stepped; other heads that wait are the next one's."""
 
@@ -154,8 +170,8 @@ class Moved(msgspec.Struct, tag=True, frozen=True):
     head: int
 
 
-FromSeat = Hello | Await | Ready | Parts | Done | Fault | Mended | Behind | Trouble | Bye
-FromBell = Welcome | Held | Head | End | Moved
+FromSeat = Hello | Await | Ready | Parts | Done | Piece | Fault | Mended | Behind | Trouble | Bye
+FromBell = Welcome | Held | Head | GoOn | End | Moved
 Message = FromSeat | FromBell
 
 from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
@@ -253,7 +269,11 @@ class Shard(Protocol):
     @property
     def behind(self) -> dict[int, int]: ...
     def build(self, states: Any, sn: Any) -> None: ...
+    @property
+    def has_more(self) -> bool: ...
     def step(self, sn: Any) -> Sequence[Any]: ...
+    def go_on(self) -> Sequence[Any]: ...
+    def return_to(self, states: Any) -> None: ...
     def refresh(self) -> int: ...
     def close(self) -> None: ...
 
@@ -261,7 +281,9 @@ class Shard(Protocol):
 class OpenShard(Protocol):
     """`only`: of these queries; None: of all that are on Spark."""
 
-    def __call__(self, url: str, base: str, outside: Outside, only: Collection[int] | None = None, /) -> Shard: ...
+    def __call__(
+        self, url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None, /
+    ) -> Shard: ...
 
 
 class Codec:
@@ -278,8 +300,8 @@ class Codec:
     def parts(self, body: msgspec.Raw) -> list[Any]:
         return self._parts.decode(body)
 
-    def parts_frames(self, sn: int, parts: Sequence[Any]) -> list[bytes]:
-        """The frames that carry all parts of an SN, its Done with the last of them."""
+    def parts_frames(self, sn: int, parts: Sequence[Any], end: Done | Piece | None = None) -> list[bytes]:
+        """The frames that carry all parts of an SN, its Done (or another `end`) with the last of them."""
         frames: list[bytes] = []
         bundle: list[msgspec.Raw] = []
         size = 0
@@ -291,7 +313,7 @@ class Codec:
             size += len(memoryview(body))
         if bundle:
             frames.append(frame(Parts(sn, _raw_array(bundle))))
-        done = frame(Done(sn))
+        done = frame(end or Done(sn))
         if frames:
             frames[-1] += done
         return frames or [done]

@@ -85,6 +85,7 @@ REQUESTS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "/streams/{stream}": {
         "PUT": {"json": {"lateness": "5s"}},
+        "PATCH": {"json": {"retention": "90s"}},
         "POST": {"params": {"timestamp": "1"}, "content": TAXI_IN_ZONE, "headers": NT},
         "DELETE": {},
     },
@@ -394,7 +395,7 @@ def test_a_preflight_allows_what_a_client_needs(let_in: Live) -> None:
         preflight = let_in.http.options(path, headers={"origin": APP, "access-control-request-method": "PUT"})
         assert preflight.status_code == 204
         allowed = {name: value.split(", ") for name, value in cors_headers(preflight).items()}
-        assert allowed["access-control-allow-methods"] == ["GET", "POST", "PUT", "DELETE"]
+        assert allowed["access-control-allow-methods"] == ["GET", "POST", "PUT", "PATCH", "DELETE"]
         assert allowed["access-control-allow-headers"] == ["Authorization", "Content-Type", "Last-Event-ID"]
         assert allowed["access-control-allow-origin"] == [APP]
 

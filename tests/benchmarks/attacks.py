@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def summary(figures: Figures) -> str:
     )
 
 
-def _attacks(server: Server, quick: bool) -> dict[str, Callable[[], int | None]]:
+def _attacks(server: Server, quick: bool) -> Mapping[str, Callable[[], int | None]]:
     """Those on queries, then those on parsers."""
     documents, texts = OF_MEMORY | OF_IRIS | OF_TIME, TERMS | ROWS | _long_texts()
     if quick:

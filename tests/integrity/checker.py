@@ -142,6 +142,8 @@ class Reckoning:
         self.registered = True
         self.oracle.before = False if self.oracle.scene.select == "ASK" else Counter()
         self.oracle.model.reported.clear()
+        # What it reports begins with its own first evaluation: a window that closed before that is none of them.
+        self.oracle.model.begun = None
 
     def take(self, sn: int, push: Push) -> list[tuple[int, int, Bag | bool]]:
         self.late = [False] * len(push.elements)

@@ -188,18 +188,6 @@ def test_a_jvm_that_freezes_is_told_of_and_replaced(long_epochs: Spark) -> None:
     assert spark.runner.status()["starts"] == starts + 1 and spark.runner.why == ""
 
 
-def test_a_worker_that_freezes_is_killed_and_meanwhile_results_come_inline(long_epochs: Spark) -> None:
-    spark = long_epochs
-    spark.up()
-    spark.publish(19)
-    frozen = spark.merge.pids[-1]
-    os.kill(frozen, signal.SIGSTOP)
-    spark.publish(20)
-    spark.up()
-    spark.publish(21)
-    assert spark.right() and spark.merge.pids[-1] != frozen and spark.runner.why == ""
-
-
 def test_micro_batches_on_the_java_of_the_wheel(micro_batches: Spark) -> None:
     spark = micro_batches
     spark.up()

@@ -189,8 +189,8 @@ def test_a_fault_of_the_server_is_logged_with_its_traceback(tmp_path: Path) -> N
 
 def test_slow_queries_and_no_others_are_logged(tmp_path: Path) -> None:
     stream = io.StringIO()
-    numbers = " ".join(map(str, range(150)))
-    slow = f"SELECT (COUNT(*) AS ?n) {{ VALUES ?a {{ {numbers} }} VALUES ?b {{ {numbers} }} VALUES ?c {{ 1 2 3 4 }} }}"  # short: it is read at once
+    numbers = " ".join(map(str, range(150)))  # a short text, which is read at once
+    slow = f"SELECT (COUNT(*) AS ?n) {{ VALUES ?a {{ {numbers} }} VALUES ?b {{ {numbers} }} VALUES ?c {{ 1 2 3 4 }} }}"
     for slow_s, logged in ((0.001, 1), (60.0, 0), (0.0, 0)):
         with to(stream, "warning", "json"), live(tmp_path, limits=HttpLimits(slow_query_s=slow_s)) as server:
             server.http.post("/sparql", content=slow, headers=SPARQL_QUERY).raise_for_status()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 from endpoint.cli import main
 from endpoint.client import Client
+from endpoint.limits import HttpLimits
 from endpoint.serve import ServeSettings, banner
 from stream_ext.errors import BadArgument
 from tests.endpoint.live import NEAR, NT, TAXI_IN_ZONE, Live, live
@@ -53,6 +55,15 @@ def test_it_speaks_https_and_nothing_else(server: Live) -> None:
         httpx.get(f"http://127.0.0.1:{server.port}/$/ping")
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         httpx.get(f"{server.url}/$/ping")
+
+
+def test_a_handshake_that_does_not_come_is_not_waited_for(files: Files, tmp_path: Path) -> None:
+    limits = HttpLimits(head_s=0.5)
+    with (
+        live(tmp_path, limits=limits, trusting=False, tls_cert=files.cert, tls_key=files.key) as server,
+        socket.create_connection(("127.0.0.1", server.port), 20) as silent,
+    ):
+        assert silent.recv(1) == b""  # closed; the socket's own patience is twenty seconds
 
 
 def test_client_and_commands_speak_https_and_bring_a_token(

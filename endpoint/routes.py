@@ -56,6 +56,9 @@ ROUTES = (
     Route("/$/loads", {"GET": loads.list_loads, "POST": loads.load}),
 )
 
+#: Where reading is closed: what says nothing of the store, and what looks itself, for it may show the sign-in page.
+OPEN = ("/$/ping", "/$/assets/{asset}", "/sparql", "/query", "/update")
+
 _Tree = dict[bytes, Any]
 _LEAF = b""
 _ANY, _REST = b"{}", b"{...}"
@@ -87,6 +90,8 @@ async def dispatch(exchange: Exchange) -> None:
     handler = methods.get(exchange.method)
     if handler is None:
         raise MethodNotAllowed(exchange.method, path, tuple(methods))
+    if path not in OPEN:
+        exchange.check_may_read()
     await handler(exchange, *names)
 
 

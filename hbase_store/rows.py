@@ -9,7 +9,7 @@ from typing import NewType
 
 import msgspec
 
-from hbase_store.keyvalue import Key, Value
+from hbase_store.keyvalue import CALL_BYTES_MAX, Key, Value
 from hbase_store.sealed import seal_struct, unseal_struct
 
 #: A snapshot number names one state of all streams and of the store.
@@ -110,6 +110,13 @@ class SnRow(msgspec.Struct, array_like=True):
     whole_pieces: int = 0
     terms_pieces: int = 0
 
+    def slab_sizes(self) -> list[int]:
+        """Of each piece, at most."""
+        return _sizes(self.slab_pieces, self.slab_bytes)
+
+    def slice_sizes(self, place: StreamPlace) -> list[int]:
+        return _sizes(place.slice_pieces, place.slice_bytes)
+
     def slab_keys(self) -> list[Key]:
         return [slab_key(self.epoch, self.sn, piece) for piece in range(self.slab_pieces)]
 
@@ -135,6 +142,10 @@ class StreamPosition(msgspec.Struct, array_like=True, frozen=True):
     latest: int | None = None
     idle: bool = False
     openings: list[tuple[int, int]] = msgspec.field(default_factory=list)
+
+
+def _sizes(pieces: int, nbytes: int) -> list[int]:
+    return [min(nbytes, CALL_BYTES_MAX)] * pieces
 
 
 def pack_row(row: SnRow) -> Value:

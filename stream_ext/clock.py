@@ -105,6 +105,23 @@ class SteadyClock:
             log.info("the clock has caught up with the time of the store", extra={"fields": fields})
 
 
+class MonotonicClock:
+    """Another clock's monotonic time, for lengths of time: it begins anywhere, and nobody sets it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
+        ahead_ms = self._clock.now_ms() - self.now_ms()
+        self._clock.wait(condition, None if until_ms is None else until_ms + ahead_ms)
+
+
 class ManualClock:
     """A clock that moves when it is told to; whoever waits for the time it has come to is woken."""
 

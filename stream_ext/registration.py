@@ -34,7 +34,7 @@ from stream_ext.plan.terms import Position
 from stream_ext.query_run import columns_of
 from stream_ext.readings import reading_of
 from stream_ext.schedule import initial_state
-from stream_ext.syntax import parse_again
+from stream_ext.syntax import Check, parse_again
 from stream_ext.timing import key_of, timing_of
 
 
@@ -153,9 +153,11 @@ class Registration:
         )
 
 
-def read_registration(text: str, base: str, name: str | None, queries_max: int) -> Registration:
+def read_registration(
+    text: str, base: str, name: str | None, queries_max: int, check: Check | None = None
+) -> Registration:
     """`name` is the one that the caller wants (a PUT path); one in the text must agree with it."""
-    unit, folder = parse_again(text, base), base + "queries/"
+    unit, folder = parse_again(text, base, check), base + "queries/"
     if isinstance(unit, Query):
         unit = Register(None, None, unit, Position(1, 1))  # the bare query says the same, and is refused the same
     runnable(unit, text)

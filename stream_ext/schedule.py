@@ -94,6 +94,15 @@ class Evaluated(msgspec.Struct, frozen=True, array_like=True):
     arrived_at: int | None = None
 
 
+class Within(msgspec.Struct, frozen=True, array_like=True):
+    """How far a query has come in the middle of a snapshot: after which push, with how many evaluations (`k`); of the
+    elements of that push those up to `arrived_at` have been looked at as they arrived."""
+
+    push: int
+    k: int
+    arrived_at: int | None = None
+
+
 class QueryState(msgspec.Struct, frozen=True, array_like=True):
     """Where a query has come to: with the stream index, enough to go on as if nothing had happened.
 
@@ -103,8 +112,9 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     has. Closes up to `after` are done, be it that nothing was evaluated for them; `last` is the greatest time of an
     evaluation. `begins` are the first closes of each window that were reported (be it as empty), and then the first
     times of each period. `sn` is the snapshot that it was made in (0: at registration), `gap` says that nothing was
-    said yet since a pause, `ended` that nothing will be said any more. `stands`: it was not stepped beyond this
-    snapshot, for whom it asks elsewhere did not answer."""
+    said yet since a pause, `ended` that nothing will be said any more. `stands`: it fell behind the others, and was not
+    stepped beyond this snapshot; of the next one as far as `within` says. `unanswered`: for whom it asks elsewhere did
+    not answer; else it is catching up."""
 
     registered: int | None = None
     evaluated: Evaluated | None = None
@@ -117,11 +127,28 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     gap: bool = False
     ended: bool = False
     stands: int | None = None
+    within: Within | None = None
+    unanswered: bool = False
 
     @property
     def reached(self) -> int | None:
         """Closes and periods up to this time are over."""
         return self.registered if self.after is None else self.after
+
+    @property
+    def is_catching_up(self) -> bool:
+        return self.stands is not None and not self.unanswered
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The snapshot that comes next, and how many of its evaluations are made."""
+        if self.stands is None:
+            return self.sn + 1, 0
+        return self.stands + 1, 0 if self.within is None else self.within.k
+
+    def behind(self, stands: int, within: Within | None = None, unanswered: bool = False) -> QueryState:
+        """The same of a query that has fallen behind."""
+        return msgspec.structs.replace(self, stands=stands, within=within, unanswered=unanswered)
 
     def among(self, all_of_them: QueryState, gap: bool) -> QueryState:
         """That of a query which began as this one says, and went on as others did."""
@@ -400,13 +427,15 @@ class Schedule:
         stands.idle = moved.idle
         return late
 
-    def due(self, moved: Moved) -> Iterator[Due]:
+    def due(self, moved: Moved, arrived_at: int | None = None) -> Iterator[Due]:
         """What is to be evaluated after `moved` was taken, in order of time: a close before an arrival at it, unless
-        it holds what arrives.
+        it holds what arrives. `arrived_at`: its elements up to this time have been looked at before.
 
         Whoever goes through them says of each that it is `done` or `seen` before the next is asked for."""
         if self.timing.arrivals and self.timing.is_settled:
             for time in np.unique(moved.element_times).tolist():
+                if arrived_at is not None and time <= arrived_at:
+                    continue
                 yield from self._closes_up_to(time - any(window.holds_end for window in self.windows))
                 at = self._arrival(moved.stream, time)
                 if at is not None:

@@ -41,6 +41,11 @@ class Shown:
     full: str  # canonical N-Triples
     note: str = ""  # a language or a datatype
 
+    @property
+    def is_link(self) -> bool:
+        """Only what a browser may safely be sent to: an IRI may begin with `javascript:`."""
+        return self.kind == "iri" and self.full[1:].lower().startswith(("http://", "https://"))
+
 
 def prefixes_of(text: str) -> dict[str, str]:
     """Those that a text declares, and the well known ones."""

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from endpoint.bench import BENCHES
 from endpoint.cli import build_parser, main
 from endpoint.client import Client
 from endpoint.commands import talking, terminal
 from endpoint.completion import script
 from endpoint.serve import ServeSettings
+from tests.benchmarks import BENCHES
 from tests.endpoint.live import NEAR, Live, live
 from tests.parts.processes import started
 
@@ -433,7 +433,8 @@ def test_a_server_is_asked_in_every_format_and_updated(near: Live, capsys: pytes
 
 
 def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0", "--store"]
+    command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0"]
+    command += ["--log-level", "warning", "--store"]  # as on a terminal
     with started(
         [*command, f"lmdb:{tmp_path / 'store'}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
@@ -703,3 +704,23 @@ def test_what_is_no_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--timing-bytes", "much"])
     assert (ended.value.code, "'much' is no number of bytes: write 512M" in capsys.readouterr().err) == (2, True)
+
+
+def test_the_benchmarks_are_said_to_be_in_a_checkout_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tests.benchmarks", None)
+    assert rillet("bench", "line") == 2
+    assert "run this in a checkout" in capsys.readouterr().err
+
+
+def test_a_flag_that_may_be_given_more_than_once_goes_before_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RILLET_CORS", "https://a.example https://b.example")
+    parsed = build_parser().parse_args(["serve"])
+    assert parsed.cors == ("https://a.example", "https://b.example")
+    parsed = build_parser().parse_args(["serve", "--cors", "https://c.example", "--cors", "http://localhost:3000"])
+    assert parsed.cors == ("https://c.example", "http://localhost:3000")
+    assert build_parser().parse_args(["serve", "--allowed-host", "a", "--allowed-host", "[::2]"]).allowed_host == (
+        "a",
+        "::2",
+    )

@@ -91,7 +91,8 @@ def test_the_limits_of_http_are_those_of_the_code() -> None:
     assert listed["body unpacked"] == f"{limits.inflated_bytes >> 20} MiB"
     assert listed["text of a query or update"].startswith(f"{limits.text_bytes:,} ")
     assert listed["time of a query (`--query-timeout`)"] == f"{limits.query_s:g} s"
-    assert listed["solutions that one step of a query may make (`--query-bytes`)"] == f"{limits.query_bytes >> 30} GiB"
+    assert listed["memory of a query (`--query-bytes`)"] == f"{limits.query_bytes >> 30} GiB"
+    assert listed["a term that an expression makes (`--term-bytes`)"] == f"{limits.term_bytes >> 20} MiB"
     assert listed["rows of an answer"] == f"{limits.rows:,}"
     assert listed["queries answered at once"] == f"{limits.readers}, and {limits.waiting:,} waiting"
     assert listed["pushes, updates and registrations under way"] == f"{limits.writers}, and {limits.waiting:,} waiting"

@@ -148,7 +148,7 @@ def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_
 
         with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 20) as slow:
             slow.sendall(
-                f"POST /streams/s?timestamp=1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(large)}\r\n".encode()
+                f"POST /streams/s?timestamp=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(large)}\r\n".encode()
             )
             slow.sendall(b"Content-Type: application/n-triples\r\n\r\n" + large[:half])
             # A push that came before it would have it refused.
@@ -480,7 +480,8 @@ def test_a_server_whose_writer_has_stopped_is_not_ready(tmp_path: Path, monkeypa
         raise Fenced("another writer took over")
 
     with live(tmp_path / "store") as running:
-        monkeypatch.setattr(running.service.store, "commit", fenced)
+        for verb in ("commit", "take_lease"):
+            monkeypatch.setattr(running.service.store, verb, fenced)
         assert running.http.put("/streams/s").status_code == 503
         answer = running.http.get("/$/ready")
         assert (answer.status_code, "another writer took over" in answer.text) == (503, True)

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
+from stream_ext.control import Control
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.plan.functions import regexes
 from stream_ext.plan.functions.regexes import regex_of
-from stream_ext.plan.functions.strings import regex, replace
+from stream_ext.plan.functions.strings import regex_within, replace_within
+
+regex, replace = regex_within(Control.FREE), replace_within(Control.FREE)
 
 POEM = (
     "<poem author='Wilhelm Busch'>\nKaum hat dies der Hahn gesehen,\nF\u00e4ngt er auch schon an zu kr\u00e4hen:\n"

@@ -27,6 +27,7 @@ nbformat.write(notebook, sys.argv[1])
 """
 
 
+@pytest.mark.timeout(400)  # as long as its child has, and some more
 def test_the_notebook_runs(address: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("nbclient") is None or importlib.util.find_spec("ipykernel") is None:
         why = "THE NOTEBOOK DID NOT RUN: there is no nbclient or ipykernel; make setup installs both"

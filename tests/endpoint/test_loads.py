@@ -5,11 +5,13 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import itertools
 import lzma
 import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyoxigraph
 import pytest
@@ -252,8 +254,8 @@ def test_a_load_is_sent_as_lines_by_who_may_write(tmp_path: Path) -> None:
 
 
 def test_load_all_tells_of_a_server_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("endpoint.writer._RETRY_FOR_S", 0.3)
-    monkeypatch.setattr("endpoint.writer._RETRY_EVERY_S", 0.05)
+    seconds = itertools.count()  # each look at the clock is one later, and nobody sleeps
+    monkeypatch.setattr("endpoint.writer.time", SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda _: None))
     tries: list[str] = []
 
     def elsewhere(self: hbase_store.Store, address: str) -> None:
@@ -264,4 +266,4 @@ def test_load_all_tells_of_a_server_that_does_not_answer(tmp_path: Path, monkeyp
     (tmp_path / "a.nt").write_bytes(lines(1))
     with pytest.raises(WriterElsewhere, match="process 4711 is the writer"):
         list(load_all(f"lmdb:{tmp_path / 's'}", [Source(str(tmp_path / "a.nt"), NT)], Wanted(None, ""), io.StringIO()))
-    assert len(tries) > 1
+    assert len(tries) == 5

@@ -82,6 +82,7 @@ def outcomes(report: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.timeout(400)  # as long as its child has, and some more
 def test_rdflibs_own_tests_pass_on_our_store(tmp_path: Path, server: Live) -> None:
     folder, report = tmp_path / "suite", tmp_path / "report.xml"
     stage(folder, server.url)

@@ -135,7 +135,8 @@ class Service:
         )  # fmt: skip
         try:
             engine.start()
-        except BaseException:
+        except BaseException as error:
+            engine.stopped(error)  # or who listens would be told that it closes
             engine.close()
             raise
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions

@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from endpoint import graph_results, negotiation, results
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
 from endpoint.query_workers import Ask
-from endpoint.remembered import Key, Said
+from endpoint.remembered import KEY_BYTES_MAX, Key, Said
 from endpoint.underway import Question
+from endpoint.workers import LATE
 from endpoint.writing import gathered, pieces_of
 from stream_ext.control import Control
 from stream_ext.plan.algebra import Form, Query
@@ -40,10 +42,12 @@ class Asked:
     key: Key
     snapshot: int | None
     at: int | None
-    timeout_s: float | None
+    timeout_s: float
     dataset: Dataset | None
 
 
+#: Texts up to this length are parsed, and looked through, on the event loop: that takes less than the way to a thread.
+SHORT_CHARACTERS = 2_000
 #: A question whose operators are expected to make so many rows goes to a query worker, if there is one: some 5 ms.
 HEAVY_ROWS = 10_000.0
 #: One that was thought to be light goes there when it has run for so long here: estimates err.
@@ -60,16 +64,17 @@ class Made(NamedTuple):
 
 
 async def ask(exchange: Exchange, asked: Asked) -> None:
-    desk, limits = exchange.desk, exchange.desk.limits
+    desk = exchange.desk
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
-    if asked.dataset is None and asked.snapshot is None and desk.service.is_small(asked.query):
-        made = _evaluated(exchange, asked, offer, Control(limits.small_s))
+    is_short = len(asked.text) <= SHORT_CHARACTERS
+    at_once = is_short and asked.dataset is None and asked.snapshot is None
+    if at_once and (made := _at_once(exchange, asked, offer)) is not None:
         await _give(exchange, asked, offer, made, None)
         return
-    timeout_s = min(asked.timeout_s or limits.query_s, limits.query_s)
-    async with desk.underway.asked(exchange, asked.text, timeout_s, limits.query_bytes) as question:
+    async with desk.underway.asked(exchange, asked.text, asked.timeout_s) as question:
         # A worker knows neither the one nor the other.
-        stays = bool(registered_functions()) or desk.service.asks_derived(asked.query, asked.dataset)
+        derived = partial(desk.service.asks_derived, asked.query, asked.dataset)
+        stays = bool(registered_functions()) or (derived() if is_short else await desk.workers.readers.run(derived))
         worker = None if stays else desk.query_workers.free()
         if worker is None:
             here = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
@@ -77,6 +82,21 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
         else:
             made = await _light_here(worker, exchange, asked, offer, question)
         await _give(exchange, asked, offer, made, question)
+
+
+def _at_once(exchange: Exchange, asked: Asked, offer: Offer) -> Made | None:
+    """A query of a few rows, answered while the event loop waits; None: it is another, or has no answer in time."""
+    limits = exchange.desk.limits
+    control = limits.control(limits.query_s)
+
+    def evaluate() -> Made | None:
+        return _evaluated(exchange, asked, offer, control) if exchange.desk.service.is_small(asked.query) else None
+
+    made = exchange.desk.workers.beside.run(evaluate, limits.small_s)
+    if made is LATE:
+        control.cancel()
+        return None
+    return made
 
 
 def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:
@@ -114,7 +134,8 @@ async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, ques
     if not made.whole:
         await _send(exchange, said, made.sn, made.more, question)
         return
-    if asked.snapshot is None and not is_volatile(asked.query):
+    # What is not remembered anyway need not be looked through.
+    if asked.snapshot is None and len(asked.text) <= KEY_BYTES_MAX and not is_volatile(asked.query):
         exchange.desk.remembered.put(asked.key, made.sn, said)
     await exchange.answer(200, said.body, said.media_type, snapshot=made.sn)
 

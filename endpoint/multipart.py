@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from stream_ext.errors import BadArgument, BadData, UnsupportedMedia
+from stream_ext.errors import BadArgument, BadData, TooLarge, UnsupportedMedia
 
 TYPE = "multipart/form-data"
 
@@ -23,6 +23,7 @@ _BY_NAME = {
     "jsonld": "application/ld+json",
     "json": "application/ld+json",
 }
+_PARTS_MAX, _HEAD_BYTES_MAX = 1_000, 1 << 13
 _SAYS_NOTHING = ("", "application/octet-stream", "text/plain")
 
 
@@ -38,7 +39,9 @@ def parts_of(body: bytes, content_type: str) -> list[Part]:
         raise BadArgument(f"Content-Type: {TYPE} without a boundary says not where its parts begin")
     mark = b"--" + (found[1] or found[2]).encode("latin-1")
     # The line break before a boundary belongs to it, and the first may stand at the very beginning.
-    _, *pieces = (b"\r\n" + body).split(b"\r\n" + mark)
+    _, *pieces = (b"\r\n" + body).split(b"\r\n" + mark, _PARTS_MAX + 2)
+    if len(pieces) > _PARTS_MAX + 1:
+        raise TooLarge(f"the form has more than {_PARTS_MAX} parts: send it in several")
     if not pieces or not pieces[-1].startswith(b"--"):
         raise BadData(f"the {TYPE} body has no end: its last line is the boundary and --")
     return [_part(piece, number) for number, piece in enumerate(pieces[:-1], start=1)]
@@ -46,8 +49,11 @@ def parts_of(body: bytes, content_type: str) -> list[Part]:
 
 def _part(piece: bytes, number: int) -> Part:
     head, found, data = piece.partition(b"\r\n\r\n")
-    if not found:
-        raise BadData(f"part {number} of the form has no empty line between its head and its content")
+    if not found or len(head) > _HEAD_BYTES_MAX:
+        raise BadData(
+            f"part {number} of the form has no empty line between its head, of {_HEAD_BYTES_MAX} bytes at most, "
+            "and its content"
+        )
     headers: dict[str, str] = {}
     for line in head.decode("latin-1").split("\r\n"):
         name, _, value = line.partition(":")

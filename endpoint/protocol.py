@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from endpoint import administration, live_query, negotiation, results
-from endpoint.asking import Asked, ask
+from endpoint import administration, graph_results, live_query, negotiation, results
+from endpoint.asking import SHORT_CHARACTERS, Asked, ask
+from endpoint.awaiting import answer_pending, is_pending
 from endpoint.body import as_text
+from endpoint.description import OFFERS
+from endpoint.emissions import SSE
 from endpoint.exchange import FORM, Exchange
-from endpoint.pages import OFFERS
+from endpoint.negotiation import Offer
 from endpoint.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from endpoint.remembered import Key
 from hbase_store.terms import iri, literal
@@ -24,6 +27,9 @@ from stream_ext.syntax import parse_again
 if TYPE_CHECKING:
     from stream_ext.updates import Updated
 
+#: Where the console is mounted.
+CONSOLE = "/console"
+
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
 _KNOWN = "query, update, snapshot, at, timeout, explain, wait, " + ", ".join((*OF_QUERY, *OF_UPDATE))
@@ -31,22 +37,33 @@ _NOT_OF_QUERY = "it belongs to updates; the graphs of a query are default-graph-
 _NOT_OF_UPDATE = "it belongs to queries; the graphs of an update are using-graph-uri= and using-named-graph-uri="
 _NOT_OF_OTHERS = "it belongs to queries and updates; this is neither"
 _BY_POST = "this changes the state of the server: send it by POST (with SPARQLWrapper: setMethod(POST))"
-_EXPLAIN = re.compile(r"((?:\s|#[^\n]*\n)*)EXPLAIN(?=\s)", re.IGNORECASE)
+_EXPLAIN = re.compile(r"((?:\s++|#[^\n]*+\n)*+)EXPLAIN(?=\s)", re.IGNORECASE)
 
 
-#: Texts up to this length are parsed on the event loop: that takes less than the way to a thread.
-_SHORT_CHARACTERS = 2_000
+#: Bodies up to this length are taken apart on the event loop.
+_SHORT_BYTES = 1 << 14
+
+
+#: All that these routes answer but the query page.
+_WRITTEN = (*results.OFFERS, *graph_results.TRIPLES, *OFFERS, SSE)
 
 
 async def sparql(exchange: Exchange) -> None:
     desk = exchange.desk
+    if exchange.method == "GET" and negotiation.prefers_html(exchange.accept, _WRITTEN):
+        await _page(exchange)
+        return
+    exchange.check_may_read()
     body = await exchange.body(desk.limits.text_bytes * 4) if exchange.method == "POST" else b""
     key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
     said = desk.remembered.get(key, desk.head())
     if said is not None:
         await exchange.answer(200, said.body, said.media_type)
         return
-    text, parameters = read_request(exchange, body)
+    if len(body) <= _SHORT_BYTES:
+        text, parameters = read_request(exchange, body)
+    else:
+        text, parameters = await desk.workers.readers.run(read_request, exchange, body)
     if text is None:
         await about(exchange, parameters)
         return
@@ -56,26 +73,33 @@ async def sparql(exchange: Exchange) -> None:
         parameters.done(_KNOWN)
         await _explain(exchange, text)
         return
-    unit = await _parsed(exchange, text)
+    if len(text) <= SHORT_CHARACTERS:
+        await _answer(exchange, text, parse_again(text, desk.base), key, parameters)
+        return
+    timeout_s = parameters.timeout_s(desk.limits.query_s)
+    async with desk.underway.asked(exchange, text, timeout_s) as question:
+        reading = desk.workers.readers.submit(parse_again, text, desk.base, question.control.check)
+        unit = await question.in_time(reading)
+    await _answer(exchange, text, unit, key, parameters, question.spent_s)
+
+
+async def _answer(
+    exchange: Exchange, text: str, unit: Unit, key: Key, parameters: Parameters, spent_s: float = 0.0
+) -> None:
+    """`spent_s`: of the time that it has."""
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
         await live_query.listen(exchange, text, unit, parameters)
     elif isinstance(unit, Query):
-        await ask(exchange, _asked(exchange, text, unit, key, parameters))
+        await ask(exchange, _asked(exchange, text, unit, key, parameters, spent_s))
     else:
-        await _run(exchange, text, unit, parameters)
+        await _run(exchange, text, unit, parameters, spent_s)
 
 
-async def _parsed(exchange: Exchange, text: str) -> Unit:
-    if len(text) <= _SHORT_CHARACTERS:
-        return parse_again(text, exchange.desk.base)
-    return await exchange.desk.workers.readers.run(parse_again, text, exchange.desk.base)
-
-
-async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters) -> None:
+async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters, spent_s: float) -> None:
     if isinstance(unit, Update):
-        await _update(exchange, text, parameters)
+        await _update(exchange, text, parameters, spent_s)
     elif isinstance(unit, Register):
         await _register(exchange, text, parameters)
     elif isinstance(unit, CreateStream | Drop | Show):
@@ -136,15 +160,25 @@ def strip_explain(text: str) -> tuple[str, bool]:
 # ---- what is done ----
 
 
+async def _page(exchange: Exchange) -> None:
+    """For people, whatever the address says: a link that somebody follows must not run what somebody else wrote."""
+    if exchange.desk.console is None:
+        exchange.check_may_read()
+        await _describe(exchange, negotiation.choose("", OFFERS))
+    else:
+        await exchange.hand_on(exchange.desk.console, CONSOLE, "/query")
+
+
 async def about(exchange: Exchange, parameters: Parameters) -> None:
-    """No text: people get the query page, programs the service description."""
+    """No text: programs get the service description."""
     parameters.ignore(SPARQLWRAPPER)
     parameters.done("query, update (without a text no other parameter means anything)")
-    if negotiation.prefers_html(exchange.accept):
-        await exchange.answer(200, exchange.desk.pages.html(exchange.root), b"text/html; charset=utf-8")
-        return
-    offer = negotiation.choose(exchange.accept, OFFERS)
-    body = await exchange.desk.workers.readers.run(exchange.desk.pages.description, offer.format, exchange.desk.head())
+    await _describe(exchange, negotiation.choose(exchange.accept, OFFERS))
+
+
+async def _describe(exchange: Exchange, offer: Offer) -> None:
+    readers, description = exchange.desk.workers.readers, exchange.desk.description
+    body = await readers.run(description.written, offer.format, exchange.desk.head())
     await exchange.answer(200, body, offer.media_type.encode())
 
 
@@ -153,28 +187,34 @@ async def _explain(exchange: Exchange, text: str) -> None:
     await exchange.answer_json(200, explained)
 
 
-def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters) -> Asked:
+def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters, spent_s: float) -> Asked:
     parameters.refuse(dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY))
     dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
     snapshot, at = parameters.integer("snapshot"), parameters.time("at")
-    timeout_s = parameters.duration_s("timeout")
+    timeout_s = parameters.timeout_s(exchange.desk.limits.query_s) - spent_s
+    parameters.ignore(("timeout",))
     parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
     parameters.done(_KNOWN)
     return Asked(text, query, key, snapshot, at, timeout_s, dataset or None)
 
 
-async def _update(exchange: Exchange, text: str, parameters: Parameters) -> None:
+async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s: float) -> None:
     wait = parameters.wait()
     parameters.refuse(dict.fromkeys(OF_QUERY, _NOT_OF_UPDATE))
     parameters.refuse(dict.fromkeys(("snapshot", "at"), "it belongs to queries; this is an update"))
     limits = exchange.desk.limits
-    timeout_s = min(parameters.duration_s("timeout") or limits.query_s, limits.query_s)
+    timeout_s = parameters.timeout_s(limits.query_s) - spent_s
+    parameters.ignore(("timeout",))
     dataset = Dataset(parameters.texts(OF_UPDATE[0]), parameters.texts(OF_UPDATE[1]))
     parameters.done(_KNOWN)
     exchange.check_may_write()
     desk = exchange.desk
-    with desk.underway.listed("update", text, timeout_s, limits.query_bytes) as listed:
-        done = await desk.workers.writers.run(desk.service.update, text, wait, dataset or None, listed.control)
+    with desk.underway.listed("update", text, timeout_s, limits) as listed:
+        run = desk.workers.writers.run
+        done = await run(desk.service.update, text, "published", dataset or None, listed.control)
+    if await is_pending(exchange, wait, done.snapshot):
+        await answer_pending(exchange, done.snapshot)
+        return
     await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 #: All of a request that decides its answer: its parameters, what it accepts, its Content-Type, its body.
 Key = tuple[bytes, str, str, bytes]
 
-_KEY_BYTES_MAX = 8_192
+KEY_BYTES_MAX = 8_192
 ANSWER_BYTES_MAX = 16_384
 
 
@@ -38,7 +38,7 @@ class Remembered:
 
     def put(self, key: Key, sn: int, said: Said) -> None:
         size = len(key[0]) + len(key[3]) + len(said.body)
-        if sn != self._sn or len(said.body) > ANSWER_BYTES_MAX or size - len(said.body) > _KEY_BYTES_MAX:
+        if sn != self._sn or len(said.body) > ANSWER_BYTES_MAX or size - len(said.body) > KEY_BYTES_MAX:
             return
         if self._size + size > self._bytes_max:
             self._forget(sn)

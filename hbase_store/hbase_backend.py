@@ -23,6 +23,7 @@ import happybase
 import Hbase_thrift as thrift
 from thriftpy2.thrift import TException
 
+from hbase_store.calls import Calls
 from hbase_store.errors import BadRow, BadStoreUrl, StoreUnavailable
 from hbase_store.keyvalue import ANSWER_BYTES_MAX, CALL_BYTES_MAX, TABLES, CompareAndSet, Key, Put, Value
 from hbase_store.lease import LEASE_MS, CellLease, Clock
@@ -89,6 +90,7 @@ class HBaseKeyValue:
         self._names = {table: table_name(namespace, table).encode() for table in TABLES}
         self._largest = dict.fromkeys(TABLES, 0)  # of late; 0: nothing is known
         self._connections = _Connections(host, port, timeout_ms)
+        self.calls = Calls()
         self._lease: CellLease | None = None
         self._lease_lock = threading.Lock()
         self._open_tables()
@@ -239,7 +241,8 @@ class HBaseKeyValue:
     ) -> Answer:
         """`verb`, which may be repeated, with this thread's client; once more if the connection has died."""
         try:
-            return self._connections.call(verb, *arguments, **options)
+            with self.calls.counted(verb.__name__.lstrip("_")):
+                return self._connections.call(verb, *arguments, **options)
         except _ConnectionDied:
             return self._call_once(verb, *arguments, **options)
 
@@ -250,7 +253,8 @@ class HBaseKeyValue:
         **options: Parameters.kwargs,
     ) -> Answer:
         try:
-            return self._connections.call(verb, *arguments, **options)
+            with self.calls.counted(verb.__name__.lstrip("_")):
+                return self._connections.call(verb, *arguments, **options)
         except _ConnectionDied as died:
             raise StoreUnavailable(f"{self.where} broke the connection: {died}; is HBase running?") from died
 

@@ -118,6 +118,8 @@ class FileLease:
             holder = _holder_in(self._file.read_bytes())
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise StoreUnavailable(f"{self._file} cannot be read; check its permissions: {error}") from error
         return holder.boot not in ("", this_boot())
 
     @property
@@ -153,7 +155,7 @@ class FileLease:
 
     def _lock(self) -> _Lock:
         try:
-            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # its owner's, as the store
         except OSError as error:
             raise StoreUnavailable(f"{self._file} cannot be opened, so nobody can write here: {error}") from error
         try:

@@ -7,8 +7,10 @@ read is copied out of the map before the transaction ends. A cell is its time (8
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
+import stat
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,12 +34,17 @@ from hbase_store.meta_cells import (
     counter_key,
 )
 
+log = logging.getLogger("rillet.store")
+
 Durability = Literal["process", "power"]
 
 #: Address space, not disk space: reserved once, so that the map never has to grow.
 MAP_BYTES = 1 << 40
 READERS_MAX = 1024
 SYNC_EVERY_S = 1.0
+
+#: A store is for its owner.
+_OWNER_FILE, _OWNER_FOLDER = 0o600, 0o700
 
 # A write transaction excludes all other writers, so long work is cut into short ones.
 WRITE_BYTES = 1 << 20
@@ -338,7 +345,8 @@ def _open_environment(path: str, read_only: bool, durability: Durability, map_by
         raise StoreUnavailable(f"there is no store in {path}: check the path, or open it for writing, which makes one")
     try:
         if not read_only:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=_OWNER_FOLDER, parents=True, exist_ok=True)
+            _warn_if_others_may_read(folder)
         return lmdb.open(
             path,
             map_size=map_bytes,
@@ -347,9 +355,19 @@ def _open_environment(path: str, read_only: bool, durability: Durability, map_by
             readonly=read_only,
             sync=durability == "power",
             metasync=durability == "power",
+            mode=_OWNER_FILE,
         )
     except (OSError, lmdb.ReadonlyError) as error:
         raise StoreUnavailable(f"{path} cannot be opened{_purpose(read_only)}: {error}") from error
+
+
+def _warn_if_others_may_read(folder: Path) -> None:
+    """A folder that was there before keeps its permissions: it may not be there for us alone."""
+    if folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        log.warning(
+            "the folder of the store is open to other users of this machine: close it with chmod -R go= FOLDER",
+            extra={"fields": {"folder": str(folder)}},
+        )
 
 
 def _purpose(read_only: bool) -> str:

@@ -71,6 +71,8 @@ class StreamMove(msgspec.Struct, array_like=True):
     #: The greatest timestamp; and whether nothing came for so long that time passes without it.
     latest: int | None = None
     idle: bool = False
+    #: From where windows count: each time with the least lateness under which it does. None: nothing changed.
+    openings: list[tuple[int, int]] | None = None
 
 
 class CatalogChange(msgspec.Struct, array_like=True, frozen=True):
@@ -139,6 +141,7 @@ class StreamPosition(msgspec.Struct, array_like=True, frozen=True):
     time_last: int | None = None
     latest: int | None = None
     idle: bool = False
+    openings: list[tuple[int, int]] = msgspec.field(default_factory=list)
 
 
 def _sizes(pieces: int, nbytes: int) -> list[int]:
@@ -175,4 +178,5 @@ def moved(position: StreamPosition | None, move: StreamMove, sn: int) -> StreamP
         time if move.elements else position.time_last,
         position.latest if move.latest is None else move.latest,
         move.idle,
+        position.openings if move.openings is None else move.openings,
     )

@@ -18,6 +18,7 @@ from stream_ext.catalog import StreamDefinition
 from stream_ext.errors import BadArgument, BadData, TooLarge
 from stream_ext.rdf import MISSING, Parsed, Pushed, parse_push
 from stream_ext.rdf.documents import NDJSON
+from stream_ext.rdf.reading import Reading
 from stream_ext.times import parse_time
 
 Ids = npt.NDArray[np.uint64]
@@ -99,9 +100,16 @@ def no_blanks(terms: Sequence[bytes]) -> BlankPlaces:
     return BlankPlaces(np.empty(0, np.int64), np.zeros(len(terms), np.bool_), per_element=False)
 
 
-def read_push(stream: StreamDefinition, data: bytes, media_type: str, timestamp: int | None, base: str) -> Elements:
+def read_push(
+    stream: StreamDefinition,
+    data: bytes,
+    media_type: str,
+    timestamp: int | None,
+    base: str,
+    reading: Reading | None = None,
+) -> Elements:
     """Parses a push and settles all that the stream's options say about it."""
-    pushed = parse_push(data, media_type, timestamp, base)
+    pushed = parse_push(data, media_type, timestamp, base, reading)
     check_terms(pushed.parsed.terms)
     time = _times(stream, pushed)
     missing = time == MISSING

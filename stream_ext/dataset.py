@@ -15,7 +15,7 @@ from stream_ext.errors import BadArgument
 from stream_ext.iris import is_absolute
 from stream_ext.plan.algebra import Constant, DeleteWhere, GraphClause, Modify, Operation, Position, Query, Unit, Update
 from stream_ext.plan.refuse import runnable
-from stream_ext.syntax import parse_again
+from stream_ext.syntax import Check, parse_again
 from stream_ext.updates.modify import pattern_of
 
 
@@ -58,9 +58,9 @@ def _term(graph: str, parameter: str) -> bytes:
     return term
 
 
-def read_runnable(text: str, base: str, dataset: Beside | None) -> Unit:
+def read_runnable(text: str, base: str, dataset: Beside | None, check: Check | None = None) -> Unit:
     """What `text` means over `dataset` (None: over its own), if the engine runs all of it."""
-    unit = parse_again(text, base)
+    unit = parse_again(text, base, check)
     return runnable(dataset.over(unit) if dataset else unit, text)
 
 

@@ -31,13 +31,13 @@ from stream_ext.plan.refuse import first_refusal
 from stream_ext.plan.windows import WindowClause
 from stream_ext.plan.wires import Stage
 from stream_ext.printing.stages import Line, lines_of
-from stream_ext.syntax import parse
+from stream_ext.syntax import Check, parse
 from stream_ext.timing import key_of
 
 
-def explain(text: str, base: str) -> dict[str, Any]:
+def explain(text: str, base: str, check: Check | None = None) -> dict[str, Any]:
     """As JSON; registers and creates nothing. `origins` says what was written and what is a default."""
-    unit: Unit = parse(text, base)
+    unit: Unit = parse(text, base, check)
     while isinstance(unit, Explain):
         unit = unit.unit
     explained = _unit(unit, base)
@@ -47,11 +47,11 @@ def explain(text: str, base: str) -> dict[str, Any]:
     return explained
 
 
-def operators_of(store: Store, text: str, base: str) -> dict[str, Any]:
+def operators_of(store: Store, text: str, base: str, check: Check | None = None) -> dict[str, Any]:
     """How the store would answer: its operators as a tree, a line each, with how many rows are expected.
 
     Nothing for what is not asked once, or not run."""
-    unit: Unit = parse(text, base)
+    unit: Unit = parse(text, base, check)
     while isinstance(unit, Explain):
         unit = unit.unit
     if not isinstance(unit, Query) or unit.windows or first_refusal(unit) is not None:

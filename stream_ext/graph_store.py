@@ -23,6 +23,7 @@ from stream_ext.injector import Change, Intent, View
 from stream_ext.iris import is_absolute
 from stream_ext.outside import NOTHING
 from stream_ext.rdf import Parsed, parse_rdf
+from stream_ext.rdf.reading import Reading
 from stream_ext.vocabulary import Decode, Vocabulary
 
 DEFAULT_GRAPH = 0
@@ -38,8 +39,8 @@ class Document:
     media_type: str
     base: str
 
-    def parsed(self) -> Parsed:
-        parsed = parse_rdf(self.data, self.media_type, self.base)
+    def parsed(self, reading: Reading | None = None) -> Parsed:
+        parsed = parse_rdf(self.data, self.media_type, self.base, reading)
         check_terms(parsed.terms)
         return parsed
 
@@ -123,8 +124,8 @@ def _no_graph(graph: bytes) -> NotFound:
 # ---- writing ---------------------------------------------------------------------------------------------------
 
 
-def replace(graph: bytes | None, documents: Sequence[Document]) -> Change:
-    parsed = _triples(graph, documents)
+def replace(graph: bytes | None, documents: Sequence[Document], reading: Reading | None = None) -> Change:
+    parsed = _triples(graph, documents, reading)
 
     def change(view: View) -> Intent:
         check_writable(view, [graph])
@@ -144,8 +145,8 @@ def replace(graph: bytes | None, documents: Sequence[Document]) -> Change:
     return change
 
 
-def merge(graph: bytes | None, documents: Sequence[Document]) -> Change:
-    parsed = _triples(graph, documents)
+def merge(graph: bytes | None, documents: Sequence[Document], reading: Reading | None = None) -> Change:
+    parsed = _triples(graph, documents, reading)
 
     def change(view: View) -> Intent:
         check_writable(view, [graph])
@@ -157,9 +158,9 @@ def merge(graph: bytes | None, documents: Sequence[Document]) -> Change:
     return change
 
 
-def add_quads(documents: Sequence[Document]) -> Change:
+def add_quads(documents: Sequence[Document], reading: Reading | None = None) -> Change:
     """Each statement into the graph that it names itself."""
-    parsed = [document.parsed() for document in documents]
+    parsed = [document.parsed(reading) for document in documents]
     graphs = {each.terms[place] for each in parsed for place in np.unique(each.g[each.g >= 0]).tolist()}
 
     def change(view: View) -> Intent:
@@ -189,8 +190,8 @@ def check_writable(view: View, graphs: Iterable[bytes | None]) -> None:
         derived.check_writable(graph)
 
 
-def _triples(graph: bytes | None, documents: Sequence[Document]) -> list[Parsed]:
-    parsed = [document.parsed() for document in documents]
+def _triples(graph: bytes | None, documents: Sequence[Document], reading: Reading | None) -> list[Parsed]:
+    parsed = [document.parsed(reading) for document in documents]
     if any((each.g >= 0).any() for each in parsed):
         where = "the default graph" if graph is None else graph.decode()
         raise BadData(

@@ -184,6 +184,8 @@ class Injector:
         self.head = int(store.head())
         self.catalog = Catalog.read(store, self.head)
         self.positions: dict[int, StreamPosition] = dict(store.vts(self.head))
+        #: When the snapshot was published that was the head at the start.
+        self.published_ms = store.row(self.head).published_ms if self.head else 0
         #: Elements by stream that were not stored, because nobody wanted them; since this process started.
         self.dropped: Counter[int] = Counter()
         self._thread = threading.Thread(target=self._run, name="rillet-writer", daemon=True)
@@ -264,13 +266,14 @@ class Injector:
         return waiting.future
 
     def status(self) -> dict[str, Any]:
-        with self._changed:
-            return {
-                "head": self.head,
-                "queued": len(self._queue),
-                "queued_bytes": self._queued_bytes,
-                "fault": None if self._fault is None else f"{type(self._fault).__name__}: {self._fault}",
-            }
+        """Waits for nothing: each figure is one that was true a moment ago."""
+        fault = self._fault
+        return {
+            "head": self.head,
+            "queued": len(self._queue),
+            "queued_bytes": self._queued_bytes,
+            "fault": None if fault is None else f"{type(fault).__name__}: {fault}",
+        }
 
     def halt(self, error: BaseException) -> None:
         """Nothing more is written, because of `error`; what is under way ends first."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 from hbase_store.errors import DiskFull, StoreUnavailable
@@ -17,6 +18,7 @@ from stream_ext.waits import Kind, Waits
 
 Result = TypeVar("Result")
 
+WHO = "what is to be written"
 _PAUSE_MS = 250
 _GIVE_UP_MS = 300_000
 
@@ -38,7 +40,8 @@ def insist(
     try:
         while True:
             try:
-                return commit()
+                with nullcontext() if waits is None else waits.during("store", WHO):
+                    return commit()
             except StoreUnavailable as error:
                 if over() or clock.now_ms() >= until_ms:
                     raise

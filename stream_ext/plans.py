@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from weakref import ref as weakref
 
 from hbase_store import Snapshot
 from stream_ext.network import Encode, Network, logic_of
@@ -20,7 +21,7 @@ _SNAPSHOTS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    query: Query  # held, so that no other query gets its identity
+    query: weakref[Query]  # its end is the plan's, too: a long text is not kept here when nobody else keeps it
     network: Network
     sn: int
 
@@ -35,17 +36,25 @@ class Plans:
         self._lock = threading.Lock()
         self._plans: OrderedDict[int, _Plan] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._plans)
+
     def has(self, query: Query) -> bool:
         return id(query) in self._plans
 
     def network(self, query: Query, snapshot: Snapshot, encode: Encode) -> Network:
-        plan = self._plans.get(id(query))
+        key = id(query)
+        plan = self._plans.get(key)
         sn = int(snapshot.sn)
         if plan is not None and plan.serves(sn):
             return plan.network
         network = Network(logic_of(query), {}, snapshot, encode)
+
+        def forget(_: object) -> None:
+            self._plans.pop(key, None)
+
         with self._lock:
-            self._plans[id(query)] = _Plan(query, network, sn)
+            self._plans[key] = _Plan(weakref(query, forget), network, sn)
             while len(self._plans) > _KEPT_MAX:
                 self._plans.popitem(last=False)
         return network

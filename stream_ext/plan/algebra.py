@@ -269,7 +269,7 @@ class Shape:
 PLAIN = Shape()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Query:
     form: Form
     pattern: Pattern
@@ -297,7 +297,7 @@ DIALECTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Register:
     """`REGISTER RSTREAM name AS query`."""
 
@@ -390,7 +390,7 @@ class Transfer:
 Operation = InsertData | DeleteData | DeleteWhere | Modify | Load | Manage | Transfer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Update:
     operations: tuple[Operation, ...]
 
@@ -403,14 +403,14 @@ class Named:
     name: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class CreateStream:
     stream: Named
     options: tuple[tuple[str, Constant], ...]
     position: Position = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Drop:
     """DROP STREAM, DROP QUERY, UNREGISTER QUERY."""
 
@@ -420,13 +420,13 @@ class Drop:
     position: Position = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Show:
     kind: str  # STREAMS or QUERIES
     position: Position = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Explain:
     unit: Unit
     position: Position = field(compare=False)

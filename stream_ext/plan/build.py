@@ -287,7 +287,7 @@ class Builder:
         if self._is_parameters(wire):
             node, wire = self._begun(node, wire, ground, unread)
             unread -= frozenset(wire.variables)
-        waiting = list(node.tests)
+        waiting, only_once = list(node.tests), _only_once(node)
         wire = self._test_what_is_bound(waiting, wire, ground)
         wire, items = self._many(node.items, wire, ground)
         wire = self._test_what_is_bound(waiting, wire, ground)
@@ -300,7 +300,7 @@ class Builder:
                 wire = self._intersection((item, *cycle), wire)
                 wire = self._test_what_is_bound(waiting, wire, ground)
                 continue
-            unseen = _only_in(item, node, unread)
+            unseen = unread & item.variables & only_once
             if isinstance(item, Source) and unseen and self._can_count(item, wire, unseen):
                 operator = StoreJoin(wire.variables, self._pattern(item), NO_NAMES, unseen)
                 wire = self._add(operator, (wire,), wire.certain, f"count of {_said(item)}", item)
@@ -366,7 +366,7 @@ class Builder:
     def _closing(self, item: Logic, others: Sequence[Logic], wire: Wire) -> list[Logic]:
         """The other patterns that lead from what is there to the same new variable as `item`: they close cycles."""
         new = self._leads_to(item, wire)
-        return [] if new is None else [other for other in others if self._leads_to(other, wire) == new]
+        return [] if new is None else [o for o in others if new in o.variables and self._leads_to(o, wire) == new]
 
     def _leads_to(self, item: Logic, wire: Wire) -> str | None:
         if not isinstance(item, Source) or item.window is not None or item.variables & wire.maybe:
@@ -555,7 +555,9 @@ class Builder:
         )
         inside, always = wire.variables, grouping.always and not kept
         variables = keys + tuple(each.variable for each in aggregates)
-        operator = Grouped(variables, lambda vocabulary: Group(inside, keys, aggregates, vocabulary, always))
+        operator = Grouped(
+            variables, lambda vocabulary, control: Group(inside, keys, aggregates, vocabulary, always, control)
+        )
         return self._add(operator, (wire,), wire.certain & frozenset(keys), f"group by {' '.join(keys)}")
 
     # ---- stages ---------------------------------------------------------------------------------------------------
@@ -591,15 +593,11 @@ class Builder:
         return Wire(len(self.plan.stages) - 1, operator.variables, certain & names, estimate, resources)
 
 
-def _only_in(item: Logic, whole: Conjunction, unread: Names) -> Names:
-    """Of what nobody else reads, the variables of this item alone."""
-    found = item.variables & unread
-    for other in whole.items:
-        if other is not item:
-            found -= mentioned(other)
-    for test in whole.tests:
-        found -= test.needs
-    return found
+def _only_once(whole: Conjunction) -> Names:
+    """Variables that one of its parts mentions, and no other, and no test needs."""
+    mentions = Counter(name for item in whole.items for name in mentioned(item))
+    needed = NO_NAMES.union(*(test.needs for test in whole.tests))
+    return frozenset(name for name, count in mentions.items() if count == 1) - needed
 
 
 def _read_by(test: Test) -> Names:

@@ -28,6 +28,7 @@ from stream_ext.plan.logic import (
     Table,
     Without,
 )
+from stream_ext.plan.order import Rank, ranked
 from stream_ext.plan.terms import Variable
 
 #: What is not counted: rows of a window, of a remote service, of a path from one end.
@@ -82,13 +83,12 @@ class Estimates:
 
     def _factors(self, items: tuple[Logic, ...], bound: Names) -> Iterator[float]:
         """By how much each part multiplies the rows, in the order in which they are joined."""
-        left = list(items)
-        while left:
-            connected = [item for item in left if item.variables & bound] or left
-            best = min(connected, key=lambda item: self.rows(item, bound))
-            yield self.rows(best, bound)
-            bound |= best.certain
-            left.remove(best)
+
+        def rank(item: Logic, bound: Names) -> Rank:
+            return not item.variables & bound, self.rows(item, bound)
+
+        for item, before in ranked(items, bound, rank):
+            yield self.rows(item, before)
 
     def _select(self, node: Select, bound: Names) -> float:
         rows = self.rows(node.inner, bound & node.variables)

@@ -9,6 +9,7 @@ keeps what both keep, so it becomes two. Paths become joins and unions as far as
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
@@ -347,14 +348,23 @@ def _all(items: Iterable[Logic], tests: tuple[Test, ...]) -> Logic:
     """A conjunction, with those inside of it taken into it; of one part without tests that part."""
     parts: list[Logic] = []
     whole = tuple(items)
+    binds: Counter[str] | None = None  # how many of them each variable is in, once someone asks
     for item in whole:
-        others = NO_NAMES.union(*(other.variables for other in whole if other is not item))
-        if isinstance(item, Conjunction) and item.joins(others):
-            parts += item.items
-            tests = item.tests + tests
-        else:
-            parts.append(item)
+        if isinstance(item, Conjunction):
+            if item.tests and binds is None:
+                binds = Counter(name for each in whole for name in each.variables)
+            if not item.tests or item.joins(_in_others(item, binds or Counter())):
+                parts += item.items
+                tests = item.tests + tests
+                continue
+        parts.append(item)
     return parts[0] if len(parts) == 1 and not tests else Conjunction(tuple(parts), tests)
+
+
+def _in_others(item: Conjunction, binds: Counter[str]) -> Names:
+    """Of what its tests need what others bind, too."""
+    needed = NO_NAMES.union(*(test.needs for test in item.tests))
+    return frozenset(name for name in needed if binds[name] > (name in item.variables))
 
 
 def _asks(node: Logic, graph: GraphScope) -> bool:

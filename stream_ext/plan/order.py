@@ -7,31 +7,50 @@ among those connected to what is there. A part that shares no variable comes onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
 
 from stream_ext.plan.logic import GraphNames, Logic, Names, PathSource, PerGraph, Remote, Source, sources_of
 from stream_ext.plan.takes import takes
 
 Estimate = Callable[[Logic, Names], float]
+#: The least goes first.
+Rank = tuple[float, ...]
 
 
 def order_items(items: Sequence[Logic], bound: Names, estimate: Estimate) -> list[Logic]:
     """`estimate(item, bound)`: how many rows the item has for one value of each variable in `bound`."""
-    left = list(items)
-    ordered: list[Logic] = []
+
+    def rank(item: Logic, bound: Names) -> Rank:
+        # A remote service is asked last: it is told what is known by then.
+        place = (not reads_window(item), isinstance(item, Remote))
+        return (*place, not item.variables & bound, _cost(item, bound, estimate))
+
+    return [item for item, _ in ranked(items, bound, rank)]
+
+
+def ranked(items: Sequence[Logic], bound: Names, rank: Callable[[Logic, Names], Rank]) -> Iterator[tuple[Logic, Names]]:
+    """Always the item of the least rank, and what is bound before it. A rank depends on those of the item's own
+    variables that are bound: it is worked out again when there are more of these, and not for every step."""
+    left = dict(enumerate(items))
+    of_variable: dict[str, list[int]] = {}
+    for place, item in left.items():
+        for name in item.variables:
+            of_variable.setdefault(name, []).append(place)
+    ranks = [(rank(item, bound) if len(left) > 1 else (), place) for place, item in left.items()]
+    latest = {place: found for found, place in ranks}
+    heapify(ranks)
     while left:
-        best = left[0] if len(left) == 1 else min(_candidates(left, bound), key=lambda i: _cost(i, bound, estimate))
-        left.remove(best)
-        ordered.append(best)
-        bound |= best.certain
-    return ordered
-
-
-def _candidates(left: list[Logic], bound: Names) -> list[Logic]:
-    found = [item for item in left if reads_window(item)] or left
-    # A remote service is asked last: it is told what is known by then.
-    found = [item for item in found if not isinstance(item, Remote)] or found
-    return [item for item in found if item.variables & bound] or found
+        found, place = heappop(ranks)
+        if place not in left or latest[place] != found:
+            continue
+        item = left.pop(place)
+        yield item, bound
+        new = item.certain - bound
+        bound |= new
+        for again in sorted({other for name in new for other in of_variable.get(name, ()) if other in left}):
+            latest[again] = rank(left[again], bound)
+            heappush(ranks, (latest[again], again))
 
 
 def _cost(item: Logic, bound: Names, estimate: Estimate) -> float:

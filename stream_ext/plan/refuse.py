@@ -8,6 +8,7 @@ executes a text asks `parse_runnable` for it. When an operator is built, its lin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from weakref import WeakValueDictionary
 
 from stream_ext.errors import Unsupported
 from stream_ext.plan.algebra import (
@@ -36,9 +37,8 @@ from stream_ext.syntax import parse_again
 
 Refusal = tuple[Position, str]
 
-#: Units that were looked through; the parser gives one text one unit. Held, so that no other gets its identity.
-_passed: dict[int, Unit] = {}
-_PASSED_MAX = 1024
+#: Units that were looked through, by their identity, while they are there; the parser gives one text one unit.
+_passed: WeakValueDictionary[int, Unit] = WeakValueDictionary()
 
 
 def parse_runnable(text: str, base: str) -> Unit:
@@ -55,8 +55,6 @@ def runnable(unit: Unit, text: str) -> Unit:
         position, name = refused
         raise Unsupported(f"{name} is not built yet", text, position.line, position.column)
     if isinstance(unit, Query) and not _calls_others(unit):
-        if len(_passed) >= _PASSED_MAX:
-            _passed.clear()
         _passed[id(unit)] = unit
     return unit
 

@@ -1,20 +1,22 @@
 """Documents: N-Triples and N-Quads by our own reader, the other forms of RDF by pyoxigraph's parsers.
 
 pyoxigraph keeps lexical forms ("01"^^xsd:integer stays as it is); its quads come back as N-Quads bytes, so that
-all forms go through one door and one spelling."""
+all forms go through one door and one spelling. Its parsers run in a process of their own, but for documents that are
+so short that nothing in them can expand far, or take long."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from stream_ext.errors import BadData, UnsupportedMedia
-from stream_ext.rdf.canonical import BadEscape
+from stream_ext.rdf.doctypes import check_doctype, declares
 from stream_ext.rdf.nesting import Shallow, check_nesting
-from stream_ext.rdf.ntriples import check_lines, document_rows
-from stream_ext.rdf.parsed import Parsed, Row, parsed_of
+from stream_ext.rdf.ntriples import read_lines
+from stream_ext.rdf.parsed import Numbering, Parsed, Row
+from stream_ext.rdf.parsers import PARSERS, Wrong
+from stream_ext.rdf.reading import LINE_BYTES_MAX, Reading, too_long_a_line
 
 N_TRIPLES, N_QUADS = "application/n-triples", "application/n-quads"
 TURTLE, TRIG = "text/turtle", "application/trig"
@@ -31,15 +33,20 @@ _HINTS = {
     "application/json": " (JSON-LD is application/ld+json, a push of one JSON object a line application/x-ndjson)",
 }
 _CONTEXT_ELSEWHERE = 'a JSON-LD "@context" that stands elsewhere is not fetched: write it out in the document'
-_STATEMENTS_AT_ONCE = 1 << 15
+#: What is sent to a parser at once.
+_PIECE_BYTES = 1 << 18
+#: Shorter documents are parsed here: a context that is applied again and again takes the cube of its length.
+_SHORT_BYTES = 1 << 12
 _PREAMBLE = re.compile(r"^Parser error(?: at line \d+(?: between columns? \d+ and(?: columns?)? \d+| column \d+)?)?: ")
 _POSTAMBLE = re.compile(r" \(line \d+\)$")
 
 
-def parse_rdf(data: bytes, media_type: str, base: str) -> Parsed:
+def parse_rdf(data: bytes, media_type: str, base: str, reading: Reading | None = None) -> Parsed:
     """A document in one of `DOCUMENT_TYPES`; relative IRIs resolve against `base` where the form has them."""
     media_type = essence(media_type, DOCUMENT_TYPES)
-    return numbered(data, media_type, rows_of(data, media_type, base))
+    numbering = Numbering()
+    read_rows(data, media_type, base, numbering.add, reading or Reading())
+    return numbering.parsed()
 
 
 def essence(media_type: str, known: tuple[str, ...]) -> str:
@@ -54,56 +61,83 @@ def essence(media_type: str, known: tuple[str, ...]) -> str:
     return name
 
 
-def rows_of(data: bytes, media_type: str, base: str) -> list[Row]:
+def read_rows(data: bytes, media_type: str, base: str, add: Callable[[list[Row]], object], reading: Reading) -> None:
+    """Adds its statements, some thousand at a time."""
     if media_type in (N_TRIPLES, N_QUADS):
-        return document_rows(data, quads=media_type == N_QUADS)
-    return document_rows(_as_n_quads(data, _OTHERS[media_type], base), quads=True)
-
-
-def numbered(data: bytes, media_type: str, rows: list[Row]) -> Parsed:
-    try:
-        return parsed_of(rows)
-    except BadEscape:
-        # Only N-Triples and N-Quads are not checked before; the search for the place raises.
-        check_lines(data, quads=media_type == N_QUADS)
-        raise
+        read_lines(data, media_type == N_QUADS, add, reading.check)
+        return
+    if media_type == JSON_LD:
+        check_nesting(data)
+    if media_type == RDF_XML:
+        check_doctype(data)
+    if len(data) <= _SHORT_BYTES and not (media_type == RDF_XML and declares(data)):
+        reading.took(len(data))
+        pieces = iter([_parsed_here(data, _OTHERS[media_type], base)])
+    else:
+        pieces = _parsed_elsewhere(_OTHERS[media_type], base, _pieces(data), reading)
+    for lines in pieces:
+        reading.expanded(len(lines))
+        read_lines(lines, True, add, reading.check)
 
 
 def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
-    """A document in a form that is no lines, as lines of N-Quads, some thousand statements at a time."""
+    """A document of any length in a form that is no lines, as lines of N-Quads, some thousand statements at a time."""
+    reading = Reading()
+    read = Shallow(stream) if media_type == JSON_LD else stream
+    pieces = iter(lambda: read.read(_PIECE_BYTES), b"")
+    if media_type == RDF_XML:
+        pieces = _checked(pieces)
+    for lines in _parsed_elsewhere(_READ_AS_LINES[media_type], base, pieces, reading):
+        reading.expanded(len(lines))
+        yield lines
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    return (data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
+
+
+def _checked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """A document type stands before all else."""
+    for first in pieces:
+        check_doctype(first)
+        yield first
+        break
+    yield from pieces
+
+
+def _parsed_here(data: bytes, format_name: str, base: str) -> bytes:
     import pyoxigraph
 
-    rdf_format = getattr(pyoxigraph.RdfFormat, _READ_AS_LINES[media_type])
     try:
-        read = Shallow(stream) if media_type == JSON_LD else stream
-        quads = iter(pyoxigraph.parse(read, rdf_format, base_iri=base or None))  # type: ignore[arg-type]  # read() is all
-        while some := list(islice(quads, _STATEMENTS_AT_ONCE)):
-            if media_type == N3 and any(quad.graph_name != pyoxigraph.DefaultGraph() for quad in some):
-                raise BadData("this document has formulas ({ ... }), which are no RDF: take them out")
-            written: Any = pyoxigraph.serialize(some, format=pyoxigraph.RdfFormat.N_QUADS)
-            yield bytes(written)
+        quads = list(pyoxigraph.parse(data, getattr(pyoxigraph.RdfFormat, format_name), base_iri=base or None))
     except SyntaxError as error:
-        raise BadData(_reason(error), error.lineno or 0, error.offset or 0) from None
-    except ValueError as error:
-        raise BadData(str(error)) from None
-
-
-def _as_n_quads(data: bytes, format_name: str, base: str) -> bytes:
-    import pyoxigraph
-
-    rdf_format = getattr(pyoxigraph.RdfFormat, format_name)
-    if format_name == _OTHERS[JSON_LD]:
-        check_nesting(data)
-    try:
-        quads = list(pyoxigraph.parse(data, rdf_format, base_iri=base or None))
-    except SyntaxError as error:
-        raise BadData(_reason(error), error.lineno or 0, error.offset or 0) from None
+        raise BadData(_reason(error.msg or str(error)), error.lineno or 0, error.offset or 0) from None
     except ValueError as error:
         raise BadData(str(error)) from None
     written: Any = pyoxigraph.serialize(quads, format=pyoxigraph.RdfFormat.N_QUADS)
     return bytes(written)
 
 
-def _reason(error: SyntaxError) -> str:
-    told = _POSTAMBLE.sub("", _PREAMBLE.sub("", error.msg or str(error)))
+def _parsed_elsewhere(format_name: str, base: str, pieces: Iterator[bytes], reading: Reading) -> Iterator[bytes]:
+    """In pieces of whole lines. A line break in a term is an escape."""
+    rest: list[bytes] = []
+    size = 0
+    try:
+        for piece in PARSERS.lines(format_name, base, pieces, reading):
+            whole, newline, begun = piece.rpartition(b"\n")
+            if newline:
+                yield b"".join([*rest, whole, newline])
+                rest, size = [], 0
+            rest.append(begun)
+            size += len(begun)
+            if size > LINE_BYTES_MAX:
+                raise too_long_a_line()
+    except Wrong as wrong:
+        raise BadData(_reason(wrong.message), wrong.line, wrong.column) from None
+    if size:
+        yield b"".join(rest)
+
+
+def _reason(message: str) -> str:
+    told = _POSTAMBLE.sub("", _PREAMBLE.sub("", message))
     return _CONTEXT_ELSEWHERE if "LoadDocumentCallback" in told else told

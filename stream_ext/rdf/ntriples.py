@@ -6,7 +6,7 @@ careful reader, which either understands it (an escape in an IRI, blanks around 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from stream_ext.errors import BadData
 from stream_ext.rdf.canonical import BadEscape, canonical, unescape
@@ -37,6 +37,8 @@ _LABEL = re.compile(
     "[-0-9A-Z_a-z\u00b7\u0300-\u036f\u203f-\u2040\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff"
     "\u200c-\u200d\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff])?"
 )
+_LINE_BREAK = re.compile(rb"\r\n|\n|\r")
+_NEWLINE = re.compile(rb"\n")
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 _LANGUAGE = re.compile(r"@[A-Za-z]+(?:-[A-Za-z0-9]+)*")
 _IRI_FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|^`\\]')
@@ -44,35 +46,84 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _IRI_ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}")
 
 
+#: What one search goes through: while it runs, no other thread does.
+_PIECE_BYTES = 1 << 17
+
+
+def _go_on() -> None:
+    pass
+
+
+def read_lines(
+    data: bytes, quads: bool, add: Callable[[list[Row]], object], check: Callable[[], None] = _go_on
+) -> None:
+    """Adds the statements of a document, one a line, some thousand at a time; `check` may end it in between.
+
+    `add` raises BadEscape for an escape that is none: which line it is in is looked up then."""
+    expression = _QUAD_LINE if quads else _TRIPLE_LINE
+    for start, end in line_pieces(data, _PIECE_BYTES):
+        check()
+        piece = data[start:end]
+        _check_utf8(piece, data, start)
+        try:
+            add(_rows(expression.findall(piece), quads, one_a_line=True))
+        except (BadData, BadEscape):
+            check_lines(piece, quads, True, _lines_before(data, start))
+            raise
+
+
 def document_rows(data: bytes, quads: bool) -> list[Row]:
-    """The statements of a document, one a line. Escapes in them are not checked yet: see `check_lines`."""
-    _check_utf8(data)
-    return _rows(data, (_QUAD_LINE if quads else _TRIPLE_LINE).findall(data), quads, one_a_line=True)
+    """The statements of a short document, one a line."""
+    rows: list[Row] = []
+    read_lines(data, quads, rows.extend)
+    return rows
+
+
+def line_pieces(data: bytes, size: int, returns: bool = True) -> Iterator[tuple[int, int]]:
+    """Where pieces of whole lines begin and end, each of `size` bytes or somewhat less; a longer line is one piece.
+    `returns`: a carriage return ends a line, too."""
+    line_break = _LINE_BREAK if returns else _NEWLINE
+    start = 0
+    while len(data) - start > size:
+        end = max(data.rfind(sign, start, start + size) for sign in ((b"\n", b"\r") if returns else (b"\n",))) + 1
+        if not end:
+            found = line_break.search(data, start + size)
+            end = found.end() if found else len(data)
+        elif data[end - 1 : end + 1] == b"\r\n":
+            end += 1
+        yield start, end
+        start = end
+    if start < len(data):
+        yield start, len(data)
 
 
 def statement_rows(data: bytes) -> list[Row]:
     """Triples of N-Triples, of which several may stand on one line."""
-    return _rows(data, _STATEMENT.findall(data), quads=False, one_a_line=False)
+    try:
+        return _rows(_STATEMENT.findall(data), quads=False, one_a_line=False)
+    except BadData:
+        check_lines(data, quads=False, one_a_line=False)
+        raise
 
 
-def _rows(data: bytes, found: list[tuple[bytes, ...]], quads: bool, one_a_line: bool) -> list[Row]:
+def _rows(found: list[tuple[bytes, ...]], quads: bool, one_a_line: bool) -> list[Row]:
     rows: list[Row] = []
     append = rows.append
     for s, p, o, g, rest in found:
         if s:
             append((s, p, o, g))
         elif rest:
-            try:
-                rows.extend(_Line(rest.decode(), 0, quads, one_a_line).rows())
-            except BadData:
-                check_lines(data, quads, one_a_line)
-                raise
+            rows.extend(_Line(rest.decode(), 0, quads, one_a_line).rows())
     return rows
 
 
-def check_lines(data: bytes, quads: bool, one_a_line: bool = True) -> None:
-    """Raises what is wrong with the first line that is wrong, with its number."""
-    for number, line in enumerate(re.split("\r\n|\n|\r", data.decode()), start=1):
+def _lines_before(whole: bytes, start: int) -> int:
+    return sum(1 for _ in _LINE_BREAK.finditer(whole, 0, start))
+
+
+def check_lines(data: bytes, quads: bool, one_a_line: bool = True, before: int = 0) -> None:
+    """Raises what is wrong with the first line that is wrong, with its number; so many lines stand `before` them."""
+    for number, line in enumerate(re.split("\r\n|\n|\r", data.decode()), start=before + 1):
         for _ in _Line(line, number, quads, one_a_line).rows():
             pass
 
@@ -88,14 +139,13 @@ def careful_rows(line: bytes, number: int, quads: bool) -> list[Row]:
     return [tuple(canonical(term) if term else term for term in row) for row in rows]  # type: ignore[misc]  # four each
 
 
-def _check_utf8(data: bytes) -> None:
+def _check_utf8(piece: bytes, whole: bytes, start: int) -> None:
     try:
-        data.decode()
+        piece.decode()
     except UnicodeDecodeError as error:
-        before = data[: error.start]
-        lines = re.split(b"\r\n|\n|\r", before)
-        message = f"the byte {data[error.start]:#04x} is no UTF-8 here"
-        raise BadData(message, len(lines), len(lines[-1].decode()) + 1) from None
+        lines = re.split(b"\r\n|\n|\r", piece[: error.start])
+        message = f"the byte {piece[error.start]:#04x} is no UTF-8 here"
+        raise BadData(message, _lines_before(whole, start) + len(lines), len(lines[-1].decode()) + 1) from None
 
 
 class _Line:

@@ -4,7 +4,7 @@ Raw rows of bytes become this in a few passes of C loops; Python looks at a term
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -42,21 +42,28 @@ class Pushed:
     graph: Indexes  # per element: an index into the terms, -1 for the default graph
 
 
-def parsed_of(rows: Sequence[Row]) -> Parsed:
-    terms, codes = number(chain.from_iterable(rows), 4 * len(rows))
-    columns = codes.reshape(-1, 4)
-    s, p, o, g = (np.ascontiguousarray(columns[:, i]) for i in range(4))
-    return Parsed(terms, s, p, o, g)
+class Numbering:
+    """Numbers terms in order of first appearance, of some rows after the other."""
 
+    def __init__(self) -> None:
+        self._codes: dict[bytes, int] = {b"": -1}  # of each spelling
+        self._terms: dict[bytes, int] = {}
+        self._numbers: list[Indexes] = []
 
-def number(texts: Iterable[bytes], count: int) -> tuple[list[bytes], Indexes]:
-    """The distinct canonical terms of `texts`, and for each text its index (-1 for b"")."""
-    flat = list(texts)
-    raw = dict.fromkeys(flat)
-    raw.pop(b"", None)
-    terms: dict[bytes, int] = {}
-    codes: dict[bytes, int] = {b"": -1}
-    for text in raw:
-        # Two spellings of one term ("a" and "a"^^xsd:string) meet here.
-        codes[text] = terms.setdefault(canonical(text), len(terms))
-    return list(terms), np.fromiter(map(codes.__getitem__, flat), dtype=np.int32, count=count)
+    def add(self, rows: Sequence[Row]) -> None:
+        self._numbers.append(self.numbers(list(chain.from_iterable(rows))))
+
+    def numbers(self, texts: Sequence[bytes]) -> Indexes:
+        """For each text the index of its term (-1 for b"")."""
+        codes, terms = self._codes, self._terms
+        for text in dict.fromkeys(texts):
+            if text not in codes:
+                # Two spellings of one term ("a" and "a"^^xsd:string) meet here.
+                codes[text] = terms.setdefault(canonical(text), len(terms))
+        return np.fromiter(map(codes.__getitem__, texts), dtype=np.int32, count=len(texts))
+
+    def parsed(self) -> Parsed:
+        """All rows that were added."""
+        columns = np.concatenate([np.empty(0, np.int32), *self._numbers]).reshape(-1, 4)
+        s, p, o, g = (np.ascontiguousarray(columns[:, i]) for i in range(4))
+        return Parsed(list(self._terms), s, p, o, g)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -19,23 +18,26 @@ from stream_ext.rdf.documents import (
     NDJSON,
     TRIG,
     essence,
-    numbered,
-    rows_of,
+    parse_rdf,
+    read_rows,
 )
 from stream_ext.rdf.nesting import TOO_DEEP
-from stream_ext.rdf.ntriples import check_lines, statement_rows
-from stream_ext.rdf.parsed import MISSING, Parsed, Pushed, Row, number
+from stream_ext.rdf.ntriples import check_lines, line_pieces, statement_rows
+from stream_ext.rdf.parsed import MISSING, Numbering, Parsed, Pushed, Row
+from stream_ext.rdf.reading import Reading
 from stream_ext.times import checked_time, parse_time
 
 PUSH_TYPES = (*DOCUMENT_TYPES, NDJSON)
 
 
-def parse_push(data: bytes, media_type: str, timestamp: int | None, base: str) -> Pushed:
+def parse_push(
+    data: bytes, media_type: str, timestamp: int | None, base: str, reading: Reading | None = None
+) -> Pushed:
     """The elements of one push; `timestamp` is the time of those that carry none of their own."""
-    media_type = essence(media_type, PUSH_TYPES)
+    media_type, reading = essence(media_type, PUSH_TYPES), reading or Reading()
     if media_type == NDJSON:
-        return _parse_lines(data, timestamp, base)
-    parsed = numbered(data, media_type, rows_of(data, media_type, base))
+        return _parse_lines(data, timestamp, base, reading)
+    parsed = parse_rdf(data, media_type, base, reading)
     if media_type in (N_QUADS, TRIG):
         return _graph_an_element(parsed, timestamp)
     if not len(parsed.s):
@@ -82,37 +84,51 @@ _IRI_FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 _STRING = msgspec.json.Decoder(str)
 
 
-def _parse_lines(data: bytes, timestamp: int | None, base: str) -> Pushed:
-    rows: list[Row] = []
+#: So many rows are numbered together.
+_ROWS_AT_ONCE = 1 << 12
+#: So many bytes are taken apart into lines together.
+_PIECE_BYTES = 1 << 17
+
+
+def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading) -> Pushed:
+    numbering, rows = Numbering(), list[Row]()
     sizes: list[int] = []
     times: list[int] = []
     graphs: list[bytes] = []
-    for line_number, line in enumerate(data.split(b"\n"), start=1):
+    for line_number, line in enumerate(_lines(data, reading), start=1):
         if not line.strip():
             continue
         try:
             element = _ELEMENT.decode(line)
             time = _time(element.timestamp, timestamp)
-            found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base)
+            found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base, reading)
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise BadData(f"this is no element: {error}; {_AN_ELEMENT}", line_number, 1) from None
         except RecursionError:
             raise BadData(f"in this element: {TOO_DEEP}", line_number, 1) from None
         except (BadData, BadArgument) as error:
             raise BadData(f"in this element: {error}", line_number, 1) from None
-        rows.extend(_scoped(found, line_number))
+        rows += _scoped(found, line_number)
+        if len(rows) >= _ROWS_AT_ONCE:
+            numbering.add(rows)
+            rows = []
         sizes.append(len(found))
         times.append(time)
         graphs.append(graph)
-    return _pushed(rows, sizes, times, graphs)
+    numbering.add(rows)
+    element_graphs = numbering.numbers(graphs)
+    element_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    return Pushed(numbering.parsed(), element_of, np.array(times, dtype=np.int64), element_graphs)
 
 
-def _pushed(rows: list[Row], sizes: list[int], times: list[int], graphs: list[bytes]) -> Pushed:
-    texts, codes = number(chain(chain.from_iterable(rows), graphs), 4 * len(rows) + len(graphs))
-    columns = codes[: 4 * len(rows)].reshape(-1, 4)
-    s, p, o, g = (np.ascontiguousarray(columns[:, i]) for i in range(4))
-    element = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    return Pushed(Parsed(texts, s, p, o, g), element, np.array(times, dtype=np.int64), codes[4 * len(rows) :])
+def _lines(data: bytes, reading: Reading) -> Iterator[bytes]:
+    """A piece is not split before those ahead of it are read."""
+    for start, end in line_pieces(data, _PIECE_BYTES, returns=False):
+        reading.check()
+        lines = data[start:end].split(b"\n")
+        if data[end - 1 : end] == b"\n":
+            lines.pop()
+        yield from lines
 
 
 def _time(written: int | str | None, default: int | None) -> int:
@@ -133,7 +149,7 @@ def _graph(written: str | None, base: str) -> bytes:
     return terms.iri(absolute)
 
 
-def _element_rows(data: bytes, graph: bytes, base: str) -> tuple[list[Row], bytes]:
+def _element_rows(data: bytes, graph: bytes, base: str, reading: Reading) -> tuple[list[Row], bytes]:
     """The triples of one line, each in the graph of their element, and that graph."""
     if data.startswith(b'"'):
         text = _STRING.decode(data).encode()
@@ -143,15 +159,21 @@ def _element_rows(data: bytes, graph: bytes, base: str) -> tuple[list[Row], byte
         return (rows if not graph else [(s, p, o, graph) for s, p, o, _ in rows]), graph
     if not data.startswith(b"{") and not data.startswith(b"["):
         raise BadData("`data` is a string of N-Triples or a JSON-LD object")
-    rows = rows_of(data, JSON_LD, base)
+    rows = list[Row]()
+    read_rows(data, JSON_LD, base, rows.extend, reading)
     if not rows:
         _refuse_nameless(data)
     return _one_graph(rows, graph)
 
 
+_LOOKED_THROUGH_BYTES = 1 << 18
+
+
 def _refuse_nameless(data: bytes) -> None:
     """JSON-LD that says nothing, though it has members: to JSON-LD a name that no context explains is none, and what
     a device sends as plain JSON would be an element without a triple."""
+    if len(data) > _LOOKED_THROUGH_BYTES:
+        return  # no device sends so much by mistake
     written = msgspec.json.decode(data)
     for node in written if isinstance(written, list) else [written]:
         if not isinstance(node, dict) or "@context" in node:

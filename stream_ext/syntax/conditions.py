@@ -134,6 +134,7 @@ def _membership(cursor: Cursor, inner: Expression) -> Expression:
 
 
 def _operand(cursor: Cursor) -> Expression:
+    cursor.operand()
     if cursor.kind == "var":
         return cursor.variable()
     negations = 0

@@ -10,22 +10,33 @@ from stream_ext.errors import QuerySyntaxError, Unsupported
 from stream_ext.iris import is_absolute, resolve
 from stream_ext.plan.terms import Constant, Position, Variable
 from stream_ext.plan.windows import GraphClause, WindowClause
-from stream_ext.syntax.tokens import Source, Token, unescape
+from stream_ext.syntax.tokens import Check, Source, Token, unescape
 from stream_ext.syntax.words import WELL_KNOWN_PREFIXES
 
 #: How deep groups, brackets and blank nodes may stand in one another: far above any text that a person
 #: writes, far below Python's own limit on recursion.
 NESTING_MAX = 100
+#: How many triple patterns, steps of paths, groups and assignments a query, or an operation of an update, may have: all
+#: of them may be joined with one another. Data (INSERT DATA, VALUES) and templates are not counted.
+PARTS_MAX = 2_000
+#: How many operands its expressions may have.
+OPERANDS_MAX = 50_000
+#: How many characters its relative IRIs and prefixed names may stand for, each spelling once, and once for each base.
+EXPANDED_MAX = 32 << 20
 
+_PARTS = "triple patterns, steps of paths, groups and assignments"
 _BARE_NAME = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
 _LOCAL_ESCAPE = re.compile(r"\\(.)")
 
 
 class Cursor:
     __slots__ = (
+        "_characters",
         "_constants",
         "_depth",
         "_index",
+        "_operands",
+        "_parts",
         "_tokens",
         "_variables",
         "aggregates",
@@ -44,8 +55,8 @@ class Cursor:
         "windows",
     )
 
-    def __init__(self, text: str, base: str) -> None:
-        self.source = Source(text)
+    def __init__(self, text: str, base: str, check: Check | None = None) -> None:
+        self.source = Source(text, check)
         self.home = self.base = base
         self.prefixes: dict[str, str] = {}
         self.windows: dict[str, WindowClause] = {}
@@ -59,7 +70,7 @@ class Cursor:
         self._constants: dict[str, Constant] = {}  # of IRIs and prefixed names as written
         self._tokens = self.source.tokens
         self._index = -1
-        self._depth = 0
+        self._depth = self._parts = self._operands = self._characters = 0
         self.kind, self.raw, self.offset = self._tokens[0]
         self._index = 0
 
@@ -137,6 +148,36 @@ class Cursor:
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
+
+    # ---- counting
+
+    def part(self) -> None:
+        """One more part of a pattern begins here."""
+        self._parts += 1
+        if self._parts > PARTS_MAX:
+            self.fail(
+                f"up to here there are more than {PARTS_MAX} {_PARTS}: "
+                "put what differs in values only into VALUES, or split it"
+            )
+
+    def begin_operation(self) -> None:
+        """What was counted so far is joined with nothing that comes."""
+        self._parts = 0
+
+    def operand(self) -> None:
+        self._operands += 1
+        if self._operands > OPERANDS_MAX:
+            self.fail(
+                f"the text has more than {OPERANDS_MAX} operands: put values that a variable may have into VALUES"
+            )
+
+    def _expands(self, characters: int) -> None:
+        self._characters += characters
+        if self._characters > EXPANDED_MAX:
+            self.fail(
+                f"with their prefix or base written out, the IRIs up to here have more than {EXPANDED_MAX} characters: "
+                "shorten the prefix, or split the text"
+            )
 
     # ---- complaining
 
@@ -233,6 +274,7 @@ class Cursor:
             return reference
         if not self.base:
             self.fail(f"<{reference}> is relative, and there is no BASE to resolve it against")
+        self._expands(len(self.base) + len(reference))
         return resolve(reference, self.base)
 
     def _expanded(self) -> str:
@@ -242,4 +284,5 @@ class Cursor:
             known = WELL_KNOWN_PREFIXES.get(prefix)
             hint = f"; did you mean PREFIX {prefix}: <{known}> ?" if known else ""
             self.fail(f"the prefix '{prefix}:' is not declared{hint}")
+        self._expands(len(namespace) + len(local))
         return namespace + (_LOCAL_ESCAPE.sub(r"\1", local) if "\\" in local else local)

@@ -60,6 +60,7 @@ def hidden_group(cursor: Cursor) -> Pattern:
 def _parts(cursor: Cursor) -> tuple[Pattern, list[Expression]]:
     if cursor.raw != "{" or cursor.kind != "op":
         cursor.expected("'{' to begin a group")
+    cursor.part()
     outer, cursor.visible = cursor.visible, {}
     with cursor.nested():
         cursor.advance()
@@ -99,9 +100,11 @@ class _Group:
     def _emit(
         self, subject: Variable | Constant, predicate: Variable | Constant, target: Variable | Constant, offset: int
     ) -> None:
+        self._cursor.part()
         self._triples.append(TriplePattern(subject, predicate, target, self._cursor.source.position(offset)))
 
     def _emit_path(self, subject: Variable | Constant, path: Path, target: Variable | Constant, offset: int) -> None:
+        self._cursor.part()
         self._paths.append(PathPattern(subject, path, target, self._cursor.source.position(offset)))
 
     def _end_pattern(self) -> None:
@@ -117,6 +120,7 @@ class _Group:
         word = cursor.word()
         if word == "FILTER":
             # The one element that does not end a basic graph pattern.
+            cursor.part()
             cursor.advance()
             self._filters.append(constraint(cursor))
             return
@@ -135,6 +139,7 @@ class _Group:
         """What OPTIONAL, MINUS and BIND make of all that stands before them."""
         cursor, before = self._cursor, self._so_far()
         position = cursor.position()
+        cursor.part()
         cursor.advance()
         if word == "MINUS":
             return Minus(before, hidden_group(cursor), position)
@@ -274,6 +279,7 @@ def _service(cursor: Cursor) -> Pattern:
 
 
 def _values(cursor: Cursor) -> Pattern:
+    cursor.part()
     table = values(cursor)
     cursor.visible.update(dict.fromkeys(table.variables))
     return table

@@ -70,6 +70,7 @@ def _repeated(cursor: Cursor, inner: Path) -> Path:
 
 
 def _primary(cursor: Cursor) -> Path:
+    cursor.part()
     if cursor.take("!"):
         return _negated(cursor)
     if cursor.kind == "op" and cursor.raw == "(":

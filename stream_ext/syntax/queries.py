@@ -195,6 +195,7 @@ def _projection(cursor: Cursor, draft: _Draft) -> None:
 
 def _projected(cursor: Cursor, draft: _Draft) -> None:
     position = cursor.position()
+    cursor.part()
     found, before = _allow_aggregates(cursor)
     with cursor.nested():
         cursor.advance()
@@ -338,6 +339,7 @@ def _group_by(cursor: Cursor, draft: _Draft) -> None:
 
 def _group_key(cursor: Cursor) -> Assigned:
     position = cursor.position()
+    cursor.part()
     if cursor.kind == "var":
         return Assigned(None, cursor.variable(), position)
     if cursor.kind == "word":
@@ -378,6 +380,7 @@ def _order_by(cursor: Cursor, draft: _Draft) -> None:
 
 def _ordering(cursor: Cursor) -> Ordering | None:
     word = cursor.word()
+    cursor.part()
     if word in ("ASC", "DESC"):
         cursor.advance()
         if cursor.raw != "(":

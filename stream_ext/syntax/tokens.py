@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import Final, NoReturn
+from collections.abc import Callable
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Final, NoReturn
 
 from stream_ext.errors import QuerySyntaxError
 from stream_ext.plan.terms import Position
@@ -23,11 +26,15 @@ _NAMES = "none var pname iri blank word long string double decimal integer lang 
 _KINDS: Final = tuple(_NAMES.split())
 
 
+_PREFIX_DOTS_MAX = 32
+
+
 def _token_expression(letters: str, marks: str) -> re.Pattern[str]:
     """Longest first where one token can begin another; `bad` catches what is none. Quantifiers give nothing back
     (`++`, `*+`): a name that is followed by the wrong character is none, whatever its length."""
     names = f"{letters}A-Za-z_0-9{marks}"
-    prefix = f"[{letters}A-Za-z][{names}\\-]*+(?:\\.+[{names}\\-]++)*+"
+    # A name with so many dots is none: each word of `a.b.c. ...` would look for the colon behind the last.
+    prefix = f"[{letters}A-Za-z][{names}\\-]*+(?:\\.+[{names}\\-]++){{0,{_PREFIX_DOTS_MAX}}}+"
     local = f"(?:[{letters}A-Za-z_:0-9]|{_ESCAPED})(?:[{names}:\\-]++|{_ESCAPED}|\\.+(?=[{names}\\-:%\\\\]))*+"
     return re.compile(
         "(?:[ \t\r\n]++|#[^\r\n]*+)*+(?:"
@@ -60,25 +67,36 @@ _SHORT = 4000
 _CODE_POINT = re.compile(r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}")
 
 Token = tuple[str, str, int]  # kind, raw text, offset
+#: Raises when nobody waits for the text to be read any more.
+Check = Callable[[], None]
+
+#: A text of so many characters is read in less time than anyone gives it.
+_LONG = 1 << 14
+_CHECKED_EVERY = 1 << 11
 
 
 class Source:
     """A text, its tokens, and where in it things stand."""
 
-    __slots__ = ("_line_starts", "_shifts", "text", "tokens", "written")
+    __slots__ = ("_check", "_line_starts", "_shifts", "text", "tokens", "written")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, check: Check | None = None) -> None:
+        self._check = check if len(text) > _LONG else None
         self.written = text
         self.text = text  # `written` with the escapes outside of strings and IRIs resolved; offsets are of this one
         self._line_starts: list[int] | None = None
-        self._shifts: list[tuple[int, int]] = []  # from this offset on, so many characters are missing
-        self.tokens = _tokens(text)
+        self._shifts: list[tuple[int, int]] = []  # from this offset on, so many characters are missing altogether
+        self.tokens = self._found(text)
         if "\\u" in text or "\\U" in text:
             self._resolve_escapes()
 
+    def _found(self, text: str) -> list[Token]:
+        return _tokens(text) if self._check is None else Watched(text, self._check)
+
     def position(self, offset: int) -> Position:
         if self._shifts:
-            offset += sum(missing for start, missing in self._shifts if start <= offset)
+            before = bisect_right(self._shifts, offset, key=itemgetter(0))
+            offset += self._shifts[before - 1][1] if before else 0
         if self._line_starts is None:
             if len(self.written) < _SHORT and "\r" not in self.written:
                 before = self.written.rfind("\n", 0, offset) + 1
@@ -97,22 +115,43 @@ class Source:
         escapes = [m for at in places if (m := _CODE_POINT.match(self.text, at))]
         if not escapes:
             return
-        parts, end, length = [], 0, 0
+        parts, end, length, missing = [], 0, 0, 0
         shifts: list[tuple[int, int]] = []
         for escape in escapes:
             parts += [self.text[end : escape.start()], unescape(self, escape[0], escape.start())]
             length += escape.start() - end + 1
-            shifts.append((length, len(escape[0]) - 1))
+            missing += len(escape[0]) - 1
+            shifts.append((length, missing))
             end = escape.end()
         self.text = "".join([*parts, self.text[end:]])
         self._shifts = shifts
-        self.tokens = _tokens(self.text)
+        self.tokens = self._found(self.text)
 
 
 def _tokens(text: str) -> list[Token]:
     # An empty text gives one end, others may give two: `finditer` looks once more at the end.
     expression = _ASCII_TOKEN if text.isascii() else _TOKEN
     return [(_KINDS[i := m.lastindex or 0], m[i], m.start(i)) for m in expression.finditer(text)]
+
+
+class Watched(list[Token]):
+    """The tokens of a long text: finding them, and reading on in them, looks whether that is still wanted."""
+
+    __slots__ = ("_check", "_until")
+
+    def __init__(self, text: str, check: Check) -> None:
+        self._check, self._until = check, 0
+        expression = _ASCII_TOKEN if text.isascii() else _TOKEN
+        found = expression.finditer(text)
+        while some := [(_KINDS[i := m.lastindex or 0], m[i], m.start(i)) for m in islice(found, _CHECKED_EVERY)]:
+            check()
+            self += some
+
+    def __getitem__(self, index: Any) -> Any:
+        if index >= self._until:
+            self._until = index + _CHECKED_EVERY
+            self._check()
+        return super().__getitem__(index)
 
 
 _SIMPLE = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}

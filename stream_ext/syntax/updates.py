@@ -33,6 +33,7 @@ _NO_BLANKS_DELETED = "DELETE cannot name a blank node"
 def update(cursor: Cursor) -> Update:
     operations: list[Operation] = []
     while cursor.kind != "end":
+        cursor.begin_operation()
         operations.append(_operation(cursor))
         if not cursor.take(";"):
             break
@@ -167,7 +168,10 @@ def _delete_where(cursor: Cursor) -> Operation:
     position = cursor.position()
     cursor.advance()
     cursor.advance()
-    return DeleteWhere(_Quads(cursor, _NO_BLANKS_DELETED).read(), position)
+    quads = _Quads(cursor, _NO_BLANKS_DELETED).read()
+    for _ in quads:
+        cursor.part()
+    return DeleteWhere(quads, position)
 
 
 def _modify(cursor: Cursor) -> Operation:

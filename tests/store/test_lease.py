@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.meta_cells import LEASE_KEY
 from stream_ext.clock import ManualClock
 from tests.parts.hbase.server import HBase
+from tests.parts.processes import started
 from tests.store.check_backend import CountingKeyValue
 
 ROOT = Path(__file__).parents[2]
@@ -42,13 +44,12 @@ sys.stdin.read()
 
 
 @contextmanager
-def another_holder(folder: Path, address: str) -> Iterator[subprocess.Popen[str]]:
+def another_holder(folder: Path, address: str) -> Iterator[subprocess.Popen[Any]]:
     command = [sys.executable, "-c", HOLD, str(folder), address]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    with started(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         yield holder
-        holder.kill()
 
 
 def test_a_second_process_learns_who_writes(tmp_path: Path) -> None:
@@ -356,7 +357,7 @@ def hold_as(backend: FlakyKeyValue, pid: int, machine: str, born_at: int) -> Non
 
 
 def test_a_holder_killed_on_this_machine_need_not_be_waited_for(backend: FlakyKeyValue) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as killed:
+    with started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as killed:
         born_at = born(killed.pid)
         assert born_at is not None
         hold_as(backend, killed.pid, this_machine(), born_at)

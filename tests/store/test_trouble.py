@@ -324,6 +324,9 @@ def test_a_read_only_folder_says_so(url: str, tmp_path: Path) -> None:
     said = as_nobody(lambda: hbase_store.open(url, read_only=True))
     assert "reading needs write access to lock.mdb in it" in said
     (folder / "lock.mdb").chmod(0o666)
+    said = as_nobody(lambda: hbase_store.open(url, read_only=True).at(3).graphs())
+    assert "writer.lock cannot be read; check its permissions" in said
+    (folder / "writer.lock").chmod(0o444)
     assert as_nobody(lambda: hbase_store.open(url, read_only=True).at(3).graphs()) == ""
 
 

@@ -20,6 +20,7 @@ from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.opening import WallClock
 from hbase_store.terms import iri, literal
 from stream_ext.clock import ManualClock
+from tests.parts.processes import started
 from tests.store import faulty
 from tests.store.faulty import Leased, Shared
 
@@ -274,12 +275,12 @@ def test_a_second_writer_learns_who_the_first_one_is(tmp_path: Path) -> None:
     url = f"lmdb:{tmp_path}/store"
     store = hbase_store.open(url)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", WRITER, url, "http://here:1"], **pipes) as other:  # type: ignore[call-overload]
+    with started([sys.executable, "-c", WRITER, url, "http://here:1"], **pipes) as other:
         assert other.stdout.readline() == "ready\n"
         with pytest.raises(WriterElsewhere, match="send writes to http://here:1") as caught:
             store.begin()
         assert (caught.value.address, caught.value.pid) == ("http://here:1", other.pid)
-        other.stdin.write("\n")
+        other.communicate("\n", timeout=60)
     assert put(store, "1") == 1
     store.close()
 
@@ -304,7 +305,7 @@ def test_a_writer_that_is_killed_loses_nothing_that_it_acknowledged(tmp_path: Pa
     rng = random.Random(4)
     sizes: dict[int, int] = {}
     for seed in range(4):
-        with subprocess.Popen([sys.executable, "-c", BUSY, url, str(seed)], stdout=subprocess.PIPE) as writer:
+        with started([sys.executable, "-c", BUSY, url, str(seed)], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             stop = len(sizes) + rng.randrange(1, 120)
             while len(sizes) < stop:

@@ -1,0 +1,69 @@
+"""A reading: what a document may expand to while it is parsed, and who may end it.
+
+    @prefix e: <http://example.org/ ... 500 kB> .   e:1 e:1 e:1 .   e:2 ...       100,000 times: 150 GB
+
+What comes out is counted as it comes, as lines of N-Quads, and refused before it is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hbase_store.slab import TERM_BYTES_MAX
+from stream_ext.errors import DeadlineExceeded, TooLarge
+
+#: What is sent may expand to so many times the bytes that may be sent.
+EXPANSION = 8
+#: Where those are not bounded: to so many bytes, and so many more for each that was read.
+_EXPANDED_BYTES, _EXPANDED_A_BYTE = 512 << 20, 64
+#: No line is longer whose terms the store can hold.
+LINE_BYTES_MAX = 4 * TERM_BYTES_MAX + (1 << 10)
+
+
+def _go_on() -> None:
+    """Nobody waits, and there is no deadline."""
+
+
+def deadline(seconds: float, what: str, clock: Callable[[], float] = time.monotonic) -> Callable[[], None]:
+    """What raises DeadlineExceeded when `what` has taken so long."""
+    end = clock() + seconds
+
+    def check() -> None:
+        if clock() > end:
+            raise DeadlineExceeded(f"{what} took longer than {seconds:g} s (--query-timeout): send it in parts")
+
+    return check
+
+
+class Reading:
+    """Of one request, or of one file: all documents in it together. `check` is called often, and raises when nobody
+    wants it any more."""
+
+    __slots__ = ("_expanded", "_expanded_max", "_read", "check")
+
+    def __init__(self, check: Callable[[], None] = _go_on, bytes_max: int | None = None) -> None:
+        """`bytes_max`: of a document as it is sent; None where it may have any length."""
+        self.check = check
+        self._expanded_max = None if bytes_max is None else EXPANSION * bytes_max
+        self._read = self._expanded = 0
+
+    def took(self, size: int) -> None:
+        """So many bytes more were read."""
+        self._read += size
+
+    def expanded(self, size: int) -> None:
+        """To so many bytes more; TooLarge if that is too much."""
+        self.check()
+        self._expanded += size
+        most = self._expanded_max
+        if most is None:
+            most = _EXPANDED_BYTES + _EXPANDED_A_BYTE * self._read
+        if self._expanded > most:
+            raise TooLarge(
+                f"after {self._read} bytes that were read it has expanded to more than {most}: its prefixes, entities "
+                "or contexts stand for IRIs that are long and repeat; make these shorter, or send it in parts"
+            )
+
+
+def too_long_a_line() -> TooLarge:
+    return TooLarge(f"a statement has more than {LINE_BYTES_MAX} bytes, more than its terms may have: shorten them")

@@ -138,7 +138,7 @@ class Service:
         spark: SparkSettings | None,
         retain: Retain,
         outside: Outside,
-        budget: Budget,
+        budget: Budget = USUAL,
     ) -> None:
         """Use `Service.open`."""
         self.store, self.base, self.limits, self.outside = store, base, limits, outside

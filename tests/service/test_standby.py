@@ -256,8 +256,10 @@ def test_queries_whose_emissions_cannot_be_stored_go_on_when_they_can_be(
         return bool(kv.publish_unharmed(stages, compare_and_set))
 
     world.kv.fault = full
+    pushed = push(service, "s", 2_000, triple("a", 2), source="sensor", seq=2)
+    assert (pushed.accepted, pushed.pending) == (1, True), "it is published"
     with pytest.raises(DeadlineExceeded, match="snapshot 3 is published, and its evaluation cannot be waited for"):
-        one(service, 2)
+        service._engine.await_evaluated(3, 10)
     world.kv.repair()
     assert answered(lambda: one(service, 2), clock) == (2, True)
     assert answered(lambda: one(service, 3), clock) == (3, False)

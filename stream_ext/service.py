@@ -139,7 +139,7 @@ class Service:
         spark: SparkSettings | None,
         retain: Retain,
         outside: Outside,
-        budget: Budget,
+        budget: Budget = USUAL,
     ) -> None:
         """Use `Service.open`."""
         self.store, self.base, self.limits, self.outside = store, base, limits, outside
@@ -166,7 +166,8 @@ class Service:
         )  # fmt: skip
         try:
             engine.start()
-        except BaseException:
+        except BaseException as error:
+            engine.stopped(error)  # or who listens would be told that it closes
             engine.close()
             raise
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions

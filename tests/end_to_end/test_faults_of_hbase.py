@@ -39,7 +39,7 @@ class Clients:
     """Each sends the same request again until it is acknowledged."""
 
     def __init__(self, servers: list[Process]) -> None:
-        self.servers = servers
+        self.servers, self.first = servers, servers[0]  # who is asked first
         self.answers: Counter[tuple[str, int]] = Counter()
         self.faults: list[str] = []
         self.batches: list[int] = []
@@ -62,13 +62,13 @@ class Clients:
                 thread.join(90)
 
     def _until_stopped(self, act: Callable[[httpx.Client], None]) -> None:
-        with httpx.Client(timeout=60) as client:
+        with httpx.Client(timeout=8) as client:
             while not self._stopping.is_set():
                 act(client)
                 self._stopping.wait(0.05)
 
     def _send(self, client: httpx.Client, method: str, path: str, **named: object) -> httpx.Response | None:
-        for server in self.servers:
+        for server in sorted(self.servers, key=lambda server: server is not self.first):
             try:
                 answer = client.request(method, server.url + path, **named)  # type: ignore[arg-type]
             except httpx.TransportError:
@@ -129,13 +129,13 @@ def test_no_fault_of_hbase_is_a_fault_of_the_server(tmp_path: Path) -> None:
             with Clients([first, second]).at_work() as clients:
                 for round in range(ROUNDS):
                     before = clients.pushed
-                    fault = ("kill", "hang", "hang for long", "sleep")[round % 4]
+                    fault = ("sleep", "kill", "hang", "hang for long")[round % 4]
                     if fault == "kill":
                         hbase.kill()
                         pause.wait(chance.random() * 3)
                         hbase.start()
                     elif fault == "sleep":
-                        sleep(first, second, pause)
+                        sleep(first, second, clients, pause)
                     else:
                         assert hbase._process is not None
                         hbase._process.send_signal(signal.SIGSTOP)
@@ -156,16 +156,22 @@ def test_no_fault_of_hbase_is_a_fault_of_the_server(tmp_path: Path) -> None:
             first.stop()
 
 
-def sleep(first: Process, second: Process, pause: threading.Event) -> None:
+def sleep(first: Process, second: Process, clients: Clients, pause: threading.Event) -> None:
     """The first is stopped until its lease is over; the second takes it, writes and ends; the first goes on."""
     assert first._process is not None
     first._process.send_signal(signal.SIGSTOP)
     try:
         pause.wait(LEASE_MS / 1000 + 1)
         second.start()
-        pause.wait(5)
+        clients.first, before = second, clients.pushed
+        for _ in range(600):
+            if clients.pushed > before + 10:
+                break
+            pause.wait(0.1)
+        assert clients.pushed > before + 10, "the second one does not write"
         second.stop()
     finally:
+        clients.first = first
         first._process.send_signal(signal.SIGCONT)
 
 

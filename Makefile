@@ -42,7 +42,7 @@ bench: $(STAMP)  ## the benchmarks, quick; raw figures go to docs/explanation/fi
 
 soak: $(STAMP)  ## the long, seeded campaigns that continuous integration runs a short version of
 	$(BIN)/python -m pip install --quiet --group soak
-	$(BIN)/python -m pytest -m soak $(TEST_FLAGS)
+	$(BIN)/python -m pytest -m soak -o faulthandler_timeout=7500 $(TEST_FLAGS)
 
 hbase: $(STAMP)  ## a real HBase on this machine, for --store hbase://127.0.0.1:9090/rillet (needs JDK 17 and Maven)
 	$(BIN)/python -m tests.parts.hbase.server run --data rillet-data/hbase --port 9090

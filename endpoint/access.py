@@ -1,9 +1,14 @@
-"""Who may write: on loopback everyone on this machine, elsewhere who has the token.
+"""Who may come in, who may read, and who may write.
 
-A web page that the user happens to visit can post to 127.0.0.1 as well. Browsers say where a page is from, so
-without a token a page of another origin is turned away. The token comes as a bearer token, or as the password of
-Basic, for clients that know nothing else; a browser sends a password that it remembers with the requests of any page,
-so there a page of another origin is turned away, too."""
+A server that only this machine can reach needs no token, but a web page that somebody happens to visit can reach it as
+well, through that person's browser. So such a server answers to its own names alone: a page whose name was made to lead
+here (DNS rebinding) names another host. And browsers say which page a request comes from: a write comes from a page of
+this very server, scheme, name and port, or from no page at all. What proxies add (X-Forwarded-...) is not looked at:
+anybody can write it.
+
+The token comes as a bearer token, or as the password of Basic, for clients that know nothing else. Whoever has the
+token may read, too; whoever has the read token may only read. A page of an origin that was let in may read, and may
+write with the bearer token: a password that a browser remembers it would send for any page."""
 
 from __future__ import annotations
 
@@ -11,41 +16,197 @@ import base64
 import binascii
 import hmac
 import ipaddress
+import re
+import secrets
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlsplit
 
 from endpoint.errors import Forbidden, Unauthorized
 
+Level = Literal["read", "write"]
+#: In the place of an origin: any.
+ANY = "*"
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.IGNORECASE)
+_SIGNED_IN_MAX = 1_000
+_VARIES = (b"vary", b"Origin")
+_EXPOSED = (
+    b"access-control-expose-headers",
+    b"Rillet-Snapshot, Rillet-Inserted, Rillet-Deleted, Rillet-Warning, Location, Retry-After",
+)
+_PREFLIGHT = (
+    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
+    (b"access-control-allow-headers", b"Authorization, Content-Type, Last-Event-ID"),
+    (b"access-control-max-age", b"600"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a request says of where it comes from."""
+
+    scheme: str
+    port: str  # of the server that it has reached
+    host: str | None
+    origin: str | None
+    site: str | None
+    authorization: str | None
+    cookies: str | None
+
+    @classmethod
+    def of(cls, scheme: str, port: object, headers: Mapping[str, str]) -> Caller:
+        return cls(
+            scheme,
+            str(port),
+            headers.get("host"),
+            headers.get("origin"),
+            headers.get("sec-fetch-site"),
+            headers.get("authorization"),
+            headers.get("cookie"),
+        )
+
+
+class SignIns:
+    """Who has signed in to the console: ids that cannot be guessed, each with what it may do, until it signs out."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._levels: dict[str, Level] = {}
+
+    def begin(self, level: Level) -> str:
+        with self._lock:
+            while len(self._levels) >= _SIGNED_IN_MAX:
+                del self._levels[next(iter(self._levels))]
+            id = secrets.token_urlsafe(32)
+            self._levels[id] = level
+            return id
+
+    def level(self, id: object) -> Level | None:
+        return self._levels.get(id) if isinstance(id, str) else None
+
+    def end(self, id: object) -> None:
+        if isinstance(id, str):
+            with self._lock:
+                self._levels.pop(id, None)
+
 
 class Access:
-    def __init__(self, token: str | None, base: str) -> None:
-        self._token = token
-        self._own = _origin(base)
+    def __init__(
+        self,
+        token: str | None,
+        base: str,
+        *,
+        read_token: str | None = None,
+        hosts: Collection[str] | None = None,
+        cors: Collection[str] = (),
+    ) -> None:
+        """`hosts` are the names that are answered to besides those of loopback (None: to any name); `cors` the origins
+        whose pages are let in."""
+        self._token, self._read_token = token, read_token
+        self._own = origin_of(base)
+        self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+        self._cors = frozenset(cors)
+        self.sign_ins = SignIns()
 
     @property
     def guarded(self) -> bool:
         """Whether writing needs the token."""
         return self._token is not None
 
-    def check(self, authorization: str | None, origin: str | None) -> None:
-        if self._token is None:
-            self._check_origin(origin, "serve with --token, and send it as a bearer token")
+    @property
+    def closed(self) -> bool:
+        """Whether reading needs a token, too."""
+        return self._read_token is not None
+
+    # ---- coming in
+
+    def check_host(self, host: str | None) -> None:
+        if self._hosts is None:
             return
-        kind, token = _credentials(authorization)
-        if kind == "basic":
-            self._check_origin(origin, "send the token as a bearer token")
-        if not hmac.compare_digest(token, self._token.encode()):
+        name = _name(host)
+        if not is_loopback(name) and name not in self._hosts:
+            raise Forbidden(
+                f"this server does not answer as {host or 'a host without a name'}: say localhost, or let the "
+                "name in with --allowed-host NAME (or --base)"
+            )
+
+    # ---- reading
+
+    def check_read(self, caller: Caller, signed_in: bool) -> None:
+        """`signed_in`: its cookie is that of somebody who may read, which counts for our own pages."""
+        if not self.closed or (signed_in and self._is_own(caller)):
+            return
+        _, token = _credentials(caller.authorization, "reading needs a token of this server")
+        if self.level(token) is None:
+            raise Unauthorized("this is not a token of this server")
+
+    def level(self, token: bytes) -> Level | None:
+        """What it opens."""
+        if self._token is not None and hmac.compare_digest(token, self._token.encode()):
+            return "write"
+        if self._read_token is not None and hmac.compare_digest(token, self._read_token.encode()):
+            return "read"
+        return None
+
+    # ---- writing
+
+    def check_write(self, caller: Caller) -> None:
+        is_let_in = not self._is_own(caller) and self._lets_in(caller.origin)
+        if not is_let_in:
+            self.check_page(caller)
+        if self._token is None:
+            if is_let_in:
+                raise Forbidden(f"a page of {caller.origin} may write only with a token: serve with --token")
+            return
+        kind, token = _credentials(caller.authorization, "writing needs the token of this server")
+        if is_let_in and kind != "bearer":
+            raise Forbidden(f"a page of {caller.origin} sends the token as a bearer token")
+        level = self.level(token)
+        if level is None:
             raise Unauthorized("this is not the token of this server")
+        if level == "read":
+            raise Unauthorized("this is the token for reading: writing needs the other one")
 
-    def _check_origin(self, origin: str | None, instead: str) -> None:
-        if origin is not None and not self._is_ours(origin):
-            raise Forbidden(f"a page of {origin} may not write here; {instead}")
+    def check_page(self, caller: Caller) -> None:
+        """That it comes from a page of ours, or from none."""
+        if not self._is_own(caller):
+            where = "another origin" if caller.origin is None else caller.origin
+            raise Forbidden(
+                f"a page of {where} may not write here: pages of this server may, programs, and with the bearer token "
+                "pages of an origin that --cors lets in"
+            )
 
-    def _is_ours(self, origin: str) -> bool:
-        scheme, place = _origin(origin)
-        return (scheme, place) == self._own or is_loopback(_host(place))
+    def _is_own(self, caller: Caller) -> bool:
+        if caller.origin is None:
+            return caller.site in (None, "same-origin", "none")
+        origin = caller.origin.lower()
+        return origin == self._own or origin == f"{caller.scheme}://{caller.host or ''}".lower()
+
+    # ---- pages of others
+
+    def for_origin(self, origin: str | None) -> Sequence[tuple[bytes, bytes]]:
+        """What every answer says to a browser whose page is of `origin`."""
+        if not self._cors:
+            return ()
+        if origin is None or not self._lets_in(origin):
+            return (_VARIES,)
+        allowed = ANY if ANY in self._cors else origin
+        return _VARIES, (b"access-control-allow-origin", allowed.encode()), _EXPOSED
+
+    def for_preflight(self, origin: str | None) -> Sequence[tuple[bytes, bytes]]:
+        """What a browser wants to know before it lets that page send what is no simple form."""
+        return _PREFLIGHT if self._lets_in(origin) else ()
+
+    def _lets_in(self, origin: str | None) -> bool:
+        if origin is None:
+            return False
+        return origin in self._cors or (ANY in self._cors and origin.startswith(("http://", "https://")))
 
 
-def _credentials(authorization: str | None) -> tuple[str, bytes]:
+def _credentials(authorization: str | None, why: str) -> tuple[str, bytes]:
     """`bearer` or `basic`, and the token that came so."""
     kind, _, given = (authorization or "").partition(" ")
     kind, given = kind.lower(), given.strip()
@@ -57,22 +218,29 @@ def _credentials(authorization: str | None) -> tuple[str, bytes]:
         except (binascii.Error, ValueError):
             raise Unauthorized("Authorization: Basic is base64 of USER:TOKEN; this is not") from None
         return kind, password
-    raise Unauthorized(
-        "writing needs the token of this server: send `Authorization: Bearer TOKEN`, or Basic with it as the password"
-    )
+    raise Unauthorized(f"{why}: send `Authorization: Bearer TOKEN`, or Basic with it as the password")
 
 
-def _origin(url: str) -> tuple[str, str]:
+def origin_of(url: str) -> str:
+    """As browsers write it; nothing for what has none."""
     try:
         parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
     except ValueError:
-        return "", url  # no address at all, so none of ours
-    return parts.scheme, parts.netloc
+        return ""
+    if parts.scheme not in ("http", "https") or not host:
+        return ""
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
 
 
-def _host(place: str) -> str:
-    """Without its port."""
-    return place.partition("]")[0].lstrip("[") if place.startswith("[") else place.partition(":")[0]
+_PORTS = {"http": 80, "https": 443}
+
+
+def _name(host: str | None) -> str:
+    """What a Host header names, without its port; nothing for what is no host."""
+    found = _HOST.fullmatch(host or "")
+    return found[1].strip("[]").lower() if found else ""
 
 
 def is_loopback(host: str) -> bool:

@@ -18,6 +18,7 @@ from endpoint.negotiation import Offer
 from endpoint.query_workers import Ask
 from endpoint.remembered import KEY_BYTES_MAX, Key, Said
 from endpoint.underway import Question
+from endpoint.workers import LATE
 from endpoint.writing import gathered, pieces_of
 from stream_ext.control import Control
 from stream_ext.plan.algebra import Form, Query
@@ -70,14 +71,14 @@ class Made(NamedTuple):
 
 
 async def ask(exchange: Exchange, asked: Asked) -> None:
-    desk, limits = exchange.desk, exchange.desk.limits
+    desk = exchange.desk
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
     is_short = len(asked.text) <= SHORT_CHARACTERS
-    if is_short and asked.dataset is None and asked.snapshot is None and desk.service.is_small(asked.query):
-        made = _evaluated(exchange, asked, offer, Control(limits.small_s))
+    at_once = is_short and asked.dataset is None and asked.snapshot is None
+    if at_once and (made := _at_once(exchange, asked, offer)) is not None:
         await _give(exchange, asked, offer, made, None)
         return
-    async with desk.underway.asked(exchange, asked.text, asked.timeout_s, limits.query_bytes) as question:
+    async with desk.underway.asked(exchange, asked.text, asked.timeout_s) as question:
         # A worker knows neither the one nor the other.
         derived = partial(desk.service.asks_derived, asked.query, asked.dataset)
         stays = bool(registered_functions()) or (derived() if is_short else await desk.workers.readers.run(derived))
@@ -88,6 +89,21 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
         else:
             made = await _light_here(worker, exchange, asked, offer, question)
         await _give(exchange, asked, offer, made, question)
+
+
+def _at_once(exchange: Exchange, asked: Asked, offer: Offer) -> Made | None:
+    """A query of a few rows, answered while the event loop waits; None: it is another, or has no answer in time."""
+    limits = exchange.desk.limits
+    control = limits.control(limits.query_s)
+
+    def evaluate() -> Made | None:
+        return _evaluated(exchange, asked, offer, control) if exchange.desk.service.is_small(asked.query) else None
+
+    made = exchange.desk.workers.beside.run(evaluate, limits.small_s)
+    if made is LATE:
+        control.cancel()
+        return None
+    return made
 
 
 def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:

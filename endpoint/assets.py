@@ -1,4 +1,4 @@
-"""`/$/assets/...`: scripts and styles of the pages, from the package itself, so that they work without a network."""
+"""`/$/assets/...`: scripts and styles of /docs, from the package itself, so that it works without a network."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ async def give(exchange: Exchange, name: str) -> None:
 
 @cache
 def _packed() -> dict[str, bytes]:
-    folder = resources.files("endpoint") / "bundled"
-    return {each.name.removesuffix(".gz"): each.read_bytes() for each in folder.iterdir() if each.name.endswith(".gz")}
+    bundled, own = (resources.files("endpoint") / folder for folder in ("bundled", "static"))
+    packed = {
+        each.name.removesuffix(".gz"): each.read_bytes() for each in bundled.iterdir() if each.name.endswith(".gz")
+    }
+    return packed | {each.name: gzip.compress(each.read_bytes(), mtime=0) for each in own.iterdir()}
 
 
 @cache

@@ -1,31 +1,37 @@
 """The body of a request: read piece by piece, so that one that is too long is refused before it is all here.
 
 A compressed body is unpacked with a bound on what comes out, for a few kilobytes can say gigabytes. And what all
-requests under way bring together is bounded: a server that is sent many large bodies at once takes some, and asks the
-other clients to come back."""
+requests under way have brought is bounded: a server that is sent many large bodies at once takes some, and asks the
+other clients to come back. What a client only says that it will send takes nothing; and one that is too slow is not
+waited for."""
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import zstandard
 
-from stream_ext.errors import BadArgument, BadData, Overload, TooLarge, UnsupportedMedia
+from stream_ext.errors import BadArgument, BadData, Overload, RilletError, TooLarge, UnsupportedMedia
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 _ZSTD_WINDOW_BYTES = 128 << 20
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _STEP_BYTES = 1 << 10
-#: A body of at most so many bytes is always let in: few large ones must not hold many small ones back.
+#: Bodies of at most so many bytes have as much room again: few large ones must not hold many small ones back.
 _SMALL_BYTES = 1 << 20
 _RETRY_AFTER_S = 1
 
 
 class Disconnected(Exception):
     """The client went away in the middle: there is no one to answer."""
+
+
+class TooSlow(RilletError):
+    """The client sends next to nothing."""
 
 
 class Bodies:
@@ -35,11 +41,14 @@ class Bodies:
         self._bytes_max = bytes_max
         self._held: dict[object, int] = {}
         self.nbytes = 0
+        self.refused = 0
 
     def hold(self, request: object, size: int) -> None:
-        """The body of this request has come to `size` bytes, or will. Overload if there is no room beside others'."""
+        """So many bytes of this request are here. Overload if there is no room for them beside others'."""
         others = self.nbytes - self._held.get(request, 0)
-        if others and size > _SMALL_BYTES and others + size > self._bytes_max:
+        room = self._bytes_max * (1 if size > _SMALL_BYTES else 2)
+        if others and others + size > room:
+            self.refused += 1
             raise Overload(
                 f"the bodies of other requests take {others} bytes, and there is no room for {size} more beside them; "
                 "send this one again a little later",
@@ -51,26 +60,47 @@ class Bodies:
         self.nbytes -= self._held.pop(request, 0)
 
 
+class Paced:
+    """`receive` for a body: in each `slow_s` that we wait it brings `rate_bytes` a second, or ends."""
+
+    def __init__(self, receive: Receive, slow_s: float, rate_bytes: int) -> None:
+        self._receive, self._slow_s, self._least = receive, slow_s, int(slow_s * rate_bytes)
+        self._left_s, self._brought = slow_s, 0
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            async with asyncio.timeout(self._left_s):
+                message = await self._receive()
+        except TimeoutError:
+            raise TooSlow(
+                f"of the body came {self._brought} bytes in {self._slow_s:g} s, fewer than the {self._least} that are "
+                "waited for: send it faster, or in parts"
+            ) from None
+        self._left_s -= loop.time() - began
+        self._brought += len(message.get("body", b""))
+        if self._brought >= self._least:
+            self._left_s, self._brought = self._slow_s, 0
+        return message
+
+
 async def read_body(receive: Receive, declared: str | None, limit: int, hold: Callable[[int], None]) -> bytes:
     """All of the body. `declared` is its Content-Length, if the client gave one; `hold` is told how much there is."""
-    if declared and declared.isdigit():
-        if int(declared) > limit:
-            raise _too_large(limit)
-        hold(int(declared))
-    pieces: list[bytes] = []
-    size = 0
+    if declared and declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    body = bytearray()  # not a list of pieces, of which one that is sent byte by byte has too many
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-        if size > limit:
+        piece: bytes = message.get("body", b"")
+        if len(body) + len(piece) > limit:
             raise _too_large(limit)
-        if not declared:
-            hold(size)
+        hold(len(body) + len(piece))
         if not message.get("more_body", False):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return bytes(body) + piece if body else piece
+        body += piece
 
 
 def _too_large(limit: int) -> TooLarge:

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 it could not be done, 2 the command itself was wrong, 130 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -61,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (sys.argv[1:] if argv is None else argv):
         parser.print_help(sys.stderr)
         return 2
+    _check_order(parser, list(sys.argv[1:] if argv is None else argv))
     arguments = parser.parse_args(argv)
     try:
         return int(arguments.run(arguments) or 0)
@@ -76,6 +78,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"rillet: {_told(error)}", file=sys.stderr)
         return 2 if _is_usage(error) else 1
+
+
+def _check_order(parser: Parser, argv: list[str]) -> None:
+    """A flag before the command is one of no command."""
+    first = argv[0].partition("=")[0]
+    if not first.startswith("-") or first in parser._option_string_actions:
+        return
+    (action,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    flags = {flag: name for name, command in action.choices.items() for flag in command._option_string_actions}
+    near = first if first in flags else next(iter(difflib.get_close_matches(first, flags, n=1)), None)
+    hint = "" if near is None else f": {near} belongs behind its command (rillet {flags[near]} {near} ...)"
+    parser.error(f"unknown before the command: {first}{hint}")
 
 
 def _told(error: Exception) -> str:

@@ -65,6 +65,10 @@ class Client:
         """The options are those of `PUT /streams/{stream}`: lateness="5s", timeless=["http://ex/livesIn"]."""
         return _object(self._send("PUT", _path("streams", stream), json=options))
 
+    def change_stream(self, stream: str, **options: Any) -> dict[str, Any]:
+        """Gives it other options, of those that may be changed: ahead="any"."""
+        return _object(self._send("PATCH", _path("streams", stream), json=options))
+
     def streams(self) -> list[dict[str, Any]]:
         return list(self._send("GET", "/streams").json()["streams"])
 

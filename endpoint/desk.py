@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from endpoint.access import Access
+import msgspec
+
+from endpoint import figures
+from endpoint.access import Access, Caller
 from endpoint.body import Bodies
+from endpoint.connections import Connections
+from endpoint.description import Description
+from endpoint.figures import Figures
+from endpoint.last_known import LastKnown
 from endpoint.limits import HttpLimits
+from endpoint.lookout import Lookout
 from endpoint.metrics import Requests
-from endpoint.pages import Pages
 from endpoint.query_workers import QueryWorkers
 from endpoint.remembered import Remembered
+from endpoint.shown_streams import streams_listed
 from endpoint.underway import Underway
 from endpoint.workers import Workers
 from stream_ext.errors import Overload
 
 if TYPE_CHECKING:
+    from endpoint.exchange import Application
     from stream_ext.service import Service
 
 _RETRY_AFTER_S = 1
@@ -32,15 +42,30 @@ class Desk:
     access: Access
     limits: HttpLimits
     workers: Workers
-    pages: Pages
+    description: Description
     remembered: Remembered
     query_workers: QueryWorkers
     bodies: Bodies
+    console: Application | None
+    is_reader: Callable[[Caller], bool]  # whether the console's cookie says so
     requests: Requests = field(default_factory=Requests)
-    underway: Underway = field(default_factory=Underway)
+    underway: Underway = field(init=False)
+    connections: Connections = field(init=False)
+    status: LastKnown[dict[str, Any]] = field(init=False)
+    figures: LastKnown[Figures] = field(init=False)
+    lookout: Lookout = field(init=False)
+    listed: LastKnown[msgspec.Raw] = field(init=False)  # streams
     stopping: bool = False
     live: int = 0  # queries that are there for one who listens
     _listeners: set[asyncio.Event] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.connections = Connections(self.limits)
+        self.underway = Underway(self.limits.slow_query_s)
+        self.lookout = Lookout(self.service)
+        self.status = LastKnown("status", self.service.status)
+        self.figures = LastKnown("figures", partial(figures.read, self.service))
+        self.listed = LastKnown("streams", partial(streams_listed, self.service))
 
     def head(self) -> int:
         """The last snapshot that this process knows: every answer names one."""
@@ -67,6 +92,7 @@ class Desk:
     def start(self) -> None:
         """Called on the event loop, when the server listens."""
         self.query_workers.start()
+        self.lookout.start()
 
     def stop(self) -> None:
         """Called on the event loop, before the server waits for its open answers."""
@@ -76,6 +102,8 @@ class Desk:
 
     def close(self) -> None:
         """When the server has ended: what still runs has no one to answer."""
+        for known in (self.lookout, self.status, self.figures, self.listed):
+            known.close()
         self.underway.cancel_all()
         self.query_workers.close()
         self.workers.close()

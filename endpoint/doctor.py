@@ -8,7 +8,9 @@ import platform
 import shutil
 import socket
 import struct
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from stream_ext.clock import SystemClock
 
 _PYTHON_MIN = (3, 11)
 _SPARK_ADVICE = "pip install 'pyspark>=4.1,<5', or without it: rillet serve --engine inline"
+_JAVA_S_MAX = 60
 _SHM = Path("/dev/shm")
 _SHM_FREE_BYTES_MIN = 64 << 20
 _FLOCK = "hhqqi4x"  # struct flock of Linux: type, whence, start, length, process
@@ -54,10 +57,23 @@ def _python() -> Check:
 
 
 def _java() -> Check:
-    from stream_ext.runner.spark.java import describe
+    from stream_ext.runner.spark.java import describe, find_java
 
     found, said = describe()
+    if found:
+        found, said = _starts(find_java().home / "bin" / "java", said)
     return Check("Java", found, said, "without it: rillet serve --engine inline")
+
+
+def _starts(java: Path, said: str) -> tuple[bool, str]:
+    """A file that says which Java it is may lie beside one that does not run."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_S_MAX, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, f"{said}, which does not start: {error}"
+    if done.returncode:
+        return False, f"{said}, which does not start: {' '.join(done.stderr.split())[:200]}"
+    return True, said
 
 
 def _spark() -> Check:
@@ -67,6 +83,10 @@ def _spark() -> Check:
         return Check(
             "Spark", False, "pyspark is not installed", "pip install 'pyspark>=4.1,<5', or serve --engine inline"
         )
+    try:
+        import pyspark  # noqa: F401 -- whether it is there as a whole
+    except ImportError as error:
+        return Check("Spark", False, f"pyspark {version} cannot be imported: {error}", _SPARK_ADVICE)
     return Check("Spark", int(version.split(".")[0]) == 4, f"pyspark {version}", "pip install 'pyspark>=4.1,<5'")
 
 
@@ -76,7 +96,13 @@ def _store(url: str) -> Check:
         return _place(url, next(parent for parent in path.resolve().parents if parent.exists()))
     try:
         with closing(hbase_store.open(url, read_only=True)) as store:
-            return Check("store", True, f"{url} is at snapshot {int(store.refresh())}{_writer(path, store)}")
+            found = f"{url} is at snapshot {int(store.refresh())}{_writer(path, store)}"
+            why = _unwritable(path) if url.startswith("lmdb:") else None
+            if why is not None:
+                return Check(
+                    "store", False, f"{found}, but nothing can be written there: {why}", f"make {path} writable"
+                )
+            return Check("store", True, found)
     except BadStoreUrl as error:
         return Check("store", False, str(error))  # it says what to write
     except StoreError as error:
@@ -84,10 +110,28 @@ def _store(url: str) -> Check:
 
 
 def _place(url: str, folder: Path) -> Check:
-    if os.access(folder, os.W_OK):
-        return Check("store", True, f"{url} is not there yet, and can be made")
-    advice = f"{folder} cannot be written to; another place: --store lmdb:PATH"
-    return Check("store", False, f"{url} is not there yet, and cannot be made", advice)
+    """Makes a store there, and removes it: what a disk lets be done is known when it was done."""
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix=".rillet-doctor-", dir=folder) as tried,
+            closing(hbase_store.open(f"lmdb:{tried}/store", folding=False)) as store,
+        ):
+            store.commit(store.begin())
+    except (OSError, StoreError) as error:
+        advice = f"{folder} must be writable, with room; another place: --store lmdb:PATH"
+        return Check("store", False, f"{url} is not there yet, and cannot be made ({error})", advice)
+    return Check("store", True, f"{url} is not there yet, and can be made")
+
+
+def _unwritable(folder: Path) -> str | None:
+    """Why nothing can be written in the folder; None: it can."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as tried:
+            tried.write(b"x")
+            tried.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def _writer(path: Path, store: Store) -> str:
@@ -142,9 +186,10 @@ def _is_rillet(port: int) -> bool:
 
 def _shared_memory() -> Check:
     """Spark's workers get their input through it."""
-    if not _SHM.is_dir() or not os.access(_SHM, os.W_OK):
+    why = _unwritable(_SHM)
+    if why is not None:
         return Check(
-            "/dev/shm", False, "it is not there, or not writable", "mount a tmpfs there (docker: --shm-size 256m)"
+            "/dev/shm", False, f"nothing can be written there: {why}", "mount a tmpfs (docker: --shm-size 256m)"
         )
     free = shutil.disk_usage(_SHM).free
     return Check("/dev/shm", free >= _SHM_FREE_BYTES_MIN, f"{free >> 20} MB free", "make room: at least 64 MB")

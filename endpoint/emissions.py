@@ -30,6 +30,7 @@ SSE = Offer("text/event-stream", "sse")
 
 Header = tuple[bytes, bytes]
 
+_BLOCK_BYTES = 64 << 10
 _KNOWN = "since, until, limit, follow, wait"
 _STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
@@ -100,7 +101,8 @@ async def _latest(exchange: Exchange, name: str, offer: Offer, parameters: Param
     answer, pieces = await exchange.desk.workers.readers.run(read)
     if wait_s and _is_empty(answer):
         deadline = asyncio.get_running_loop().time() + wait_s
-        async with _listening(exchange, name, since=int(service.query_status(name)["emissions"])) as listener:
+        status = await exchange.desk.workers.readers.run(service.query_status, name)
+        async with _listening(exchange, name, since=int(status["emissions"])) as listener:
             waits = True
             while waits and not listener.over:
                 answer, pieces = await exchange.desk.workers.readers.run(read)
@@ -153,12 +155,16 @@ async def _tell(exchange: Exchange, listener: Listener, span: Span, sse: bool) -
 async def _send(
     exchange: Exchange, emissions: list[Emission], span: Span, sse: bool, last: int, sent: int
 ) -> tuple[int, int]:
-    block = []
+    block, size = [], 0
     for emission in emissions:
         if span.is_over(last, sent):
             break
         last, sent = emission.number, sent + 1
         block.append(b"id: %d\ndata: %s\n\n" % (last, emission.json) if sse else emission.json + b"\n")
+        size += len(block[-1])
+        if size >= _BLOCK_BYTES:  # the next one is written when most of this is read
+            await exchange.piece(b"".join(block))
+            block, size = [], 0
     if block:
         await exchange.piece(b"".join(block))
     return last, sent

@@ -5,6 +5,7 @@ Some errors exist only on the wire; they stand beside those of `stream_ext.error
     RilletError
     ├── Unauthorized       a write without the bearer token
     ├── Forbidden          a write from a web page of another origin
+    ├── TooSlow            a body that does not come (`endpoint.body`)
     ├── MethodNotAllowed   the path exists, the method does not (`allowed`)
     ├── WorkerEnded        the process that answered a query is gone
     └── Told               an error of a query worker, as it told it (`problem`)
@@ -18,6 +19,7 @@ import re
 
 import msgspec
 
+from endpoint.body import TooSlow
 from hbase_store import errors as store
 from stream_ext import errors
 
@@ -61,6 +63,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.BadArgument, 400),
     (Unauthorized, 401),
     (Forbidden, 403),
+    (TooSlow, 408),
     (errors.NotFound, 404),
     (MethodNotAllowed, 405),
     (errors.NotAcceptable, 406),
@@ -72,6 +75,8 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooLarge, 413),
     (errors.UnsupportedMedia, 415),
     (errors.Overload, 429),
+    (errors.NotWriter, 503),
+    (errors.OutcomeUnknown, 503),
     (errors.DeadlineExceeded, 503),
     (errors.QueryCancelled, 503),
     (store.BadStoreUrl, 400),
@@ -138,13 +143,13 @@ def render(problem: Problem, accept: str) -> tuple[bytes, bytes]:
 def headers_of(error: Exception, status: int, unread: bool) -> list[tuple[bytes, bytes]]:
     """`unread`: the rest of the body is still on the connection, which can serve no other request then."""
     headers = []
-    if isinstance(error, errors.Overload):
+    if isinstance(error, (errors.Overload, errors.NotWriter)) and error.retry_after_s:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if isinstance(error, Unauthorized):
         headers.append((b"www-authenticate", b'Bearer realm="rillet"'))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allowed).encode()))
-    if unread or status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+    if unread or status in (http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE, http.HTTPStatus.REQUEST_TIMEOUT):
         headers.append((b"connection", b"close"))
     return headers
 

@@ -5,14 +5,16 @@ The raw path decides where a request goes: frameworks decode `%2F` too early, an
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
-from endpoint.body import Receive, as_text, read_body, unpack
+from endpoint import browsers
+from endpoint.access import Caller
+from endpoint.body import Paced, Receive, as_text, read_body, unpack
 from endpoint.desk import Desk
 from endpoint.errors import TextTooLong, describe, headers_of, render
 from endpoint.parameters import Parameters, parse_pairs
@@ -20,27 +22,24 @@ from stream_ext.errors import BadArgument, TooLarge, UnsupportedMedia
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 JSON = b"application/json"
 FORM = "application/x-www-form-urlencoded"
 
-_ALWAYS: Headers = [
-    (b"vary", b"Accept"),
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", b"Rillet-Snapshot, Location, Retry-After"),
-]
+_VARIES = (b"vary", b"Accept")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 class Exchange:
     def __init__(self, scope: Message, receive: Receive, send: Send, desk: Desk) -> None:
         self.receive, self.desk = receive, desk
-        self._send = send
+        self._scope, self._send = scope, send
         self.method: str = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn leaves out a HEAD's body
         self.path = raw_path(scope)
         self.query_string: bytes = scope["query_string"]
-        self.headers = _headers(scope)
+        self.headers = headers_in(scope)
         self.accept = self.headers.get("accept", "")
         self.started = False
         self.status = 0  # of the answer, once it has begun
@@ -66,17 +65,26 @@ class Exchange:
 
     async def body(self, limit: int | None = None) -> bytes:
         limits = self.desk.limits
-        hold, declared = partial(self.desk.bodies.hold, self), self.headers.get("content-length")
-        self._unread = True
-        body = await read_body(self.receive, declared, limit or limits.body_bytes, hold)
-        self._unread = False
+        body = await self.sent_body(limit)
         encoding = self.headers.get("content-encoding")
         if not encoding:
             return body
         most = min(limit or limits.inflated_bytes, limits.inflated_bytes)
         unpacked = await self.desk.workers.unpackers.run(unpack, body, encoding, most)
-        hold(len(unpacked))
+        self.desk.bodies.hold(self, len(unpacked))
         return unpacked
+
+    async def sent_body(self, limit: int | None = None) -> bytes:
+        """As it comes, packed or not."""
+        hold, declared = partial(self.desk.bodies.hold, self), self.headers.get("content-length")
+        self._unread = True
+        body = await read_body(self.paced(), declared, limit or self.desk.limits.body_bytes, hold)
+        self._unread = False
+        return body
+
+    def paced(self) -> Paced:
+        """What reads the body, and does not wait for a client that is too slow."""
+        return Paced(self.receive, self.desk.limits.slow_s, self.desk.limits.rate_bytes)
 
     async def text_body(self, what: str) -> str:
         """The body as a query or update."""
@@ -96,8 +104,16 @@ class Exchange:
         host = self.headers.get("host")
         return f"{self._scheme}://{host}{self.root}/{path}" if host else self.desk.base + path
 
+    @cached_property
+    def caller(self) -> Caller:
+        return caller_of(self._scope, self.headers)
+
+    def check_may_read(self) -> None:
+        if self.desk.access.closed:
+            self.desk.access.check_read(self.caller, self.desk.is_reader(self.caller))
+
     def check_may_write(self) -> None:
-        self.desk.access.check(self.headers.get("authorization"), self.headers.get("origin"))
+        self.desk.access.check_write(self.caller)
 
     # ---- what is answered ----
 
@@ -129,10 +145,23 @@ class Exchange:
         """The head of an answer; `piece` and `end` follow."""
         self.started, self.status = True, status
         shown = self.desk.head() if snapshot is None else snapshot
-        all_headers = [(b"rillet-snapshot", str(shown).encode()), *_ALWAYS, *headers]
+        for_origin = self.desk.access.for_origin(self.headers.get("origin"))
+        all_headers = [(b"rillet-snapshot", str(shown).encode()), _VARIES, *browsers.of_data(media_type), *for_origin]
+        all_headers += headers
         if media_type is not None:
             all_headers.append((b"content-type", media_type))
         await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
+
+    async def hand_on(self, app: Application, mounted_at: str, path: str) -> None:
+        """Have another application answer, as if `path` had been asked of it."""
+        root = self.root + mounted_at
+        scope = {**self._scope, "root_path": root, "path": root + path, "raw_path": (root + path).encode()}
+        await app(scope, self.receive, self._watched)
+
+    async def _watched(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started, self.status = True, message["status"]
+        await self._send(message)
 
     async def piece(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
@@ -159,7 +188,11 @@ def path_name(segment: bytes, what: str) -> str:
     return name
 
 
-def _headers(scope: Message) -> dict[str, str]:
+def caller_of(scope: Message, headers: Mapping[str, str]) -> Caller:
+    return Caller.of(scope.get("scheme", "http"), (scope.get("server") or (None, 80))[1], headers)
+
+
+def headers_in(scope: Message) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1"), value.decode("latin-1")

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from endpoint import graph_results, multipart, negotiation, results
 from endpoint.asking import send_pieces
+from endpoint.awaiting import answer_pending, is_pending
 from endpoint.exchange import Exchange
-from endpoint.parameters import Parameters
+from endpoint.parameters import Parameters, Wait
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.graph_store import Document, GraphAnswer, checked_graph
 
@@ -55,8 +56,8 @@ async def replace(exchange: Exchange, path: str | None = None) -> None:
     target, wait = _one_graph(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
     documents = await _documents(exchange, _base_of(exchange, target))
-    written = await exchange.desk.workers.writers.run(service.replace_graph, target.iri, documents, wait)
-    await _acknowledge(exchange, target, written)
+    written = await exchange.desk.workers.writers.run(service.replace_graph, target.iri, documents)
+    await _acknowledge(exchange, target, written, wait)
 
 
 async def merge(exchange: Exchange, path: str | None = None) -> None:
@@ -68,17 +69,20 @@ async def merge(exchange: Exchange, path: str | None = None) -> None:
     documents = await _documents(exchange, _base_of(exchange, target))
     run = exchange.desk.workers.writers.run
     if target.whole:
-        written = await run(service.add_quads, documents, wait)
+        written = await run(service.add_quads, documents)
     else:
-        written = await run(service.merge_graph, target.iri, documents, wait)
-    await _acknowledge(exchange, target, written)
+        written = await run(service.merge_graph, target.iri, documents)
+    await _acknowledge(exchange, target, written, wait)
 
 
 async def drop(exchange: Exchange, path: str | None = None) -> None:
     parameters = exchange.parameters()
     target, wait = _one_graph(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
-    written = await exchange.desk.workers.writers.run(exchange.desk.service.drop_graph, target.iri, wait)
+    written = await exchange.desk.workers.writers.run(exchange.desk.service.drop_graph, target.iri)
+    if await is_pending(exchange, wait, written.snapshot):
+        await answer_pending(exchange, written.snapshot)
+        return
     await exchange.answer(204, snapshot=written.snapshot)
 
 
@@ -88,7 +92,10 @@ def _check_write(exchange: Exchange, parameters: Parameters) -> None:
     exchange.check_may_write()
 
 
-async def _acknowledge(exchange: Exchange, target: Target, written: Written) -> None:
+async def _acknowledge(exchange: Exchange, target: Target, written: Written, wait: Wait) -> None:
+    if await is_pending(exchange, wait, written.snapshot):
+        await answer_pending(exchange, written.snapshot)
+        return
     if not written.created:
         await exchange.answer(204, snapshot=written.snapshot)
         return

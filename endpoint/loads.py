@@ -81,9 +81,9 @@ def _told(what: Loaded) -> dict[str, object]:
 async def _pieces(exchange: Exchange) -> AsyncIterator[bytes]:
     """The body, some megabytes at a time."""
     held: list[bytes] = []
-    size, more = 0, True
+    size, more, receive = 0, True, exchange.paced()
     while more:
-        message = await exchange.receive()
+        message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
         held.append(message.get("body", b""))

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from stream_ext.errors import NotAcceptable
+from stream_ext.errors import BadArgument, NotAcceptable
+
+#: All ranges are compared with one another, and those of some headers are remembered.
+_ACCEPT_CHARACTERS = 4_096
 
 
 class Offer(NamedTuple):
@@ -35,6 +38,8 @@ class _Range(NamedTuple):
 @lru_cache(maxsize=512)
 def _ranges(accept: str) -> tuple[_Range, ...]:
     """The ranges of the header, the best first; what is not well formed is passed over."""
+    if len(accept) > _ACCEPT_CHARACTERS:
+        raise BadArgument(f"the Accept header has {len(accept)} characters; the limit is {_ACCEPT_CHARACTERS}")
     ranges = []
     for part in accept.split(","):
         media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -56,8 +61,7 @@ def _quality(parameters: Sequence[str]) -> float:
 
 def _allowed(offer: Offer, ranges: Sequence[_Range]) -> bool:
     """Not shut out: the most precise range that names it has a quality above 0."""
-    fitting = [each for each in ranges if each.matches(offer.media_type)]
-    return bool(fitting) and max(fitting, key=lambda each: each.precision).quality > 0
+    return _liked(offer, ranges) > 0
 
 
 def choose(accept: str, offers: Sequence[Offer]) -> Offer:
@@ -73,8 +77,16 @@ def choose(accept: str, offers: Sequence[Offer]) -> Offer:
     raise NotAcceptable(f"Accept: {accept} names nothing that is written here; there is {have}")
 
 
-def prefers_html(accept: str) -> bool:
-    """A browser: it names text/html, and nothing that it would rather have."""
+def prefers_html(accept: str, offers: Sequence[Offer]) -> bool:
+    """A browser: it names text/html, and would rather have that than anything of what we have."""
+    if "text/html" not in accept.lower():
+        return False
     ranges = _ranges(accept)
-    html = [each for each in ranges if each.media_type in ("text/html", "application/xhtml+xml")]
-    return any(each.quality >= ranges[0].quality for each in html)
+    html = max((each.quality for each in ranges if each.media_type == "text/html"), default=0.0)
+    return all(html > _liked(offer, ranges) for offer in offers)
+
+
+def _liked(offer: Offer, ranges: Sequence[_Range]) -> float:
+    """The quality of the most precise range that names it."""
+    fitting = [each for each in ranges if each.matches(offer.media_type)]
+    return max(fitting, key=lambda each: each.precision).quality if fitting else 0.0

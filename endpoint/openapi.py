@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from endpoint import graph_results, multipart, results
-from endpoint.pages import OFFERS as DESCRIPTIONS
+from endpoint.description import OFFERS as DESCRIPTIONS
 from stream_ext.rdf.documents import DOCUMENT_TYPES
 from stream_ext.rdf.pushes import PUSH_TYPES
 
@@ -81,7 +81,11 @@ class Operation:
 _ASK = "query update snapshot at timeout explain default-graph-uri named-graph-uri"
 _SPARQL = {
     "GET": Operation(
-        "Ask a query. Without a text: the query page, or the service description", _ASK, (), _ANSWERS, also=(404, 410)
+        "Ask a query. Without a text: the service description. A browser gets the query page",
+        _ASK,
+        (),
+        _ANSWERS,
+        also=(404, 410),
     ),
     "POST": Operation(
         "Ask a query, send an update, register a query, create or drop a stream",
@@ -109,6 +113,7 @@ _OF_STREAMS: dict[str, dict[str, Operation]] = {
     "/streams": {"GET": Operation("List the streams", gives=(JSON,), tag="Streams")},
     "/streams/{stream}": {
         "PUT": Operation("Create a stream", "", (JSON, ""), (JSON,), 201, (200, 409), "Streams", True),
+        "PATCH": Operation("Change a stream's options", "", (JSON,), (JSON,), 200, (404, 409), "Streams", True),
         "POST": Operation(
             "Push elements", "timestamp wait source seq", PUSH_TYPES, (JSON,), 202, (404, 429), "Streams", True
         ),
@@ -183,7 +188,8 @@ _SAID = {
     202: "it is durable and readable",
     204: "it is done",
     400: "the request or the text is wrong: what, where, what to do",
-    401: "the token is missing or wrong",
+    401: "a token is missing or wrong",
+    403: "the host is no name of this server, or a page of another origin wants to write",
     404: "there is no such thing",
     406: "Accept names nothing that is written here",
     409: "the name is in use, or something still reads it",
@@ -258,8 +264,8 @@ def _parameters(path: str, found: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(found: Operation) -> dict[str, Any]:
-    errors = {400, 503, *((406,) if found.gives else ()), *((413, 415) if found.body else ())}
-    errors |= {401, 429} if found.writes else {429}
+    errors = {400, 401, 403, 503, *((406,) if found.gives else ()), *((413, 415) if found.body else ())}
+    errors.add(429)
     responses: dict[str, Any] = {}
     for status in sorted({found.status, *found.also, *errors}):
         content = {TEXT: {"schema": _TEXT}, "application/problem+json": {"schema": _PROBLEM_REF}}

@@ -1,10 +1,19 @@
-"""`/$/...`: is it there, is it ready, how is it doing."""
+"""`/$/...`: is it there, is it ready, how is it doing.
+
+Answered in a tenth of a second whatever hangs: here nothing waits for the store, nor for a thread that may. What cannot
+be known so is what was known last (`endpoint.last_known`)."""
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 from endpoint.exchange import Exchange
+from endpoint.figures import Figures
+from endpoint.last_known import Known
 from endpoint.metrics import MEDIA_TYPE as METRICS_TYPE
 from endpoint.metrics import text as text_of_metrics
+from hbase_store.errors import StoreUnavailable
+from stream_ext.waits import STOPS
 
 _TEXT = b"text/plain; charset=utf-8"
 
@@ -17,22 +26,33 @@ async def ping(exchange: Exchange) -> None:
 async def ready(exchange: Exchange) -> None:
     """Ready: it answers from the store, takes writes, and is not on its way out."""
     exchange.parameters().done("none")
-    status = await exchange.desk.workers.readers.run(exchange.desk.service.status)
+    service, stopping = exchange.desk.service, exchange.desk.stopping
+    waits, status = service.waits.current(), service.status_at_once()
     fault = status["fault"] or status["writer"]["fault"]
-    if exchange.desk.stopping:
-        await exchange.answer(503, b"stopping\n", _TEXT)
+    lines = [f"waits for the {wait.kind}: {wait.why}" for wait in waits]
+    if stopping:
+        lines = ["stopping", *lines]
     elif fault:
-        await exchange.answer(
-            503, f"it answers, but writes nothing any more until it is restarted: {fault}\n".encode(), _TEXT
-        )
-    else:
-        await exchange.answer(200, b"ready\n", _TEXT)
+        lines = [f"it answers, but writes nothing any more until it is restarted: {fault}", *lines]
+    is_ready = not (stopping or fault or any(wait.kind in STOPS for wait in waits))
+    text = "\n".join(["ready", *lines] if is_ready else lines)
+    await exchange.answer(200 if is_ready else 503, text.encode() + b"\n", _TEXT)
 
 
 async def stats(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    status = await exchange.desk.workers.readers.run(exchange.desk.service.status)
-    await exchange.answer_json(200, {**status, "query_workers": exchange.desk.query_workers.told()})
+    desk = exchange.desk
+    try:
+        status, age_s = astuple(await desk.status.get())
+    except StoreUnavailable:
+        status, age_s = {}, None
+    at_once = desk.service.status_at_once()
+    told = {**status, **at_once, "age_ms": _ms(age_s), "query_workers": desk.query_workers.told()}
+    await exchange.answer_json(200, told)
+
+
+def _ms(age_s: float | None) -> int | None:
+    return None if age_s is None else round(age_s * 1000)
 
 
 async def running(exchange: Exchange) -> None:
@@ -49,5 +69,10 @@ async def cancel(exchange: Exchange, id: str) -> None:
 
 async def metrics(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    body = await exchange.desk.workers.readers.run(text_of_metrics, exchange.desk)
+    desk = exchange.desk
+    try:
+        figures: Known[Figures] | None = await desk.figures.get()
+    except StoreUnavailable:
+        figures = None
+    body = await desk.workers.operations.run(text_of_metrics, desk, figures)
     await exchange.answer(200, body, METRICS_TYPE)

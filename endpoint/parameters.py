@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
+import numpy as np
+
 from stream_ext.errors import BadArgument
+from stream_ext.names import meant
 from stream_ext.times import parse_time
 
 #: SPARQLWrapper repeats the wish of its Accept header under every name that some server once knew.
@@ -20,6 +23,11 @@ _PARAMETERS_MAX = 10_000
 Wait = Literal["published", "evaluated"]
 
 _NAMED_MAX = 10  # of those that nobody knows
+_SHORT_BYTES = 1 << 12
+#: What a sign is worth as a hexadecimal digit; -1: it is none.
+_DIGITS = np.full(256, -1, np.int16)
+for _digit in b"0123456789abcdefABCDEF":
+    _DIGITS[_digit] = int(chr(_digit), 16)
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)?", re.IGNORECASE)
@@ -43,9 +51,25 @@ def _decoded(text: bytes) -> str:
     if b"%" not in text and b"+" not in text and text.isascii():
         return text.decode()
     try:
-        return unquote_to_bytes(text.replace(b"+", b" ")).decode()
+        return unescaped(text.replace(b"+", b" ")).decode()
     except UnicodeDecodeError:
         raise BadArgument("a parameter is not UTF-8") from None
+
+
+def unescaped(text: bytes) -> bytes:
+    """Without its percent-encoding. Of a long text all escapes at once: one by one they would hold the event loop for
+    seconds."""
+    if len(text) <= _SHORT_BYTES:
+        return unquote_to_bytes(text)
+    signs = np.frombuffer(text, np.uint8)
+    at = np.flatnonzero(signs[:-2] == ord("%"))
+    high, low = _DIGITS[signs[at + 1]], _DIGITS[signs[at + 2]]
+    is_escape = (high >= 0) & (low >= 0)
+    at, found = at[is_escape], signs.copy()
+    found[at] = (high * 16 + low)[is_escape]
+    kept = np.ones(len(signs), bool)
+    kept[at + 1] = kept[at + 2] = False
+    return found[kept].tobytes()
 
 
 def parse_duration(text: str, name: str) -> float:
@@ -136,5 +160,7 @@ class Parameters:
 
     def done(self, known: str) -> None:
         if self._values:
-            left = ", ".join(f"{name[:60]}=" for name in list(self._values)[:_NAMED_MAX])
+            names = re.findall(r"[\w-]+", known.partition(";")[0].partition("(")[0])
+            unknown = [name[:60] for name in list(self._values)[:_NAMED_MAX]]
+            left = ", ".join(f"{name}={meant(name, names)}" for name in unknown)
             raise BadArgument(f"unknown here: {left}; known: {known}")

@@ -10,11 +10,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from endpoint import administration, live_query, negotiation, results
+from endpoint import administration, graph_results, live_query, negotiation, results
 from endpoint.asking import SHORT_CHARACTERS, Asked, ask
+from endpoint.awaiting import answer_pending, is_pending
 from endpoint.body import as_text
+from endpoint.description import OFFERS
+from endpoint.emissions import SSE
 from endpoint.exchange import FORM, Exchange
-from endpoint.pages import OFFERS
+from endpoint.negotiation import Offer
 from endpoint.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from endpoint.remembered import Key
 from hbase_store.terms import iri, literal
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from stream_ext.updates import Updated
 
 Warnings = tuple[str, ...]
+#: Where the console is mounted.
+CONSOLE = "/console"
 
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
@@ -43,8 +48,16 @@ _EXPLAIN = re.compile(r"((?:\s++|#[^\n]*+\n)*+)EXPLAIN(?=\s)", re.IGNORECASE)
 _SHORT_BYTES = 1 << 14
 
 
+#: All that these routes answer but the query page.
+_WRITTEN = (*results.OFFERS, *graph_results.TRIPLES, *OFFERS, SSE)
+
+
 async def sparql(exchange: Exchange) -> None:
     desk = exchange.desk
+    if exchange.method == "GET" and negotiation.prefers_html(exchange.accept, _WRITTEN):
+        await _page(exchange)
+        return
+    exchange.check_may_read()
     body = await exchange.body(desk.limits.text_bytes * 4) if exchange.method == "POST" else b""
     key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
     said = desk.remembered.get(key, desk.head())
@@ -68,7 +81,7 @@ async def sparql(exchange: Exchange) -> None:
         await _answer(exchange, text, *_remembered(text, desk.base), key, parameters)
         return
     timeout_s = parameters.timeout_s(desk.limits.query_s)
-    async with desk.underway.asked(exchange, text, timeout_s, desk.limits.query_bytes) as question:
+    async with desk.underway.asked(exchange, text, timeout_s) as question:
         reading = desk.workers.readers.submit(_read, text, desk.base, question.control.check)
         unit, warnings = await question.in_time(reading)
     await _answer(exchange, text, unit, warnings, key, parameters, question.spent_s)
@@ -166,15 +179,25 @@ def strip_explain(text: str) -> tuple[str, bool]:
 # ---- what is done ----
 
 
+async def _page(exchange: Exchange) -> None:
+    """For people, whatever the address says: a link that somebody follows must not run what somebody else wrote."""
+    if exchange.desk.console is None:
+        exchange.check_may_read()
+        await _describe(exchange, negotiation.choose("", OFFERS))
+    else:
+        await exchange.hand_on(exchange.desk.console, CONSOLE, "/query")
+
+
 async def about(exchange: Exchange, parameters: Parameters) -> None:
-    """No text: people get the query page, programs the service description."""
+    """No text: programs get the service description."""
     parameters.ignore(SPARQLWRAPPER)
     parameters.done("query, update (without a text no other parameter means anything)")
-    if negotiation.prefers_html(exchange.accept):
-        await exchange.answer(200, exchange.desk.pages.html(exchange.root), b"text/html; charset=utf-8")
-        return
-    offer = negotiation.choose(exchange.accept, OFFERS)
-    body = await exchange.desk.workers.readers.run(exchange.desk.pages.description, offer.format, exchange.desk.head())
+    await _describe(exchange, negotiation.choose(exchange.accept, OFFERS))
+
+
+async def _describe(exchange: Exchange, offer: Offer) -> None:
+    readers, description = exchange.desk.workers.readers, exchange.desk.description
+    body = await readers.run(description.written, offer.format, exchange.desk.head())
     await exchange.answer(200, body, offer.media_type.encode())
 
 
@@ -205,8 +228,12 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s
     parameters.done(_KNOWN)
     exchange.check_may_write()
     desk = exchange.desk
-    with desk.underway.listed("update", text, timeout_s, limits.query_bytes) as listed:
-        done = await desk.workers.writers.run(desk.service.update, text, wait, dataset or None, listed.control)
+    with desk.underway.listed("update", text, timeout_s, limits) as listed:
+        run = desk.workers.writers.run
+        done = await run(desk.service.update, text, "published", dataset or None, listed.control)
+    if await is_pending(exchange, wait, done.snapshot):
+        await answer_pending(exchange, done.snapshot)
+        return
     await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from endpoint.exchange import FORM, Exchange
+import msgspec
+
+from endpoint.exchange import FORM, JSON, Exchange
 from endpoint.parameters import Parameters
 from endpoint.protocol import QUERY_TYPE, read_request
 from stream_ext.errors import BadArgument, UnsupportedMedia
@@ -14,9 +16,13 @@ _NO_PARAMETERS = "none"
 
 async def list_queries(exchange: Exchange) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    found = await exchange.desk.workers.readers.run(exchange.desk.service.queries)
-    listed = [{"query": each.name, "iri": each.iri, "r2s": each.r2s, "text": each.text} for each in found]
-    await exchange.answer_json(200, {"queries": listed})
+    service = exchange.desk.service
+
+    def read() -> bytes:
+        listed = [{"query": q.name, "iri": q.iri, "r2s": q.r2s, "text": q.text} for q in service.queries()]
+        return msgspec.json.encode({"queries": listed}) + b"\n"
+
+    await exchange.answer(200, await exchange.desk.workers.operations.run(read), JSON)
 
 
 async def register(exchange: Exchange, name: str | None = None) -> None:

@@ -30,7 +30,13 @@ ROUTES = (
     Route("/streams", {"GET": streams.list_streams}),
     Route(
         "/streams/{stream}",
-        {"PUT": streams.create, "POST": streams.push, "GET": streams.describe, "DELETE": streams.drop},
+        {
+            "PUT": streams.create,
+            "PATCH": streams.change,
+            "POST": streams.push,
+            "GET": streams.describe,
+            "DELETE": streams.drop,
+        },
     ),
     Route("/streams/{stream}/heartbeat", {"POST": streams.heartbeat}),
     Route("/streams/{stream}/late", {"GET": streams.late}),
@@ -49,6 +55,9 @@ ROUTES = (
     Route("/$/stats", {"GET": operations.stats}),
     Route("/$/loads", {"GET": loads.list_loads, "POST": loads.load}),
 )
+
+#: Where reading is closed: what says nothing of the store, and what looks itself, for it may show the sign-in page.
+OPEN = ("/$/ping", "/$/assets/{asset}", "/sparql", "/query", "/update")
 
 _Tree = dict[bytes, Any]
 _LEAF = b""
@@ -81,6 +90,8 @@ async def dispatch(exchange: Exchange) -> None:
     handler = methods.get(exchange.method)
     if handler is None:
         raise MethodNotAllowed(exchange.method, path, tuple(methods))
+    if path not in OPEN:
+        exchange.check_may_read()
     await handler(exchange, *names)
 
 

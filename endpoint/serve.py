@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import resource
 import signal
 import socket
+import ssl
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import uvicorn
 
-from endpoint.access import is_loopback
+from endpoint.access import Access, is_loopback
 from endpoint.app import RilletEndpoint, create_app
 from endpoint.limits import HttpLimits
+from endpoint.log import Form, Level, logging_to, of_terminal
+from endpoint.log import Settings as LogSettings
+from hbase_store.version import __version__
+from stream_ext.budget import Budget
 from stream_ext.clock import SystemClock
+from stream_ext.control import TERM_BYTES
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Limits, Service
 
+log = logging.getLogger("rillet.server")
+
 #: For how long a thread that computes keeps the event loop waiting for the interpreter. Python's own is 5 ms.
 _SWITCH_S = 0.001
+#: Of the store, of Spark and of queries to others: files that are open besides connections.
+_OTHER_FILES = 512
 _GRACE_S = 5  # for answers that are under way when the server is told to stop
 
 
@@ -39,27 +52,66 @@ class ServeSettings:
     engine: Literal["spark", "inline"] = "spark"
     spark_master: str = "local[*]"
     spark_epoch_s: float = 30.0
+    step_timeout_s: float = 10.0
     batch_ms: int = 100
     durability: Literal["process", "power"] = "process"
     retain_snapshots_s: float = 300.0
     retain_emissions_s: float = 3600.0
     timing_bytes: int = 1 << 30
     max_lag_s: float = 10.0
+    max_catch_up_s: float = 600.0
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
+    term_bytes: int = TERM_BYTES
+    evaluation_timeout_s: float = 60.0
+    state_bytes: int = 2 << 30
+    connections: int = 4096
+    head_timeout_s: float = 10.0
+    idle_timeout_s: float = 60.0
+    least_rate: int = 4 << 10
+    slow_query_s: float = 10.0
+    log_level: Level | None = None  # None: by what standard error is
+    log_format: Form = "text"
     query_workers: int | None = None  # None: one, for an embedded store
     token: str | None = None
+    read_token: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
     outside: Outside = NOTHING
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
 
     def service_limits(self) -> Limits:
-        return Limits(queries=self.max_queries, lag_ms=int(self.max_lag_s * 1000), read_s=self.query_timeout_s)
+        return Limits(
+            queries=self.max_queries,
+            evaluated_s=self.query_timeout_s,
+            catch_up_ms=int(self.max_catch_up_s * 1000),
+            lag_ms=int(self.max_lag_s * 1000),
+            read_s=self.query_timeout_s,
+        )
 
     def limits(self) -> HttpLimits:
-        return HttpLimits(query_s=self.query_timeout_s, query_bytes=self.query_bytes)
+        return HttpLimits(
+            query_s=self.query_timeout_s,
+            query_bytes=self.query_bytes,
+            term_bytes=self.term_bytes,
+            connections=self.connections,
+            head_s=self.head_timeout_s,
+            idle_s=self.idle_timeout_s,
+            rate_bytes=self.least_rate,
+            slow_query_s=self.slow_query_s,
+        )
+
+    def budget(self) -> Budget:
+        """Of registered queries."""
+        return Budget(self.evaluation_timeout_s, self.state_bytes, self.term_bytes)
+
+    def log(self) -> LogSettings:
+        return LogSettings(self.log_level or of_terminal(), self.log_format)
 
     def workers(self) -> int:
         """Raises BadArgument where they could not read the store."""
@@ -68,9 +120,36 @@ class ServeSettings:
             raise BadArgument(f"--query-workers {self.query_workers}: they read an embedded store, not {self.store}")
         return int(embedded) if self.query_workers is None else self.query_workers
 
+    def access(self, base: str) -> Access:
+        """Raises BadArgument where it would be open to those whom it is to keep out."""
+        check_token(self)
+        names = None
+        if self.allowed_hosts or (self.token is None and is_loopback(self.host)):
+            names = {*self.allowed_hosts, urlsplit(base).hostname or ""}
+        return Access(self.token, base, read_token=self.read_token, hosts=names, cors=self.cors)
+
+    def tls(self) -> dict[str, str]:
+        """What uvicorn wants to know; raises BadArgument where these files are no certificate and key."""
+        if not self.tls_cert and not self.tls_key:
+            return {}
+        if not self.tls_cert or not self.tls_key:
+            raise BadArgument("--tls-cert and --tls-key belong together: the certificate (with its chain), and its key")
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, _no_password)
+        except OSError as error:
+            files = f"--tls-cert {self.tls_cert} --tls-key {self.tls_key}"
+            raise BadArgument(
+                f"{files}: {error.strerror or error}; both are PEM files, the key without a password"
+            ) from None
+        return {"ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
+
     def spark(self) -> SparkSettings:
         """Raises BadArgument where Spark could not be started with them."""
-        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s)
+        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s)
+
+
+def _no_password() -> str:
+    raise OSError("the key has a password")
 
 
 class Stopped(Exception):
@@ -80,17 +159,25 @@ class Stopped(Exception):
 class Server(uvicorn.Server):
     """uvicorn, ending those who only listen before it waits for the others."""
 
-    def __init__(self, app: RilletEndpoint, when_ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        app: RilletEndpoint,
+        when_ready: Callable[[], None] = lambda: None,
+        tls: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=app.desk.connections.protocol(),  # type: ignore[arg-type]  # it is only called
+                timeout_keep_alive=int(app.desk.limits.idle_s) + 1,  # `Connections` ends it before
                 ws="none",
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=False,  # anybody can write them
+                **tls,
                 timeout_graceful_shutdown=_GRACE_S,
             )
         )
@@ -115,11 +202,19 @@ class Server(uvicorn.Server):
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Returns when a signal has stopped it; `say` gets the lines for people."""
     check_token(settings)
-    spark, workers = settings.spark(), settings.workers()
+    spark, workers, tls = settings.spark(), settings.workers(), settings.tls()
     sys.setswitchinterval(_SWITCH_S)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    make_room_for(settings.connections)
+    with logging_to(sys.stderr, settings.log(), [settings.token or "", settings.read_token or ""]):
+        _serve(settings, spark, workers, tls, say)
+    say("stopped")
+
+
+def _serve(
+    settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
-        address = _address(settings.host, listening)
+        address = _address(settings.host, listening, "https" if tls else "http")
         base = settings.base or address
         with Service.open(
             settings.store,
@@ -133,22 +228,47 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             durability=settings.durability,
             retain=settings.retain(),
             outside=settings.outside,
+            budget=settings.budget(),
         ) as service:
-            app = create_app(service, token=settings.token, limits=settings.limits(), query_workers=workers)
-            server = Server(app, when_ready=lambda: say(banner(settings, address)))
+            access = settings.access(service.base)
+            app = create_app(service, access=access, limits=settings.limits(), query_workers=workers)
+
+            def ready() -> None:
+                fields = {"address": address, "store": settings.store, "engine": settings.engine, "pid": os.getpid()}
+                log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
+                say(banner(settings, address))
+
+            server = Server(app, when_ready=ready, tls=tls)
             signals.serving = True
             server.run_until_stopped(listening)
-    say("stopped")
+            log.info("the server stops")
 
 
 def check_token(settings: ServeSettings) -> None:
-    if not (settings.token or "").isascii():
+    if not ((settings.token or "") + (settings.read_token or "")).isascii():
         raise BadArgument("a token is written in ASCII: it travels in a header")
     if not is_loopback(settings.host) and not settings.token:
         raise BadArgument(
             f"--host {settings.host} can be reached by others, and they could write: "
             "give a token with --token TOKEN or RILLET_TOKEN, or listen on 127.0.0.1"
         )
+    if settings.read_token and not settings.token:
+        raise BadArgument("--read-token closes reading, and writing would be open: give a --token, too")
+    if settings.read_token and settings.read_token == settings.token:
+        raise BadArgument("--read-token and --token are the same: whoever may read could write")
+
+
+def make_room_for(connections: int) -> None:
+    """Each connection is an open file; an accept that fails for want of one would be a connection that hangs."""
+    wanted = connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY not in (soft, hard) and hard < wanted:
+        raise BadArgument(
+            f"--connections {connections}: this process may open {hard} files (ulimit -Hn), and needs {wanted}: "
+            f"allow more, or give --connections {max(1, hard - _OTHER_FILES)}"
+        )
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager
@@ -165,11 +285,11 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
         yield listening
 
 
-def _address(host: str, listening: socket.socket) -> str:
+def _address(host: str, listening: socket.socket, scheme: str) -> str:
     """The URL that others use; a server on all interfaces is named by its host name."""
     port = listening.getsockname()[1]
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/"
+    return f"{scheme}://{name}:{port}/"
 
 
 class _Signals:
@@ -194,9 +314,9 @@ class _Signals:
 
 
 def banner(settings: ServeSettings, address: str) -> str:
-    from hbase_store.version import __version__
-
     guarded = "writing needs the token" if settings.token else "anyone on this machine may write"
+    if settings.read_token:
+        guarded = "reading and writing need their tokens"
     return (
         f"Rillet {__version__} is ready: store {settings.store}, engine {settings.engine}, {guarded}\n"
         f"  SPARQL   {address}sparql   (a browser gets the query page)\n"

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from endpoint import negotiation
+from endpoint.awaiting import is_pending
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
 from endpoint.parameters import Parameters
+from endpoint.shown_streams import described, with_status
 from stream_ext.errors import BadArgument, BadData, UnsupportedMedia
 from stream_ext.rdf.documents import NDJSON
 
 if TYPE_CHECKING:
-    from stream_ext.catalog import StreamDefinition
-    from stream_ext.service import PushReceipt, Service
+    from stream_ext.service import PushReceipt
 
 _PUSH_KNOWN = "timestamp, wait, source, seq"
 _NO_PARAMETERS = "none"
@@ -25,18 +26,14 @@ _LATE_OFFERS = (Offer("application/json", "json"), Offer(NDJSON, "ndjson"))
 
 async def list_streams(exchange: Exchange) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    service = exchange.desk.service
-
-    def read() -> list[dict[str, Any]]:
-        return [_with_status(service, definition) for definition in service.streams()]
-
-    await exchange.answer_json(200, {"streams": await exchange.desk.workers.readers.run(read)})
+    listed = await exchange.desk.listed.get()
+    await exchange.answer_json(200, {"streams": listed.value, "age_ms": round(listed.age_s * 1000)})
 
 
 async def describe(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
     service = exchange.desk.service
-    found = await exchange.desk.workers.readers.run(lambda: _with_status(service, service.stream(name)))
+    found = await exchange.desk.workers.readers.run(lambda: with_status(service, service.stream(name)))
     await exchange.answer_json(200, found)
 
 
@@ -47,6 +44,14 @@ async def create(exchange: Exchange, name: str) -> None:
     found, created = await exchange.desk.workers.writers.run(exchange.desk.service.create_stream, name, options)
     location = (b"location", exchange.url("streams", found.name).encode())
     await exchange.answer_json(201 if created else 200, described(found), [location])
+
+
+async def change(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done("none; options are a JSON object in the body")
+    exchange.check_may_write()
+    options = _options(await exchange.body())
+    found = await exchange.desk.workers.writers.run(exchange.desk.service.change_stream, name, options)
+    await exchange.answer_json(200, described(found))
 
 
 async def drop(exchange: Exchange, name: str) -> None:
@@ -69,9 +74,10 @@ async def push(exchange: Exchange, name: str) -> None:
     service = exchange.desk.service
 
     def send() -> PushReceipt:
-        return service.push(name, data, media_type, timestamp=timestamp, wait=wait, source=source, seq=seq)
+        return service.push(name, data, media_type, timestamp=timestamp, source=source, seq=seq)
 
-    await _acknowledge(exchange, await exchange.desk.workers.writers.run(send))
+    receipt = await exchange.desk.workers.writers.run(send)
+    await _acknowledge(exchange, receipt, await is_pending(exchange, wait, int(receipt.snapshot)))
 
 
 async def heartbeat(exchange: Exchange, name: str) -> None:
@@ -81,8 +87,8 @@ async def heartbeat(exchange: Exchange, name: str) -> None:
     if timestamp is None:
         raise BadArgument("a heartbeat says what time it is: ?timestamp=T")
     exchange.check_may_write()
-    receipt = await exchange.desk.workers.writers.run(exchange.desk.service.heartbeat, name, timestamp, wait)
-    await _acknowledge(exchange, receipt)
+    receipt = await exchange.desk.workers.writers.run(exchange.desk.service.heartbeat, name, timestamp)
+    await _acknowledge(exchange, receipt, await is_pending(exchange, wait, int(receipt.snapshot)))
 
 
 async def late(exchange: Exchange, name: str) -> None:
@@ -99,7 +105,7 @@ async def late(exchange: Exchange, name: str) -> None:
     await exchange.answer_json(200, found)
 
 
-async def _acknowledge(exchange: Exchange, receipt: PushReceipt) -> None:
+async def _acknowledge(exchange: Exchange, receipt: PushReceipt, pending: bool) -> None:
     acknowledged: dict[str, Any] = {
         "stream": receipt.stream,
         "accepted": receipt.accepted,
@@ -109,16 +115,11 @@ async def _acknowledge(exchange: Exchange, receipt: PushReceipt) -> None:
     }
     if receipt.repeated:
         acknowledged["repeated"] = True
+    if receipt.warnings:
+        acknowledged["warnings"] = list(receipt.warnings)
+    if pending:
+        acknowledged["pending"] = True
     await exchange.answer_json(202, acknowledged, snapshot=int(receipt.snapshot))
-
-
-def described(definition: StreamDefinition) -> dict[str, Any]:
-    """A stream as PUT would create it again, and its name."""
-    return {"stream": definition.name, "iri": definition.iri, **definition.options.as_json()}
-
-
-def _with_status(service: Service, definition: StreamDefinition) -> dict[str, Any]:
-    return {**described(definition), **service.stream_status(definition.iri)}
 
 
 def _options(body: bytes) -> dict[str, Any]:

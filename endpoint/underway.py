@@ -5,6 +5,7 @@ A question ends when its client goes away. An update does not: it is wanted whet
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,13 +18,18 @@ from stream_ext.errors import DeadlineExceeded, NotFound, QueryCancelled
 
 if TYPE_CHECKING:
     from endpoint.exchange import Exchange
+    from endpoint.limits import HttpLimits
     from endpoint.query_workers import Remote
+
+log = logging.getLogger("rillet.queries")
 
 T = TypeVar("T")
 Kind = Literal["query", "update"]
 
 #: How long after its deadline an evaluation may still tell of it itself, before it is answered for.
 _GRACE_S = 0.1
+#: Of a text that is listed: all of those under way might be of a megabyte.
+_SHOWN_CHARACTERS = 2_000
 
 
 @dataclass(eq=False)
@@ -74,17 +80,20 @@ class Question:
 
     def told(self) -> dict[str, Any]:
         since_ms = round((self.clock() - self.started) * 1000)
-        told = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: self.text}
+        text = self.text if len(self.text) <= _SHOWN_CHARACTERS else self.text[:_SHOWN_CHARACTERS] + " ..."
+        told = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: text}
         return told if self.remote is None else {**told, "worker": self.remote.worker}
 
 
 class Underway:
     """Touched on the event loop only."""
 
-    def __init__(self) -> None:
+    def __init__(self, slow_s: float = 0.0) -> None:
+        """What takes `slow_s` is logged; 0: nothing is."""
         self._questions: dict[str, Question] = {}
         self._number = 0
         self.cancelled = 0
+        self._slow_s = slow_s
 
     def __len__(self) -> int:
         return len(self._questions)
@@ -104,8 +113,8 @@ class Underway:
             question.cancel()
 
     @asynccontextmanager
-    async def asked(self, exchange: Exchange, text: str, timeout_s: float, bytes_max: int) -> AsyncIterator[Question]:
-        with self.listed("query", text, timeout_s, bytes_max) as question:
+    async def asked(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
+        with self.listed("query", text, timeout_s, exchange.desk.limits) as question:
             watcher = asyncio.create_task(_watch(exchange, question))
             try:
                 yield question
@@ -114,15 +123,21 @@ class Underway:
                 question.end()  # of whoever gave up waiting, the evaluation ends, too
 
     @contextmanager
-    def listed(self, kind: Kind, text: str, timeout_s: float, bytes_max: int) -> Iterator[Question]:
+    def listed(self, kind: Kind, text: str, timeout_s: float, limits: HttpLimits) -> Iterator[Question]:
         self._number += 1
-        control = Control(timeout_s, bytes_max, what=kind)
-        question = Question(f"{kind[0]}{self._number}", text, control, timeout_s, kind)
+        question = Question(f"{kind[0]}{self._number}", text, limits.control(timeout_s, kind), timeout_s, kind)
         self._questions[question.id] = question
         try:
             yield question
         finally:
             del self._questions[question.id]
+            self._log_if_slow(question)
+
+    def _log_if_slow(self, question: Question) -> None:
+        took_s = question.clock() - question.started
+        if self._slow_s and took_s >= self._slow_s:
+            fields = {"seconds": round(took_s, 3), "state": question.state, "text": question.text}
+            log.warning(f"a slow {question.kind}", extra={"fields": fields})
 
 
 async def _watch(exchange: Exchange, question: Question) -> None:

@@ -18,7 +18,7 @@ from hbase_store.head import Head, HeadCell
 from hbase_store.keyvalue import Key, KeyValue, Put, Value
 from hbase_store.lease import Clock
 from hbase_store.rows import Sn
-from hbase_store.sealed import corrupt, cut, seal, unseal
+from hbase_store.sealed import corrupt, cut, of_pieces, seal, unseal
 
 _EMISSION_KEY = struct.Struct(">QQIQ")
 _EMISSION_HEADER = struct.Struct("<QI")
@@ -114,14 +114,19 @@ class EmissionLog:
         with self._lock:
             self.cell.take_epoch()
             self._orphans_gone = False
+            self._undecided = None  # it counts, and is added now; or it never will
             self._add_commits()
+
+    def resign(self) -> None:
+        """Commits nothing more until `take_over`."""
+        self.cell.resign()
 
     def commit(self, emissions: Sequence[EmissionRow], states: dict[int, bytes | None], position: Sn) -> int:
         """Stores all of it or nothing; the number of the commit. The emissions of a query come in ascending order.
 
         After StoreUnavailable the outcome is not known: call it again with the same arguments."""
         with self._lock:
-            if self.cell.epoch == 0:
+            if self.cell.epoch == 0 and not self.cell.is_lost:
                 self.take_over()
             undecided = self._undecided
             if undecided is not None:
@@ -363,7 +368,8 @@ class EmissionLog:
         parts = [bytes(payload[_COMMIT_HEADER.size :])]
         if pieces > 1:
             keys = [_COMMIT_KEY.pack(epoch, number, piece) for piece in range(1, pieces)]
-            for more, value in zip(keys, self._kv.get_many("commit", keys), strict=True):
+            values = self._kv.get_many("commit", keys, of_pieces(len(keys)))
+            for more, value in zip(keys, values, strict=True):
                 parts.append(bytes(unseal(_COMMIT_MAGIC, value, "commit", more)[_COMMIT_HEADER.size :]))
         try:
             return msgspec.msgpack.decode(b"".join(parts), type=_Commit)

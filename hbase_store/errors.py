@@ -5,12 +5,14 @@ StoreError
 ├── BadRow             a key or value that the backends cannot hold
 ├── Unwritable         a batch that cannot be packed into rows; nothing of it was written, and the next one may be
 ├── StoreUnavailable   the store is not there, not reachable, or open elsewhere in a way that excludes us
+│   └── DiskFull           its disk has no room left, or fails
 ├── LayoutError        what is there was written by another version, or by something else
 ├── Corrupt            what was written cannot be read back
 ├── IdsExhausted       all numbers that terms or blank nodes could have are given away
 ├── SnapshotGone       the snapshot was there, and is not retained any more
 ├── WriterElsewhere    another process is the one writer (`address`, `pid`)
-└── Fenced             we were the writer, and another took over
+└── Fenced             we were the writer, and are not any more; nothing of the last batch counts
+    └── Undecided          the same, but whether the last batch counts cannot be found out
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ class Unwritable(StoreError):
 
 
 class StoreUnavailable(StoreError):
+    pass
+
+
+class DiskFull(StoreUnavailable):
     pass
 
 
@@ -70,4 +76,8 @@ class WriterElsewhere(StoreError):
 
 
 class Fenced(StoreError):
+    pass
+
+
+class Undecided(Fenced):
     pass

@@ -9,11 +9,13 @@ from __future__ import annotations
 import heapq
 import os
 import re
+import struct
 import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -21,9 +23,10 @@ import happybase
 import Hbase_thrift as thrift
 from thriftpy2.thrift import TException
 
+from hbase_store.calls import Calls
 from hbase_store.errors import BadRow, BadStoreUrl, StoreUnavailable
-from hbase_store.keyvalue import CALL_BYTES_MAX, TABLES, CompareAndSet, Key, Put, Value
-from hbase_store.lease import CellLease, Clock
+from hbase_store.keyvalue import ANSWER_BYTES_MAX, CALL_BYTES_MAX, TABLES, CompareAndSet, Key, Put, Value
+from hbase_store.lease import LEASE_MS, CellLease, Clock
 from hbase_store.meta_cells import (
     LAYOUT_KEY,
     LAYOUT_VERSION,
@@ -40,18 +43,26 @@ Row = tuple[Key, Value]
 BUCKETS = 8
 COLUMN = b"n:v"
 
-TIMEOUT_MS = 60_000
+#: Below what is left of the writer's lease when it is renewed: who has waited for so long is the writer still.
+TIMEOUT_MS = LEASE_MS * 2 // 3
 #: The server drops connections that were idle for a minute; ours are replaced before.
 IDLE_S_MAX = 30.0
 
-# An answer has at most ROWS_MAX rows, and if these are no larger than those before at most CALL_BYTES_MAX bytes;
-# but ROWS_MIN rows are always asked for, as the first time, when nothing is known.
-ROWS_MIN = 8
+# An answer has at most ROWS_MAX rows. Whoever knows their sizes gets at most ANSWER_BYTES_MAX bytes at a time; else it
+# is CALL_BYTES_MAX, if they are no larger than the largest of late. ROWS_MIN rows are always asked for: the first time,
+# when nothing is known, and after an answer that did not come in time.
+ROWS_MIN = 2
 ROWS_MAX = 256
+#: By so much the largest row of late counts less with each answer.
+_FORGETS = 7 / 8
 CHUNK_ROWS = 4096
 DELETE_ROWS = 4096
 #: What a row costs in a call besides its key and value.
 ROW_BYTES = 64
+
+
+#: What HBase says of a cell that it takes from nobody; of other arguments that it does not like we are not the cause.
+_TOO_LARGE = re.compile("too large|exceeds", re.IGNORECASE)
 
 
 def table_name(namespace: str, table: str) -> str:
@@ -77,8 +88,9 @@ class HBaseKeyValue:
         self.where = f"hbase://{host}:{port}/{namespace}"
         self.read_only = read_only
         self._names = {table: table_name(namespace, table).encode() for table in TABLES}
-        self._rows_asked = dict.fromkeys(TABLES, ROWS_MIN)
+        self._largest = dict.fromkeys(TABLES, 0)  # of late; 0: nothing is known
         self._connections = _Connections(host, port, timeout_ms)
+        self.calls = Calls()
         self._lease: CellLease | None = None
         self._lease_lock = threading.Lock()
         self._open_tables()
@@ -99,17 +111,36 @@ class HBaseKeyValue:
 
     # ---- reading
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         found: dict[Key, Value] = {}
         wanted = [_salted(table, key) for key in dict.fromkeys(keys) if key]
+        size_of = {_salted(table, key): size for key, size in zip(keys, sizes, strict=True) if key} if sizes else None
         start = 0
         while start < len(wanted):
-            chunk = wanted[start : start + self._rows_asked[table]]
-            rows = self._call(_get_rows, self._names[table], chunk)
+            count = self._rows_asked(table) if size_of is None else _that_fit(wanted, start, size_of)
+            with self._sizing(table):
+                rows = self._call(_get_rows, self._names[table], wanted[start : start + count])
             found.update(rows)
-            self._rows_asked[table] = _rows_to_ask(rows, self._rows_asked[table])
-            start += len(chunk)
+            self._note_sizes(table, rows)
+            start += count
         return [found.get(_salted(table, key)) if key else None for key in keys]
+
+    def _rows_asked(self, table: str) -> int:
+        return min(max(CALL_BYTES_MAX // (self._largest[table] or CALL_BYTES_MAX), ROWS_MIN), ROWS_MAX)
+
+    def _note_sizes(self, table: str, rows: Sequence[Row]) -> None:
+        if rows:
+            largest = max(len(key) + len(value) for key, value in rows) + ROW_BYTES
+            self._largest[table] = max(largest, int(self._largest[table] * _FORGETS))
+
+    @contextmanager
+    def _sizing(self, table: str) -> Iterator[None]:
+        """An answer that does not come may be too large: next time less is asked for."""
+        try:
+            yield
+        except StoreUnavailable:
+            self._largest[table] = CALL_BYTES_MAX
+            raise
 
     def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[Row]:
         """In chunks, each read by a scanner of its own: none is left open while the caller is busy, to expire."""
@@ -131,16 +162,17 @@ class HBaseKeyValue:
         scan.stopRow = salt + stop if stop is not None else _after(salt)
         if keys_only:
             scan.filterString = b"KeyOnlyFilter()"
-        asked = ROWS_MAX if keys_only else self._rows_asked[table]
         complete = False
         while not complete:
-            rows, complete = self._call(_scan_chunk, self._names[table], scan, asked)
+            asked = ROWS_MAX if keys_only else self._rows_asked(table)
+            with self._sizing(table):
+                rows, complete = self._call(_scan_chunk, self._names[table], scan, asked)
             if not rows:
                 return
             yield rows
             scan.startRow = rows[-1][0] + b"\0"
             if not keys_only:
-                asked = self._rows_asked[table] = _rows_to_ask(rows, asked)
+                self._note_sizes(table, rows)
 
     # ---- writing
 
@@ -209,7 +241,8 @@ class HBaseKeyValue:
     ) -> Answer:
         """`verb`, which may be repeated, with this thread's client; once more if the connection has died."""
         try:
-            return self._connections.call(verb, *arguments, **options)
+            with self.calls.counted(verb.__name__.lstrip("_")):
+                return self._connections.call(verb, *arguments, **options)
         except _ConnectionDied:
             return self._call_once(verb, *arguments, **options)
 
@@ -220,7 +253,8 @@ class HBaseKeyValue:
         **options: Parameters.kwargs,
     ) -> Answer:
         try:
-            return self._connections.call(verb, *arguments, **options)
+            with self.calls.counted(verb.__name__.lstrip("_")):
+                return self._connections.call(verb, *arguments, **options)
         except _ConnectionDied as died:
             raise StoreUnavailable(f"{self.where} broke the connection: {died}; is HBase running?") from died
 
@@ -258,7 +292,9 @@ def _scan_chunk(client: Any, name: bytes, scan: Any, asked: int) -> tuple[list[R
         rows += answer
         size += sum(len(key) + len(value) for key, value in answer)
         complete = len(answer) < asked
-        asked = _rows_to_ask(answer, asked)
+        if answer:
+            largest = max(len(key) + len(value) for key, value in answer) + ROW_BYTES
+            asked = min(max(CALL_BYTES_MAX // largest, ROWS_MIN), ROWS_MAX)
     client.scannerClose(scanner)
     return rows, complete
 
@@ -267,12 +303,15 @@ def _rows(answer: Iterable[Any]) -> list[Row]:
     return [(row.row, row.columns[COLUMN].value) for row in answer]
 
 
-def _rows_to_ask(answer: Sequence[Row], asked: int) -> int:
-    """How many rows of such a size make a good answer; as before if there are none."""
-    if not answer:
-        return asked
-    largest = max(len(key) + len(value) for key, value in answer) + ROW_BYTES
-    return min(max(CALL_BYTES_MAX // largest, ROWS_MIN), ROWS_MAX)
+def _that_fit(wanted: Sequence[bytes], start: int, size_of: Mapping[bytes, int]) -> int:
+    """How many rows from `start` on fit into one answer; at least one."""
+    size = count = 0
+    for row in wanted[start : start + ROWS_MAX]:
+        size += size_of[row] + len(row) + ROW_BYTES
+        if count and size > ANSWER_BYTES_MAX:
+            break
+        count += 1
+    return count
 
 
 def _mutate(client: Any, name: bytes, mutations: Sequence[Any], cell_time: int) -> None:
@@ -332,7 +371,7 @@ def _after(salt: bytes) -> bytes | None:
 
 
 class _ConnectionDied(Exception):
-    """The connection broke during a call, which may or may not have been done."""
+    """The connection broke during a call, which may or may not have been done; or HBase has forgotten a scanner."""
 
 
 class _Connection(happybase.Connection):  # type: ignore[misc]  # happybase has no types
@@ -376,17 +415,23 @@ class _Connections:
         except thrift.IOError as error:
             raise StoreUnavailable(f"HBase at {self._host}:{self._port} failed: {_first_line(error)}") from error
         except thrift.IllegalArgument as error:
-            raise BadRow(f"HBase at {self._host}:{self._port} refused a call: {_first_line(error)}") from error
+            why = _first_line(error)
+            if _TOO_LARGE.search(why):
+                raise BadRow(f"HBase at {self._host}:{self._port} refused a call: {why}") from error
+            # A scanner that has expired, a region that has no place just now: what was asked for is not to blame.
+            raise _ConnectionDied(why) from error
         except TimeoutError as error:
             self._discard()
             raise StoreUnavailable(
                 f"HBase at {self._host}:{self._port} did not answer within {self._timeout_ms} ms; is it overloaded?"
             ) from error
-        except (TException, OSError, EOFError) as error:
+        except (TException, OSError, EOFError, struct.error, UnicodeDecodeError) as error:
             self._discard()
             raise _ConnectionDied(str(error) or type(error).__name__) from error
-        except BaseException:
+        except BaseException as error:
             self._discard()  # half of a reply may still be on its way
+            if self._closed:  # under our hands
+                raise StoreUnavailable(f"the store at {self._host}:{self._port} is closed; open it again") from error
             raise
         self._of_thread.used_s = time.monotonic()
         return answer
@@ -400,6 +445,7 @@ class _Connections:
             connection = None
         if connection is None:
             connection = self._of_thread.connection = self._connect()
+            self._of_thread.used_s = time.monotonic()  # now, and not after its first answer, which may be an error
             self._all.add(connection)
         return connection.client
 

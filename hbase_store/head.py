@@ -13,11 +13,12 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 
-from hbase_store.errors import Fenced, StoreUnavailable
+from hbase_store.errors import Fenced, StoreUnavailable, Undecided
 from hbase_store.keyvalue import CompareAndSet, Key, KeyValue, Put, Value
 from hbase_store.sealed import seal_struct, unseal_struct
 
@@ -79,6 +80,15 @@ def pack_head(head: Head) -> Value:
     return seal_struct(_MAGIC, head)
 
 
+@dataclass(frozen=True, slots=True)
+class _Installation:
+    """A list of runs that is to count, as it is written: the same bytes each time, however often it takes."""
+
+    stages: Sequence[Sequence[Put]]
+    old: Value | None
+    new: Head
+
+
 class HeadCell:
     """One head as this process knows it. `value` and `head` belong together and are replaced together."""
 
@@ -86,7 +96,9 @@ class HeadCell:
         self._kv, self.key = kv, key
         self._known: tuple[Value | None, Head] = (None, NO_HEAD)
         self._epoch = 0  # the epoch that is ours to write under; 0: none
-        self._unsure = False  # what we know may not be what is there: an installation was not answered
+        self._was = 0  # the one that was
+        self._is_lost = False
+        self._installing: _Installation | None = None  # it was not answered, and may still be done
         self._lock = threading.Lock()
 
     @property
@@ -96,6 +108,16 @@ class HeadCell:
     @property
     def epoch(self) -> int:
         return self._epoch
+
+    @property
+    def is_lost(self) -> bool:
+        """We were the writer, and may not go on before we take another epoch."""
+        return self._is_lost
+
+    def resign(self) -> None:
+        """From now on nothing is written under our epoch."""
+        self._is_lost, self._was, self._epoch = True, self._epoch or self._was, 0
+        self._installing = None
 
     def read(self) -> Value | None:
         return self._kv.get_many("meta", [self.key])[0]
@@ -115,19 +137,21 @@ class HeadCell:
         return self.take_in(self.read())
 
     def settle(self) -> None:
-        """Before the next head is made: whether the last installation came to be, if that was not answered."""
-        if self._unsure:
-            self.refresh()
-            self._unsure = False
+        """Before the next head is made: an installation that was not answered is made again, the very same. It may
+        still be under way, and would be taken for another writer's if it came between."""
+        if self._installing is not None:
+            self._install(self._installing)
 
     def take_epoch(self) -> None:
-        """From now on this process writes, and whoever wrote before cannot."""
+        """From now on this process writes, and whoever wrote before cannot. After an error it writes under no epoch."""
+        if self._epoch:
+            self.resign()
         for _ in range(_TRIES):
             self.refresh()
             old, head = self._known
             mine = head.taken_over()
             if self._set((), old, mine, partial(_same, mine)):
-                self._epoch = mine.epoch
+                self._epoch, self._is_lost = mine.epoch, False
                 return
         raise Fenced(f"other writers take over {self.key.decode()} again and again; see that only one starts")
 
@@ -140,26 +164,30 @@ class HeadCell:
             # A later writer begins from our head: then its ranges grant us the number.
             return found.token == new.token or (found.epoch > new.epoch and found.epoch_of(new.last) == new.epoch)
 
-        old, head = self._known
+        old, head = self._known if self._epoch else (None, self.refresh())
         if won(head):
             return
         if self._epoch == 0 or (head.epoch, head.last + 1) != (self._epoch, new.last):
-            raise self._fenced(head)
+            raise self._fenced(head, new.last)
         if not self._set(stages, old, new, won):
-            raise self._fenced(self.refresh())
+            raise self._fenced(self.refresh(), new.last)
 
     def install(self, stages: Sequence[Sequence[Put]], run_list: int) -> None:
         """Writes a run list, and makes it count; the numbers stay. For the one thread that publishes.
 
-        After StoreUnavailable it may count or not; `settle` finds out."""
+        After StoreUnavailable it may count or not; `settle` decides."""
         self.settle()
         old, head = self._known
-        new = head.with_runs(run_list)
         if self._epoch == 0 or head.epoch != self._epoch:
             raise self._fenced(head)
-        self._unsure = True
-        won = self._set(stages, old, new, lambda found: found.run_list == run_list)
-        self._unsure = False
+        self._install(_Installation(stages, old, head.with_runs(run_list)))
+
+    def _install(self, installation: _Installation) -> None:
+        self._installing = installation
+        won = self._set(
+            installation.stages, installation.old, installation.new, lambda found: found.token == installation.new.token
+        )
+        self._installing = None
         if not won:
             raise self._fenced(self.refresh())
 
@@ -180,8 +208,15 @@ class HeadCell:
         why = f": {failure}" if failure else ""
         raise StoreUnavailable(f"{self.key.decode()} could not be set in {_TRIES} tries{why}") from failure
 
-    def _fenced(self, head: Head) -> Fenced:
-        return Fenced(
-            f"this process was the writer of epoch {self._epoch}; epoch {head.epoch} has taken over, and goes on "
-            f"at {head.last + 1}. Nothing of the last batch counts: send it to the new writer"
+    def _fenced(self, head: Head, number: int | None = None) -> Fenced:
+        """`number`: that of the last batch, of which it is said whether it counts."""
+        self.resign()
+        where = (
+            f"this process was the writer of epoch {self._was}; epoch {head.epoch} has taken over, and goes on "
+            f"at {head.last + 1}."
         )
+        if number is not None and head.ranges and number < head.ranges[0].first:
+            return Undecided(
+                f"{where} Whether the last batch counts is not known any more: look for it before it is sent again"
+            )
+        return Fenced(f"{where} Nothing of the last batch counts: send it to the new writer")

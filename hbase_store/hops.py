@@ -14,7 +14,7 @@ from numba import njit
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, Offsets, frozen
 from hbase_store.kernels import ranges
-from hbase_store.view import View
+from hbase_store.view import Room, View, anything
 
 Starts = npt.NDArray[np.int32]
 
@@ -181,23 +181,25 @@ def degrees(view: View, keys: Ids) -> Offsets:
     return ends - begins
 
 
-def hop(view: View, keys: Ids) -> tuple[Offsets, *Columns]:
+def hop(view: View, keys: Ids, room: Room = anything) -> tuple[Offsets, *Columns]:
     """(offsets, values[, graphs]) of all keys, in a view that is settled."""
     begins, ends = _places(view, keys)
     wide = len(view.columns) == 3
     size = int((ends - begins).sum())
+    room(size)
     offsets = np.empty(len(keys) + 1, np.int64)
     out = [np.empty(size, np.uint64), np.empty(size if wide else 0, np.uint64)]
     _copy(begins, ends, *_values(view), wide, offsets, *out)
     return offsets, *out[: 1 + wide]
 
 
-def hop_over(view: View, changes: View, keys: Ids) -> tuple[Offsets, *Columns]:
+def hop_over(view: View, changes: View, keys: Ids, room: Room = anything) -> tuple[Offsets, *Columns]:
     """The same, of a settled view with changes laid over it."""
     begins, ends = _places(view, keys)
     from_, to = _places(changes, keys)
     wide = len(view.columns) == 3
     size = int((ends - begins).sum() + (to - from_).sum())
+    room(size)
     inserted: Mask = np.ones(len(changes), np.bool_) if changes.inserted is None else changes.inserted
     offsets = np.empty(len(keys) + 1, np.int64)
     out = [np.empty(size, np.uint64), np.empty(size if wide else 0, np.uint64)]

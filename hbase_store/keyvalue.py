@@ -19,6 +19,9 @@ TABLES = ("slab", "sn", "slice", "terms", "run", "runindex", "runs", "i2t", "emi
 #: No call carries more than this many bytes (HBase's Thrift server dies of much larger ones).
 CALL_BYTES_MAX = 4 << 20
 
+#: And no answer more than this, as far as it is known before.
+ANSWER_BYTES_MAX = 2 * CALL_BYTES_MAX
+
 #: LMDB's limit. Every backend keeps to it, and to values of CALL_BYTES_MAX, so that a store can move between them.
 KEY_BYTES_MAX = 511
 
@@ -43,8 +46,11 @@ class CompareAndSet:
 class KeyValue(Protocol):
     """Six verbs. Keys are ordered bytewise; a table must be one of `TABLES`; threads may share a backend."""
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
-        """The values, in the order asked; None where there is none."""
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
+        """The values, in the order asked; None where there is none.
+
+        `sizes`: how large each is at most, from who knows. Who does not may have a call carry more than it should,
+        where values are much larger than those before."""
         ...
 
     def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[tuple[Key, Value]]:

@@ -17,7 +17,7 @@ from hbase_store.overlay import Overlay
 from hbase_store.rows import Sn
 from hbase_store.run import Run, RunColumn
 from hbase_store.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey
-from hbase_store.view import BY_GRAPH, FORWARD, View, contains, lay_over, nothing, rows_of, settled
+from hbase_store.view import BY_GRAPH, FORWARD, Room, View, contains, lay_over, nothing, rows_of, settled
 
 _serial = count()
 
@@ -36,8 +36,9 @@ class Reads(Protocol):
     def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View: ...
 
     def neighbours(
-        self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn
+        self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
     ) -> tuple[Offsets, *Columns] | None: ...
+
     def at_hand(self, named: bool, predicate: int, order: int, sn: Sn) -> tuple[View, Ids] | None: ...
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int: ...
@@ -106,7 +107,9 @@ class Layers:
             return settled(columns[0].reach(keys))
         return _flattened([*(rows_of(column.reach(keys), keys) for column in columns), changes])
 
-    def neighbours(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> tuple[Offsets, *Columns] | None:
+    def neighbours(
+        self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
+    ) -> tuple[Offsets, *Columns] | None:
         """Of many keys, where the lowest layer is at hand and what is above it is little; None: by way of `reach`."""
         columns = self._columns(named, predicate, order)
         lowest = columns[0].known() if columns and columns[0].index.deletions == 0 else None
@@ -116,11 +119,11 @@ class Layers:
 
         known = self._known(columns, self.overlay.view(named, predicate, order, sn), named, predicate, order, sn)
         if known is not None:
-            return hop(known, keys)
+            return hop(known, keys, room)
         if self._is_asked_often(columns, named, predicate, order, len(keys), sn):
-            return hop(self.view(named, predicate, order, sn), keys)
+            return hop(self.view(named, predicate, order, sn), keys, room)
         above = self._above(columns, named, predicate, order, sn)
-        return hop_over(lowest, above, keys) if _LITTLE * len(above) <= len(lowest) else None
+        return hop_over(lowest, above, keys, room) if _LITTLE * len(above) <= len(lowest) else None
 
     def _above(self, columns: list[RunColumn], named: bool, predicate: int, order: int, sn: Sn) -> View:
         """What changed above the lowest layer."""

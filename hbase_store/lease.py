@@ -7,6 +7,7 @@ only keeps writers from wasting work: what keeps the store whole is that every p
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import secrets
 import socket
@@ -17,11 +18,15 @@ from typing import Protocol
 
 import msgspec
 
-from hbase_store.errors import StoreUnavailable, WriterElsewhere
+from hbase_store.errors import StoreError, StoreUnavailable, WriterElsewhere
 from hbase_store.keyvalue import CompareAndSet, KeyValue
 from hbase_store.meta_cells import LEASE_KEY
 
 LEASE_MS = 30_000
+#: So often the cell is read again when it was not as expected.
+_TRIES = 4
+
+log = logging.getLogger("rillet.lease")
 
 
 class Clock(Protocol):
@@ -41,7 +46,18 @@ class Lease(Protocol):
 
     @property
     def held(self) -> bool:
-        """Whether we are the writer now. A lease once taken that is not held any more was lost: we are fenced."""
+        """Whether we are the writer now."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is known that it is not ours: it was never taken, or given back, or somebody else took it."""
+        ...
+
+    def regain(self) -> bool:
+        """Whether it is held, for a writer that finds it is not: then its time was over, and it is ours again if
+        nobody took it meanwhile. If somebody did, only `take` gets it back, for one who has read all that was written
+        since."""
         ...
 
     def release(self) -> None:
@@ -102,6 +118,8 @@ class FileLease:
             holder = _holder_in(self._file.read_bytes())
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise StoreUnavailable(f"{self._file} cannot be read; check its permissions: {error}") from error
         return holder.boot not in ("", this_boot())
 
     @property
@@ -109,6 +127,13 @@ class FileLease:
         with _locks_lock:
             lock = self._here()
             return lock is not None and lock.lease is self
+
+    @property
+    def lost(self) -> bool:
+        return not self.held
+
+    def regain(self) -> bool:
+        return self.held  # the kernel takes a lock from nobody
 
     def release(self) -> None:
         with _locks_lock:
@@ -130,7 +155,7 @@ class FileLease:
 
     def _lock(self) -> _Lock:
         try:
-            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # its owner's, as the store
         except OSError as error:
             raise StoreUnavailable(f"{self._file} cannot be opened, so nobody can write here: {error}") from error
         try:
@@ -200,7 +225,11 @@ def is_dead(holder: CellHolder) -> bool:
 
 
 class CellLease:
-    """A cell of `meta`. A thread renews it three times per `lease_ms`; if that fails for so long, it is lost."""
+    """A cell of `meta`, which a thread renews three times per `lease_ms`.
+
+    It is held until its time is over. It is lost when the cell says that somebody else took it. In between, when its
+    time is over and nobody took it, it is neither: the cell is as we left it, so nobody can have written, and it is
+    ours again as soon as a renewal gets through. What a call of ours that was given up does later is ours, too."""
 
     def __init__(self, backend: KeyValue, clock: Clock, where: str, lease_ms: int = LEASE_MS) -> None:
         self._backend = backend
@@ -210,28 +239,45 @@ class CellLease:
         self._token = secrets.token_hex(16)
         self._changed = threading.Condition()
         self._mine: CellHolder | None = None
+        self._address = ""
         self._renew_at_ms = 0
         self._renewer: threading.Thread | None = None
 
     def take(self, address: str) -> None:
         with self._changed:
-            found = self._read()
-            if found is not None and not self._is_ours(found) and not self._is_over(found):
-                self._mine = None
-                raise self._elsewhere(found)
-            mine = self._next(found, address)
-            if not self._replace(found, mine):
-                self._mine = None
-                raise self._elsewhere(self._read())
-            if self._mine is None:
-                self._renewer = threading.Thread(target=self._renew_while_held, name="lease", daemon=True)
+            self._address = address
+            holder = self._set_ours(free=True)
+            if holder is not None:
+                self._lose(holder)
+                raise self._elsewhere(holder)
+            if self._renewer is None or not self._renewer.is_alive():
+                self._renewer = threading.Thread(target=self._renew_while_ours, name="lease", daemon=True)
                 self._renewer.start()
-            self._hold(mine)
 
     @property
     def held(self) -> bool:
         mine = self._mine  # without the lock, which a renewal keeps while HBase is slow
         return mine is not None and self._is_ours(mine) and self._clock.now_ms() < mine.until_ms
+
+    @property
+    def lost(self) -> bool:
+        return self._mine is None
+
+    def regain(self) -> bool:
+        with self._changed:
+            if self._mine is None or not self._is_ours(self._mine):
+                return False
+            holder = self._set_ours()
+            if holder is not None:
+                self._lose(holder)
+            return self.held
+
+    def release(self) -> None:
+        with self._changed:
+            mine, self._mine = self._mine, None
+            self._changed.notify_all()
+            if mine is not None and self._is_ours(mine):
+                self._set_ours(over=True)
 
     def _is_over(self, holder: CellHolder) -> bool:
         return holder.until_ms <= self._clock.now_ms() or is_dead(holder)
@@ -239,49 +285,63 @@ class CellLease:
     def _is_ours(self, holder: CellHolder) -> bool:
         return holder.token == self._token and holder.pid == os.getpid()  # a forked child has the token too
 
-    def release(self) -> None:
+    def _renew_while_ours(self) -> None:
         with self._changed:
-            mine, self._mine = self._mine, None
-            self._changed.notify_all()
-            if mine is not None and self._is_ours(mine):
-                self._replace(mine, msgspec.structs.replace(mine, until_ms=0, renewal=mine.renewal + 1))
+            try:
+                while self._mine is not None:
+                    if self._clock.now_ms() >= self._renew_at_ms:
+                        self._renew()
+                    else:
+                        self._clock.wait(self._changed, self._renew_at_ms)
+            finally:
+                self._renewer = None  # whoever takes it again starts another
 
-    def _renew_while_held(self) -> None:
-        with self._changed:
-            # A lease that was lost and taken again has a new renewer.
-            while self._mine is not None and self._renewer is threading.current_thread():
-                if self._clock.now_ms() >= self._renew_at_ms:
-                    self._renew(self._mine)
-                else:
-                    self._clock.wait(self._changed, self._renew_at_ms)
-
-    def _renew(self, mine: CellHolder) -> None:
-        if self._clock.now_ms() >= mine.until_ms:
-            self._mine = None
-            return
+    def _renew(self) -> None:
         try:
-            renewed = self._next(mine, mine.address)
-            if self._replace(mine, renewed):
-                self._hold(renewed)
-                return
-            found = self._read()
-            # Our own token: an earlier renewal was written and only its reply was lost. The next one starts from it.
-            self._mine = found if found is not None and self._is_ours(found) else None
-        except StoreUnavailable:
-            # Not the end while time is left: an HBase that moves a region answers again after some seconds.
+            holder = self._set_ours()
+        except StoreError:
+            # Not the end: an HBase that moves a region answers again after some seconds, and nobody else can have
+            # taken what nobody can write.
             self._renew_at_ms = self._clock.now_ms() + self._lease_ms // 10
+            return
+        if holder is not None:
+            self._lose(holder)
+
+    def _set_ours(self, free: bool = False, over: bool = False) -> CellHolder | None:
+        """Renews it, or takes it if it is free and that is wanted, or gives it back (`over`); None, or who has it.
+
+        Each try begins from what is there: an earlier call of ours that was given up may have been done since."""
+        found = self._mine
+        for _ in range(_TRIES):
+            if found is None:
+                found = self._read()
+            if found is not None and not self._is_ours(found) and not (free and self._is_over(found)):
+                return found
+            new = self._next(found, over)
+            if self._replace(found, new):
+                self._hold(new) if not over else None
+                return None
+            found = None
+        raise StoreUnavailable(f"the writer's lease of {self._where} changes again and again; see that only one writes")
 
     def _hold(self, mine: CellHolder) -> None:
         self._mine = mine
         self._renew_at_ms = mine.until_ms - self._lease_ms * 2 // 3
         self._changed.notify_all()
 
-    def _next(self, found: CellHolder | None, address: str) -> CellHolder:
-        until_ms = self._clock.now_ms() + self._lease_ms
+    def _lose(self, holder: CellHolder) -> None:
+        if self._mine is not None:
+            fields = {"store": self._where, "writer": holder.address, "host": holder.host, "pid": holder.pid}
+            log.warning("another process has taken the writer's lease", extra={"fields": fields})
+        self._mine = None
+        self._changed.notify_all()
+
+    def _next(self, found: CellHolder | None, over: bool) -> CellHolder:
+        until_ms = 0 if over else self._clock.now_ms() + self._lease_ms
         renewal = 0 if found is None else found.renewal + 1
         pid = os.getpid()
         return CellHolder(
-            self._token, address, socket.gethostname(), pid, until_ms, renewal, this_machine(), born(pid) or 0
+            self._token, self._address, socket.gethostname(), pid, until_ms, renewal, this_machine(), born(pid) or 0
         )
 
     def _read(self) -> CellHolder | None:
@@ -292,7 +352,5 @@ class CellLease:
         old = None if expected is None else msgspec.json.encode(expected)
         return self._backend.publish([], CompareAndSet(LEASE_KEY, old, msgspec.json.encode(new)))
 
-    def _elsewhere(self, holder: CellHolder | None) -> WriterElsewhere:
-        if holder is None:
-            return WriterElsewhere("", 0, self._where)
+    def _elsewhere(self, holder: CellHolder) -> WriterElsewhere:
         return WriterElsewhere(holder.address, holder.pid, f"{self._where} (on {holder.host})")

@@ -7,8 +7,10 @@ read is copied out of the map before the transaction ends. A cell is its time (8
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
+import stat
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +21,8 @@ from typing import Any, Literal
 
 import lmdb
 
-from hbase_store.errors import Corrupt, LayoutError, StoreError, StoreUnavailable
+from hbase_store.cut_off import Length, check_not_emptied
+from hbase_store.errors import Corrupt, DiskFull, LayoutError, StoreError, StoreUnavailable
 from hbase_store.keyvalue import TABLES, CompareAndSet, Key, Put, Value
 from hbase_store.lease import Clock, FileLease
 from hbase_store.meta_cells import (
@@ -31,12 +34,17 @@ from hbase_store.meta_cells import (
     counter_key,
 )
 
+log = logging.getLogger("rillet.store")
+
 Durability = Literal["process", "power"]
 
 #: Address space, not disk space: reserved once, so that the map never has to grow.
 MAP_BYTES = 1 << 40
 READERS_MAX = 1024
 SYNC_EVERY_S = 1.0
+
+#: A store is for its owner.
+_OWNER_FILE, _OWNER_FOLDER = 0o600, 0o700
 
 # A write transaction excludes all other writers, so long work is cut into short ones.
 WRITE_BYTES = 1 << 20
@@ -77,8 +85,9 @@ class LmdbKeyValue:
         _claim(self)
         try:
             with _named_errors(self.path):
+                check_not_emptied(self.path)
                 self._environment = _open_environment(self.path, read_only, durability, map_bytes)
-                self._tables = _open_tables(self._environment, self.path, read_only)
+                self._tables = self._open_checked()
         except BaseException:
             _forget(self)
             raise
@@ -86,9 +95,20 @@ class LmdbKeyValue:
         if not read_only and durability == "process":
             self._syncer.start()
 
+    def _open_checked(self) -> dict[str, Any]:
+        """The tables, once the file is known to be as long as it must be."""
+        self._length = Length(self.path, self.read_only)
+        try:
+            self._length.check_all_is_there(self._environment)
+            return _open_tables(self._environment, self.path, self.read_only)
+        except BaseException:
+            self._length.close()
+            self._environment.close()
+            raise
+
     # ---- reading
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         with self._transaction() as transaction:
             get, database = transaction.get, self._tables[table]
             cells = [get(key, db=database) if key else None for key in keys]
@@ -227,6 +247,7 @@ class LmdbKeyValue:
             if not self.read_only:
                 self._environment.sync(True)
             self._environment.close()
+            self._length.close()
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -253,6 +274,7 @@ class LmdbKeyValue:
         if write:
             self._check_writable()
         with self._call(), _named_errors(self.path):
+            self._length.check()
             with self._begin(write) as transaction:
                 yield transaction
             if write:
@@ -323,7 +345,8 @@ def _open_environment(path: str, read_only: bool, durability: Durability, map_by
         raise StoreUnavailable(f"there is no store in {path}: check the path, or open it for writing, which makes one")
     try:
         if not read_only:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=_OWNER_FOLDER, parents=True, exist_ok=True)
+            _warn_if_others_may_read(folder)
         return lmdb.open(
             path,
             map_size=map_bytes,
@@ -332,9 +355,19 @@ def _open_environment(path: str, read_only: bool, durability: Durability, map_by
             readonly=read_only,
             sync=durability == "power",
             metasync=durability == "power",
+            mode=_OWNER_FILE,
         )
     except (OSError, lmdb.ReadonlyError) as error:
         raise StoreUnavailable(f"{path} cannot be opened{_purpose(read_only)}: {error}") from error
+
+
+def _warn_if_others_may_read(folder: Path) -> None:
+    """A folder that was there before keeps its permissions: it may not be there for us alone."""
+    if folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        log.warning(
+            "the folder of the store is open to other users of this machine: close it with chmod -R go= FOLDER",
+            extra={"fields": {"folder": str(folder)}},
+        )
 
 
 def _purpose(read_only: bool) -> str:
@@ -399,7 +432,7 @@ def _named_errors(path: str) -> Iterator[None]:
     try:
         yield
     except lmdb.DiskError as error:
-        raise StoreUnavailable(_disk_full(path, error)) from error
+        raise DiskFull(_disk_full(path, error)) from error
     except lmdb.MapFullError as error:
         raise StoreUnavailable(f"{path} has filled its map of addresses; it cannot grow further") from error
     except lmdb.ReadersFullError as error:
@@ -410,7 +443,7 @@ def _named_errors(path: str) -> Iterator[None]:
         raise LayoutError(f"{path} was written by another version of LMDB: {error}") from error
     except lmdb.Error as error:
         if any(os.strerror(number) in str(error) for number in _NO_ROOM):
-            raise StoreUnavailable(_disk_full(path, error)) from error
+            raise DiskFull(_disk_full(path, error)) from error
         raise StoreUnavailable(f"{path}: {error}; check the disk and its free space") from error
 
 

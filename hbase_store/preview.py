@@ -16,7 +16,7 @@ from hbase_store.layers import Reads, deleted_keys, united
 from hbase_store.overlay import Overlay
 from hbase_store.rows import Sn
 from hbase_store.snapshot import Answer, Snapshot
-from hbase_store.view import BY_GRAPH, FORWARD, View, lay_over, nothing, rows_of, settled
+from hbase_store.view import BY_GRAPH, FORWARD, Room, View, lay_over, nothing, rows_of, settled
 
 
 class Preview:
@@ -83,10 +83,12 @@ class _PreviewLayers:
         below = self._below_said(lambda layers, number: layers.reach(named, predicate, order, distinct, number))
         return lay_over(rows_of(below, distinct), rows_of(changed, distinct), False)
 
-    def neighbours(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> tuple[Offsets, *Columns] | None:
+    def neighbours(
+        self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
+    ) -> tuple[Offsets, *Columns] | None:
         if len(self._changed(named, predicate, order)):
             return None
-        return self._below_said(lambda layers, number: layers.neighbours(named, predicate, order, keys, number))
+        return self._below_said(lambda layers, number: layers.neighbours(named, predicate, order, keys, number, room))
 
     def at_hand(self, named: bool, predicate: int, order: int, sn: Sn) -> tuple[View, Ids] | None:
         if len(self._changed(named, predicate, order)):

@@ -11,9 +11,9 @@ import msgspec
 from hbase_store.errors import SnapshotGone
 from hbase_store.head import HeadCell
 from hbase_store.history import Whole
-from hbase_store.keyvalue import Key, KeyValue, Put, Value
+from hbase_store.keyvalue import CALL_BYTES_MAX, Key, KeyValue, Put, Value
 from hbase_store.rows import SnRow, StreamPlace, pack_row, sn_key, terms_key, unpack_row, whole_key
-from hbase_store.sealed import corrupt, cut, seal, unseal
+from hbase_store.sealed import corrupt, cut, of_pieces, seal, unseal
 from hbase_store.slab import STREAM, Slab, unpack_slab
 from hbase_store.streams import StreamColumns, merge
 from hbase_store.transient import TransientRow, unpack_transient
@@ -21,7 +21,6 @@ from hbase_store.transient import TransientRow, unpack_transient
 #: How much is read at once by who catches up.
 ROWS_AT_ONCE = 256
 BYTES_AT_ONCE = 8 << 20
-
 
 _WHOLE_MAGIC = b"RW"
 
@@ -61,7 +60,7 @@ class RowReader:
     def whole(self, row: SnRow) -> Whole:
         """The sums that came with a row."""
         keys = [whole_key(row.epoch, row.sn, piece) for piece in range(row.whole_pieces)]
-        values = self._kv.get_many("sn", keys)
+        values = self._kv.get_many("sn", keys, of_pieces(len(keys)))
         body = b"".join(bytes(unseal(_WHOLE_MAGIC, value, "sn", key)) for key, value in zip(keys, values, strict=True))
         try:
             return msgspec.msgpack.decode(body, type=Whole)
@@ -83,7 +82,8 @@ class RowReader:
                 size += rows[stop].slab_bytes
                 stop += 1
             keys = [key for row in rows[start:stop] for key in row.slab_keys()]
-            values = iter(self._kv.get_many("slab", keys) if keys else ())
+            sizes = [size for row in rows[start:stop] for size in row.slab_sizes()]
+            values = iter(self._kv.get_many("slab", keys, sizes) if keys else ())
             for row in rows[start:stop]:
                 yield row, unpack_slab("slab", [(key, next(values)) for key in row.slab_keys()], kinds)
             start = stop
@@ -91,7 +91,9 @@ class RowReader:
     def transient_of(self, rows: Sequence[SnRow]) -> Iterator[TransientRow]:
         """The transient terms that came with these rows."""
         keys = [key for row in rows for key in row.terms_keys()]
-        for key, value in zip(keys, self._kv.get_many("terms", keys) if keys else (), strict=True):
+        # Of one piece nobody knows how large it is; of several, all but the last are as large as can be.
+        sizes = [CALL_BYTES_MAX] * len(keys) if any(row.terms_pieces > 1 for row in rows) else []
+        for key, value in zip(keys, self._kv.get_many("terms", keys, sizes) if keys else (), strict=True):
             yield unpack_transient(value, key)
 
     def transient(self, first: int, last: int) -> Iterator[TransientRow]:
@@ -104,9 +106,12 @@ class RowReader:
 
     def streams(self, places: Sequence[tuple[SnRow, StreamPlace]]) -> list[StreamColumns]:
         """What each snapshot brought of a stream, in two round trips at most."""
-        slab_keys = {row.sn: row.slab_keys() for row, place in places if place.in_slab}
-        slabs = self._pieces("slab", [key for keys in slab_keys.values() for key in keys])
-        slices = self._pieces("slice", [key for row, place in places for key in row.slice_keys(place)])
+        in_slabs = {row.sn: row for row, place in places if place.in_slab}
+        slab_keys = {sn: row.slab_keys() for sn, row in in_slabs.items()}
+        slab_sizes = [size for row in in_slabs.values() for size in row.slab_sizes()]
+        slabs = self._pieces("slab", [key for keys in slab_keys.values() for key in keys], slab_sizes)
+        slice_sizes = [size for row, place in places for size in row.slice_sizes(place)]
+        slices = self._pieces("slice", [key for row, place in places for key in row.slice_keys(place)], slice_sizes)
         found = []
         for row, place in places:
             parts = []
@@ -119,5 +124,5 @@ class RowReader:
             found.append(merge(parts))
         return found
 
-    def _pieces(self, table: str, keys: Sequence[Key]) -> dict[Key, Value | None]:
-        return dict(zip(keys, self._kv.get_many(table, keys) if keys else (), strict=True))
+    def _pieces(self, table: str, keys: Sequence[Key], sizes: Sequence[int]) -> dict[Key, Value | None]:
+        return dict(zip(keys, self._kv.get_many(table, keys, sizes) if keys else (), strict=True))

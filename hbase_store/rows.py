@@ -9,7 +9,7 @@ from typing import NewType
 
 import msgspec
 
-from hbase_store.keyvalue import Key, Value
+from hbase_store.keyvalue import CALL_BYTES_MAX, Key, Value
 from hbase_store.sealed import seal_struct, unseal_struct
 
 #: A snapshot number names one state of all streams and of the store.
@@ -71,6 +71,8 @@ class StreamMove(msgspec.Struct, array_like=True):
     #: The greatest timestamp; and whether nothing came for so long that time passes without it.
     latest: int | None = None
     idle: bool = False
+    #: From where windows count: each time with the least lateness under which it does. None: nothing changed.
+    openings: list[tuple[int, int]] | None = None
 
 
 class CatalogChange(msgspec.Struct, array_like=True, frozen=True):
@@ -108,6 +110,13 @@ class SnRow(msgspec.Struct, array_like=True):
     whole_pieces: int = 0
     terms_pieces: int = 0
 
+    def slab_sizes(self) -> list[int]:
+        """Of each piece, at most."""
+        return _sizes(self.slab_pieces, self.slab_bytes)
+
+    def slice_sizes(self, place: StreamPlace) -> list[int]:
+        return _sizes(place.slice_pieces, place.slice_bytes)
+
     def slab_keys(self) -> list[Key]:
         return [slab_key(self.epoch, self.sn, piece) for piece in range(self.slab_pieces)]
 
@@ -132,6 +141,11 @@ class StreamPosition(msgspec.Struct, array_like=True, frozen=True):
     time_last: int | None = None
     latest: int | None = None
     idle: bool = False
+    openings: list[tuple[int, int]] = msgspec.field(default_factory=list)
+
+
+def _sizes(pieces: int, nbytes: int) -> list[int]:
+    return [min(nbytes, CALL_BYTES_MAX)] * pieces
 
 
 def pack_row(row: SnRow) -> Value:
@@ -164,4 +178,5 @@ def moved(position: StreamPosition | None, move: StreamMove, sn: int) -> StreamP
         time if move.elements else position.time_last,
         position.latest if move.latest is None else move.latest,
         move.idle,
+        position.openings if move.openings is None else move.openings,
     )

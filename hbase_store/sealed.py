@@ -62,6 +62,11 @@ def unseal_struct(magic: bytes, value: Value | None, table: str, key: Key, kind:
         raise corrupt(table, key, str(error)) from error
 
 
+def of_pieces(count: int) -> list[int]:
+    """How large each of so many pieces is at most: where there are several, all but the last are as large as can be."""
+    return [CALL_BYTES_MAX] * count
+
+
 def cut(payload: bytes) -> list[bytes]:
     """Pieces that fit into one value each; at least one."""
     starts = range(0, max(len(payload), 1), PAYLOAD_BYTES_MAX)

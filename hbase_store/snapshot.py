@@ -28,7 +28,7 @@ from hbase_store.errors import SnapshotGone
 from hbase_store.layers import Reads
 from hbase_store.rows import Sn
 from hbase_store.terms import NO_TERM
-from hbase_store.view import BY_GRAPH, FORWARD, INVERSE, View, contains, in_order, rows_of
+from hbase_store.view import BY_GRAPH, FORWARD, INVERSE, Room, View, anything, contains, in_order, rows_of
 
 Answer = TypeVar("Answer")
 
@@ -97,12 +97,12 @@ class Snapshot:
         start = columns[0].searchsorted(wanted)
         return columns[1][start : columns[0].searchsorted(wanted, "right")]
 
-    def hop(self, p: int, keys: Ids, inverse: bool = False) -> tuple[Offsets | None, Ids]:
+    def hop(self, p: int, keys: Ids, inverse: bool = False, room: Room = anything) -> tuple[Offsets | None, Ids]:
         """(place of the key, neighbour) for each edge of the keys in the default graph; no places: each has just one.
 
         Of few keys quickly: numpy takes longer to sum up a few numbers than Python to look at them."""
         if len(keys) >= _MANY:
-            return _placed(*self._many(p, keys, inverse, DEFAULT))
+            return _placed(*self._many(p, keys, inverse, DEFAULT, room))
         at_hand = self._at_hand.get((p, inverse))
         if at_hand is None or (len(at_hand[1]) and any(_holds(at_hand[1], key) for key in keys)):
             columns = self._brought(p, keys, inverse)
@@ -111,6 +111,7 @@ class Snapshot:
         starts, ends = columns[0].searchsorted(keys), columns[0].searchsorted(keys, "right")
         counts = ends - starts
         listed = counts.tolist()
+        room(sum(listed))
         if listed.count(1) == len(listed):
             return None, columns[1][starts]
         if len(listed) == 1:
@@ -128,16 +129,19 @@ class Snapshot:
                 self._at_hand[p, inverse] = found[0].columns, found[1]
         return columns
 
-    def neighbours(self, p: int, keys: Ids, inverse: bool = False, graph: int = DEFAULT) -> tuple[Offsets, *Columns]:
+    def neighbours(
+        self, p: int, keys: Ids, inverse: bool = False, graph: int = DEFAULT, room: Room = anything
+    ) -> tuple[Offsets, *Columns]:
         """(offsets, values[, graphs]): values[offsets[i]:offsets[i + 1]] are the objects of subject keys[i].
 
-        `inverse` asks for the subjects of objects. The graphs come only with `graph` = NAMED."""
+        `inverse` asks for the subjects of objects. The graphs come only with `graph` = NAMED. `room` is asked before
+        any are gathered."""
         keys = as_ids(keys)
         if len(keys) == 1 and graph == DEFAULT:
             values = self.values(p, int(keys[0]), inverse)
             return np.array((0, len(values)), np.int64), values
         offsets, *found = (
-            self._few(p, keys, inverse, graph) if len(keys) < _MANY else self._many(p, keys, inverse, graph)
+            self._few(p, keys, inverse, graph, room) if len(keys) < _MANY else self._many(p, keys, inverse, graph, room)
         )
         if graph in (DEFAULT, NAMED):
             return offsets, *found
@@ -148,23 +152,24 @@ class Snapshot:
         np.cumsum(there, out=before[1:])
         return before[offsets], found[0][there]
 
-    def _few(self, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Offsets, *Columns]:
+    def _few(self, p: int, keys: Ids, inverse: bool, graph: int, room: Room) -> tuple[Offsets, *Columns]:
         columns = self._reach(graph != DEFAULT, p, inverse, keys).columns
         starts, ends = columns[0].searchsorted(keys, "left"), columns[0].searchsorted(keys, "right")
         if len(keys) == 1:
             start, end = int(starts[0]), int(ends[0])
             return np.array((0, end - start), np.int64), *(column[start:end] for column in columns[1:])
+        room(int((ends - starts).sum()))
         offsets, places = gather_ranges(starts, ends)
         return offsets, *(column[places] for column in columns[1:])
 
-    def _many(self, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Offsets, *Columns]:
+    def _many(self, p: int, keys: Ids, inverse: bool, graph: int, room: Room) -> tuple[Offsets, *Columns]:
         named = graph != DEFAULT
-        found = self.read(lambda layers: layers.neighbours(named, p, inverse, keys, self.sn))
+        found = self.read(lambda layers: layers.neighbours(named, p, inverse, keys, self.sn, room))
         if found is not None:
             return found
         from hbase_store.hops import hop  # numba takes a third of a second to import
 
-        return hop(self._reach(named, p, inverse, keys), keys)
+        return hop(self._reach(named, p, inverse, keys), keys, room)
 
     def _neighbours_within(self, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Offsets, Ids]:
         """By way of the graph: keys with very many edges in all graphs together may have few in this one."""

@@ -19,7 +19,7 @@ from hbase_store.batch import Batch, Change, Numbers
 from hbase_store.dictionary import Dictionary
 from hbase_store.edges import Edges, changes_of
 from hbase_store.emissions import EmissionLog
-from hbase_store.errors import SnapshotGone, StoreError, StoreUnavailable, Unwritable
+from hbase_store.errors import Fenced, SnapshotGone, StoreError, StoreUnavailable, Unwritable
 from hbase_store.head import Head, HeadCell
 from hbase_store.history import History
 from hbase_store.keyvalue import KeyValue, Put, Value
@@ -99,6 +99,15 @@ class Store:
         self._upkeep.close()
         self._lease.release()
         self.kv.close()
+
+    @property
+    def address(self) -> str:
+        """Where others reach this process, as `take_lease` was told."""
+        return self._address
+
+    def probe(self) -> None:
+        """A small call, to see whether the store answers. Raises StoreUnavailable."""
+        self.kv.get_many("meta", [self._cell.key])
 
     # ---- snapshots
 
@@ -250,19 +259,35 @@ class Store:
     # ---- writing
 
     def take_lease(self, address: str) -> None:
-        """Becomes the one writer, or stays it; others learn that they reach it at `address` ('': not at all)."""
+        """Becomes the one writer, or stays it; others learn that they reach it at `address` ('': not at all).
+
+        Whoever was the writer and lost that writes again only after this: what others wrote meanwhile is taken in, and
+        whatever its caller knows of the store is to be read anew."""
         with self._writing:
             stays = self._cell.epoch != 0 and self._lease.held
-            self._lease.take(address)
             self._address = address
-            if stays:
-                return
-            self._cell.take_epoch()
-            for numbers in (self._terms, self._transient_terms, self._blanks):
-                numbers.forget()
-            self._generation = None
-            self._open_batch = None
-            self.refresh()
+            self._lease.take(address)
+            if not stays:
+                self._take_epoch()
+
+    def _take_epoch(self) -> None:
+        self._cell.take_epoch()
+        for numbers in (self._terms, self._transient_terms, self._blanks):
+            numbers.forget()
+        self._generation = None
+        self._forget_batch()  # it counts, and is taken in now as it was published; or it never will
+        self.refresh()
+
+    @property
+    def has_lost_lease(self) -> bool:
+        """This process was the writer, and another one is, or may be. Until `take_lease` it only reads."""
+        return self._cell.is_lost or (self._cell.epoch != 0 and self._lease.lost)
+
+    def resign(self) -> None:
+        """Writes nothing more until the lease is taken again: what was published with an unknown outcome stays so."""
+        with self._writing:
+            self._cell.resign()
+            self.emissions.resign()
 
     def begin(self) -> Batch:
         """A new batch. One begun earlier and not committed is dropped."""
@@ -293,7 +318,7 @@ class Store:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:
                 raise StoreError("this batch was committed, or another was begun after it; begin a new one")
-            self._cell.settle()
+            self._settle()
             try:
                 self._undecided = self._publication(batch)
             except Exception as error:
@@ -403,15 +428,25 @@ class Store:
         return _Publication(None, row, [], stages, head, runs)
 
     def _hold_lease(self) -> None:
+        """Takes the lease, the first time. Once it is lost only `take_lease` does, as who writes must know first."""
         with self._writing:
-            if self._cell.epoch == 0 or not self._lease.held:
+            if self._cell.epoch == 0 and not self._cell.is_lost:
                 self.take_lease(self._address)
+            elif self._cell.is_lost or not (self._lease.held or self._lease.regain()):
+                self.resign()
+                raise Fenced(
+                    f"this process is not the writer of {self.url} any more; it writes nothing before what others "
+                    "wrote is read and the lease is taken again"
+                )
 
     def _settle(self) -> None:
         """Of an earlier batch whose outcome is unknown, decides it."""
         if self._undecided is not None:
             self._publish(self._undecided)
         self._cell.settle()
+        if self._cell.head.run_list != self._edges.list.number:
+            with self._taking_in:  # an installation that was not answered was decided just now
+                self._catch_up()
 
     # ---- taking in
 

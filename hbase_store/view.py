@@ -6,16 +6,23 @@ or deleted since; of two layers the upper wins."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen, gather_ranges
 
+#: Is told how many edges will be gathered, before they are; raises where these are too many.
+Room = Callable[[int], object]
 #: The orders of the rows of an edge (s, o[, g]): (s, o[, g]), (o, s[, g]) and, of named graphs alone, (g, s, o).
 #: From so many rows on, finding the rows of their keys first pays.
 _MANY = 4096
 FORWARD, INVERSE, BY_GRAPH = 0, 1, 2
+
+
+def anything(count: int) -> None:
+    """There is room for any number of edges."""
 
 
 def orders(named: bool) -> tuple[int, ...]:

@@ -11,15 +11,18 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
+from stream_ext.decoding import decoded_within
 from stream_ext.emission import EmissionBody, columns_of
-from stream_ext.errors import BadArgument, NotFound
+from stream_ext.errors import BadArgument, NotFound, QueryTooLarge
 from stream_ext.evaluate import Answer, Asking, Graph, Instant, evaluate
 from stream_ext.network import salt_of
 from stream_ext.operators.service import check_services, placed
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Ids
 from stream_ext.plan.algebra import Admin, Form, Query, Register
+from stream_ext.plan.costly import is_costly
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.plan.walk import query_parts, reads_store
 from stream_ext.query_run import seed_of
@@ -83,9 +86,9 @@ def rows_expected(
 ) -> float:
     """So many rows its operators are expected to make together, by the estimates that order its joins.
 
-    Of windows nothing is known beforehand: infinity."""
+    Of windows nothing is known beforehand: infinity. Nor of calls that may take long for one row."""
     query = _asked(text, base, at, dataset, asking)
-    if query.windows or asking.plans is None:
+    if query.windows or asking.plans is None or is_costly(query):
         return math.inf
     network = asking.plans.network(query, store.at(sn), store.permanent_ids)
     return network.expected(1 if query.form is Form.ASK else None)
@@ -112,7 +115,12 @@ def _windows_then(store: Store, query: Query, catalog: Catalog, sn: int) -> tupl
 
 
 def answer_at_last_evaluation(
-    store: Store, catalog: Catalog, definition: QueryDefinition, state: QueryState, outside: Outside
+    store: Store,
+    catalog: Catalog,
+    definition: QueryDefinition,
+    state: QueryState,
+    outside: Outside,
+    control: Control = Control.FREE,
 ) -> Answer:
     """The whole answer of the evaluation that `state` speaks of, asked again.
 
@@ -127,7 +135,10 @@ def answer_at_last_evaluation(
         then = max(then, state.sn)  # the same is shown since, but `ranked` is of the rows that there were then
     instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
     windows = windows_of(query, catalog, state.t0, last.arrived)
-    asking = Asking(seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), outside=outside)
+    asking = Asking(
+        seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), outside=outside,
+        control=control,
+    )  # fmt: skip
     with placed(definition.text):
         return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)
 
@@ -166,26 +177,51 @@ class Decoded(NamedTuple):
 
 #: The first piece is small, so that it leaves soon.
 _FIRST_ROWS, _ROWS = 512, 8_192
+#: Rows whose texts are longer are written in smaller parts, of so many times fewer rows.
+_WRITTEN_BYTES, _FEWER = 16 << 20, 16
+_ROW_BYTES = 256 << 20
 
 
 def decoded(columns: Sequence[Ids], decode: Decode, count: int | None = None) -> Iterator[Decoded]:
-    """The rows as texts, some thousand at a time: what is decoded is never more than that.
+    """The rows as texts, some thousand at a time, or as many as take some megabytes when they are written: what is
+    decoded is never more than that, but for one row.
 
     `count` says how many there are where there is no column."""
     if not columns and count:
         yield Decoded([], [], count)
     count = len(columns[0]) if columns else 0
-    start, end = 0, min(count, _FIRST_ROWS)
+    start, rows = 0, _FIRST_ROWS
     while start < count:
-        yield _decoded([column[start:end] for column in columns], decode)
-        start, end = end, min(count, end + _ROWS)
+        end = min(count, start + rows)
+        found = _decoded([column[start:end] for column in columns], decode)
+        while found is None:
+            end = start + max(1, (end - start) // _FEWER)
+            found = _decoded([column[start:end] for column in columns], decode)
+        yield found
+        start, rows = end, min(_ROWS, _FEWER * (end - start))
 
 
-def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded:
+def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
+    """None: these rows are too much at a time."""
     ids, places = np.unique(np.concatenate(columns), return_inverse=True)
-    unbound = int(ids[0] == 0)
-    texts: list[bytes | None] = [*([None] * unbound), *decode(ids[unbound:])]
-    parts = np.split(places.reshape(-1), len(columns))
+    unbound, one_row = int(ids[0] == 0), len(columns[0]) == 1
+    control = Control.FREE if one_row else Control(bytes_max=_WRITTEN_BYTES)
+    try:
+        texts: list[bytes | None] = [*([None] * unbound), *decoded_within(decode, ids[unbound:], control)]
+    except QueryTooLarge:
+        return None
+    places = places.reshape(-1)
+    longest = max((len(text) for text in texts if text is not None), default=0)
+    if longest * len(places) > _WRITTEN_BYTES:
+        lengths = np.array([0 if text is None else len(text) for text in texts], np.int64)
+        size = int(lengths[places].sum())
+        if size > _WRITTEN_BYTES and not one_row:
+            return None
+        if size > _ROW_BYTES:
+            raise QueryTooLarge(
+                f"a row of the answer has {size} bytes; it may have {_ROW_BYTES}: ask for shorter terms"
+            )
+    parts = np.split(places, len(columns))
     return Decoded(texts, [part.tolist() for part in parts], len(parts[0]))
 
 

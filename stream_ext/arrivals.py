@@ -34,6 +34,11 @@ class Arrival:
     heartbeat: int | None
     idle: bool
 
+    @property
+    def nbytes(self) -> int:
+        columns = (self.element_times, self.s, self.p, self.o, self.g, self.times)
+        return sum(column.nbytes for column in columns)
+
     def at_time(self, time: int) -> Arrival:
         """Only its elements of this timestamp."""
         return self._of(self.element_times == time, self.times == time)
@@ -41,6 +46,15 @@ class Arrival:
     def up_to(self, time: int) -> Arrival:
         """Only its elements of this timestamp and of those before."""
         return self._of(self.element_times <= time, self.times <= time)
+
+    def between(self, after: int | None, up_to: int | None) -> Arrival:
+        """Only its elements later than `after`, and of `up_to` or before; None: whenever they are."""
+        elements, triples = np.ones(len(self.element_times), np.bool_), np.ones(len(self.times), np.bool_)
+        for time, is_low in ((after, True), (up_to, False)):
+            if time is not None:
+                elements &= (self.element_times > time) == is_low
+                triples &= (self.times > time) == is_low
+        return self._of(elements, triples)
 
     def _of(self, elements: Mask, which: Mask) -> Arrival:
         return replace(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -20,6 +21,7 @@ from hbase_store.terms import iri
 from stream_ext.adaptor import Elements, Ids, Mask, Times, assemble
 from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.errors import BadArgument, NotFound
+from stream_ext.openings import Openings, opened, openings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class _Moving:
     heartbeat: int | None
     first: int | None
     latest: int | None
+    openings: Openings
     sources: dict[str, int]
     idle: bool = False
     decided: bool = False  # who it runs by, in this snapshot
@@ -130,6 +133,7 @@ class Gathering:
         if len(times):
             least = int(times.min())
             moving.first = least if moving.first is None else min(moving.first, least)
+            moving.openings = opened(moving.openings, times, moving.latest, moving.heartbeat)
             moving.arrives(int(times.max()))
         if push.heartbeat is not None:
             moving.beats(push.heartbeat)
@@ -162,7 +166,7 @@ class Gathering:
             raise NotFound("the stream was dropped before this push came to it")
         position = self._positions.get(stream)
         if position is None:
-            return _Moving(definition, 0, None, None, None, None, {})
+            return _Moving(definition, 0, None, None, None, None, [], {})
         return _Moving(
             definition,
             position.batch,
@@ -170,6 +174,7 @@ class Gathering:
             position.heartbeat,
             position.first,
             position.latest,
+            openings_of(position.openings, position.first),
             dict(position.sources),
             position.idle,
         )
@@ -180,7 +185,8 @@ class Gathering:
         if timed is None:
             return
         if definition.runs_by is None:
-            moving.definition = msgspec.structs.replace(definition, runs_by="elements" if timed else "clock")
+            runs_by: Literal["elements", "clock"] = "elements" if timed else "clock"
+            moving.definition = msgspec.structs.replace(definition, runs_by=runs_by, made_by=None)
             moving.decided = True
         elif timed != (definition.runs_by == "elements"):
             raise BadArgument(_WRONG_KIND[definition.runs_by].format(definition.name))
@@ -210,9 +216,15 @@ class Gathering:
                 sources=moving.sources_moved,
                 latest=moving.latest,
                 idle=moving.idle,
+                openings=self._moved_openings(moving),
             )
             for number, moving in self._moving.items()
         ]
+
+    def _moved_openings(self, moving: _Moving) -> list[tuple[int, int]] | None:
+        position = self._positions.get(moving.definition.number)
+        before = [] if position is None else position.openings
+        return None if list(moving.openings) == before else list(moving.openings)
 
     def write(self, batch: Batch) -> None:
         self.dropped.clear()  # it may be written again, where the store did not answer in the middle

@@ -6,9 +6,8 @@ Streams and queries have numbers that are never used twice; a name may come back
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -20,17 +19,20 @@ import msgspec
 from hbase_store import Store
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.layered import Layered
+from stream_ext.names import meant
 from stream_ext.options import StreamOptions, is_iri
 from stream_ext.schedule import QueryState
 
+_NAMED_MAX = 5  # of what is there, where something is not
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
-_COMPARED_MAX = 1_000  # names that a mistyped one is held against
 
 
 class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
     """`runs_by` is decided by the first push: by the clock, or by the times of its elements.
 
-    `of_query` is the number of the query whose emissions are its elements; None: it takes pushes."""
+    `of_query` is the number of the query whose emissions are its elements; None: it takes pushes.
+    `made_by` is the name of the query whose registration made it, until somebody creates it or pushes to it: perhaps
+    its name was a slip."""
 
     number: int
     name: str
@@ -38,6 +40,7 @@ class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
     options: StreamOptions
     runs_by: Literal["clock", "elements"] | None = None
     of_query: int | None = None
+    made_by: str | None = None
 
 
 class Left(msgspec.Struct, frozen=True, array_like=True):
@@ -187,20 +190,29 @@ class Catalog:
         """The queries whose emissions are streams, too."""
         return [query for query in self._special.values() if query.output is not None]
 
-    def stream(self, key: str) -> StreamDefinition:
+    def stream(self, key: str, may_make: bool = True) -> StreamDefinition:
+        """`may_make`: whoever asks for it may have wanted to create it first."""
         if (found := self.find_stream(key)) is None:
-            made_by = (
-                f"CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it, or PUT /streams/{quote(key, safe='')}"
-            )
-            raise NotFound(f"there is no stream {key!r}{meant(key, self._streams_by_name)}; {made_by}")
+            names = list(dict.fromkeys([*self.stream_names(), *(stream.name for stream in self.streams.values())]))
+            says = f"there is no stream {key!r}{meant(key, self.stream_names())}{_there_are(names)}"
+            if may_make:
+                says += f"; CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it, or PUT "
+                says += f"/streams/{quote(key, safe='')}"
+            raise NotFound(says)
         return found
+
+    def stream_names(self) -> list[str]:
+        """Of those that somebody meant to make."""
+        return [stream.name for stream in self.streams.values() if stream.made_by is None]
 
     def query(self, key: str) -> QueryDefinition:
         if (found := self.find_query(key)) is None:
             if self.find_stream(key) is not None:
                 raise NotFound(f"there is no registered query {key!r}, it is a stream; SHOW QUERIES lists the queries")
             raise NotFound(
-                f"there is no registered query {key!r}{meant(key, self._queries_by_name)}; SHOW QUERIES lists them"
+                f"there is no registered query {key!r}{meant(key, self._queries_by_name)}"
+                f"{_there_are([query.name for query in islice(self.queries.values(), _NAMED_MAX + 1)])}; "
+                "SHOW QUERIES lists them"
             )
         return found
 
@@ -221,10 +233,11 @@ class Catalog:
         return [self.streams[number].iri for number in sorted(self.streams)]
 
 
-def meant(key: str, known: Iterable[str]) -> str:
-    """What was probably meant by a name that is none."""
-    near = difflib.get_close_matches(key, islice(known, _COMPARED_MAX), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+def _there_are(names: Sequence[str]) -> str:
+    if not names:
+        return "; there is none at all"
+    more = ", ..." if len(names) > _NAMED_MAX else ""
+    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names[:_NAMED_MAX]))}{more}"
 
 
 def _stream_of(body: bytes) -> StreamDefinition:

@@ -10,7 +10,7 @@ import msgspec
 from stream_ext.catalog import Catalog, CatalogStep, Failure, Left, QueryDefinition, StreamDefinition, names_of
 from stream_ext.errors import NameInUse
 from stream_ext.injector import Change, Intent, View
-from stream_ext.options import StreamOptions, parse_options
+from stream_ext.options import CHANGEABLE, StreamOptions, parse_options
 from stream_ext.readings import query_over
 from stream_ext.schedule import initial_state
 from stream_ext.timing import timing_of
@@ -25,13 +25,38 @@ def create_stream(key: str, options: Mapping[str, object], base: str) -> Change:
         existing = view.catalog.find_stream(key)
         if existing is not None:
             _check_same(existing, parsed, own_iri)
-            return Intent(result=lambda _: (existing, False))
+            meant = msgspec.structs.replace(existing, made_by=None)
+            steps = [] if meant == existing else [CatalogStep("stream", existing.number, meant)]
+            return Intent(result=lambda _: (meant, False), steps=steps)
         for taken in (view.catalog.find_stream(names.name), view.catalog.find_stream(names.iri)):
             if taken is not None:
                 raise NameInUse(f"{key!r} would answer to a name of stream {taken.name!r} (<{taken.iri}>); use another")
         number = view.new_number("stream")
         definition = StreamDefinition(number, names.name, names.iri, parsed)
         return Intent(result=lambda _: (definition, True), steps=[CatalogStep("stream", number, definition)])
+
+    return change
+
+
+def change_stream(key: str, options: Mapping[str, object]) -> Change:
+    """Gives a stream other options, of those that may be changed; what else is given may only be as it is there. Its
+    result: the definition."""
+    own_iri, wanted = parse_options(options)
+
+    def change(view: View) -> Intent:
+        existing = view.catalog.stream(key, may_make=False)
+        asked, there = wanted.as_json() | {"iri": own_iri}, existing.options.as_json() | {"iri": existing.iri}
+        fixed = [name for name in options if name not in CHANGEABLE and asked[name] != there[name]]
+        if fixed:
+            raise NameInUse(
+                f"stream {existing.name!r} keeps its option {fixed[0]!r} ({_json(there[fixed[0]])}); what can be "
+                f"changed is {', '.join(CHANGEABLE)}: drop the stream first, or use another name"
+            )
+        fields = {field: getattr(wanted, field) for name, field in CHANGEABLE.items() if name in options}
+        changed = msgspec.structs.replace(existing.options, **fields)
+        definition = msgspec.structs.replace(existing, options=changed, made_by=None)
+        step = CatalogStep("stream", existing.number, definition)
+        return Intent(result=lambda _: definition, steps=[] if definition == existing else [step])
 
     return change
 
@@ -60,7 +85,7 @@ def _json(value: object) -> str:
 
 def drop_stream(key: str) -> Change:
     def change(view: View) -> Intent:
-        stream = view.catalog.stream(key)
+        stream = view.catalog.stream(key, may_make=False)
         if stream.of_query is not None:
             query = view.catalog.queries[stream.of_query]
             raise NameInUse(f"stream {stream.name!r} is what query {query.name!r} says: drop the query")
@@ -83,9 +108,19 @@ def drop_query(key: str) -> Change:
         if query.output is not None:
             _check_unread(view.catalog, view.catalog.streams[query.output])
             steps.append(CatalogStep("stream", query.output, None))
+        unused = [stream for stream in dict.fromkeys(query.streams) if _goes_with(view, stream, query.number)]
+        steps += [CatalogStep("stream", stream, None) for stream in unused]
         return Intent(result=lambda _: None, steps=steps)
 
     return change
+
+
+def _goes_with(view: View, stream: int, query: int) -> bool:
+    """Whether a registration has made the stream, and nobody else has anything to do with it."""
+    definition = view.catalog.streams.get(stream)
+    if definition is None or definition.made_by is None:
+        return False
+    return all(reader.number == query for reader in view.catalog.readers_of(stream))
 
 
 def pause_query(key: str) -> Change:

@@ -1,18 +1,37 @@
 """The clock: where time comes from, and how a thread waits for it.
 
 Whatever looks at the time takes a `Clock`. The machine's clock runs by itself; a manual clock stands still
-until it is moved, so a test says what time it is and never sleeps."""
+until it is moved, so a test says what time it is and never sleeps.
+
+A service looks at a `SteadyClock`, which never goes back: where the clock is set back, or the store comes from
+a machine whose clock was ahead, time goes on from the last one that the store knows, at the pace of a monotonic clock.
+
+    wall        10:00   10:01   09:30   09:31  ...  10:02   10:03
+    steady      10:00   10:01   10:01   10:02  ...  10:33   10:34"""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Protocol
+
+from stream_ext.times import date_of_ms
+from stream_ext.waits import Waits
+
+log = logging.getLogger("rillet.clock")
+
+#: A wall clock that is behind by no more says nothing.
+BEHIND_MS_MAX = 1_000
 
 
 class Clock(Protocol):
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment; never set."""
         ...
 
     def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
@@ -27,6 +46,9 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
     def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
         if until_ms is None:
             condition.wait()
@@ -36,17 +58,86 @@ class SystemClock:
             condition.wait(min(left_s, threading.TIMEOUT_MAX))  # it raises above
 
 
+class SteadyClock:
+    """The greater of another clock's time and its own, carried on by a monotonic clock; any thread may look at it.
+
+    While the other clock is behind, `waits` says so."""
+
+    def __init__(self, clock: Clock, waits: Waits) -> None:
+        self._clock, self._waits = clock, waits
+        self._lock = threading.Lock()
+        self._lead_ms = clock.now_ms() - clock.monotonic_ms()  # of its time before the monotonic clock's
+        self._is_behind = False
+
+    def go_on_from(self, last_ms: int) -> None:
+        """Time has come to `last_ms` already."""
+        with self._lock:
+            self._lead_ms = max(self._lead_ms, last_ms - self._clock.monotonic_ms())
+        self.now_ms()
+
+    def now_ms(self) -> int:
+        with self._lock:
+            wall_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+            self._lead_ms = max(self._lead_ms, wall_ms - monotonic_ms)
+            now_ms = monotonic_ms + self._lead_ms
+            was_behind, self._is_behind = self._is_behind, now_ms - wall_ms > BEHIND_MS_MAX
+            changed = was_behind != self._is_behind
+        if changed:
+            self._tell(now_ms, wall_ms)
+        return now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
+        """The other clock's time is another one, but goes by as fast."""
+        ahead_ms = self.now_ms() - self._clock.now_ms()
+        self._clock.wait(condition, None if until_ms is None else until_ms - ahead_ms)
+
+    def _tell(self, now_ms: int, wall_ms: int) -> None:
+        fields = {"time": now_ms, "clock": wall_ms, "behind_ms": now_ms - wall_ms}
+        if now_ms - wall_ms > BEHIND_MS_MAX:
+            why = f"the clock says {date_of_ms(wall_ms)}, and the store has come to {date_of_ms(now_ms)}"
+            self._waits.begin("clock", f"{why}; time goes on from there meanwhile: set the clock, if it is wrong")
+            log.warning("the clock is behind the time of the store; time goes on from there", extra={"fields": fields})
+        else:
+            self._waits.end("clock")
+            log.info("the clock has caught up with the time of the store", extra={"fields": fields})
+
+
+class MonotonicClock:
+    """Another clock's monotonic time, for lengths of time: it begins anywhere, and nobody sets it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
+        ahead_ms = self._clock.now_ms() - self.now_ms()
+        self._clock.wait(condition, None if until_ms is None else until_ms + ahead_ms)
+
+
 class ManualClock:
     """A clock that moves when it is told to; whoever waits for the time it has come to is woken."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms
+        self._monotonic_ms = 0
         self._lock = threading.Lock()
         self._waiting: list[threading.Condition] = []
 
     def now_ms(self) -> int:
         with self._lock:
             return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        with self._lock:
+            return self._monotonic_ms
 
     def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
         with self._lock:
@@ -59,8 +150,17 @@ class ManualClock:
             self._waiting.remove(condition)
 
     def advance(self, by_ms: int) -> None:
+        """Time goes by."""
+        self._move(by_ms, by_ms)
+
+    def set_to(self, now_ms: int) -> None:
+        """Somebody sets it; no time goes by."""
+        self._move(now_ms - self.now_ms(), 0)
+
+    def _move(self, by_ms: int, monotonic_ms: int) -> None:
         with self._lock:
             self._now_ms += by_ms
+            self._monotonic_ms += monotonic_ms
             waiting = list(self._waiting)
         for condition in waiting:
             with condition:

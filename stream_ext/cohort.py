@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from stream_ext.grids import Run
 from stream_ext.part import Ids, Part, SharedPart, Told, WindowBounds
-from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, own_begins
+from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, Within, own_begins
 from stream_ext.steps import RUN_TOLD_SINGLY_MAX, Said, Steps, part_of
 
 _NONE = np.empty(0, np.uint64)
@@ -48,15 +48,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One, or a run of them to which nobody says anything: after which push, the places of those who have rows, and
-    these. `holding`: where all windows are empty, the rows of the relation whose answer is not; None: some window is
-    not empty."""
+    """One, or a run of them at each of which the same is said: after which push, the places of those who have rows, and
+    these. `over_nothing`: all windows are empty, as they are in a run."""
 
     run: Run
     push: int
     whose: Ids = field(default_factory=lambda: _NONE)
     columns: Sequence[Ids] = ()
-    holding: Ids | None = None
+    over_nothing: bool = False
     is_run: bool = False
 
 
@@ -73,6 +72,7 @@ class Network(Protocol):
     """What a cohort asks of the run that it is in."""
 
     holds: bool | None
+    repeats: bool
     empty_said: Said
 
     def bounds_at(self, time: int, arrived: bool = False) -> list[WindowBounds]: ...
@@ -86,7 +86,8 @@ class Cohort:
         self.schedule, self.evaluated, self.run = schedule, evaluated, run
         self.entered = evaluated is not None
         self.members: dict[int, Member] = {}
-        self.said: list[Evaluation] = []  # in this snapshot
+        self.said: list[Evaluation] = []  # in this snapshot, and not told yet
+        self.k = 0  # of the evaluations in this snapshot that are told
         self.went_on_silently = False
         self._gaps: set[int] = set()  # of those that have said nothing since they were paused
         self._joined: dict[int, QueryState] = {}  # the states of those that no part has told of yet
@@ -172,8 +173,13 @@ class Cohort:
     def state_of(self, number: int, sn: int) -> QueryState:
         return _own_state(self.members[number], self.state(sn), self._gaps)
 
-    def stand(self, sn: int) -> Stand:
-        return Stand(len(self.members), self.state(sn), frozenset(self._gaps))
+    def stand(self, sn: int, underway: tuple[int, Within] | None = None) -> Stand:
+        """`underway`: it is in the middle of the snapshot after this one."""
+        state = self.state(sn)
+        if underway is not None:
+            later, within = underway
+            state = msgspec.structs.replace(state, sn=later).behind(sn, msgspec.structs.replace(within, k=self.k))
+        return Stand(len(self.members), state, frozenset(self._gaps))
 
     def joining(self, stand: Stand) -> list[Joining]:
         """Those who were there then, as they were, on their way to another network."""
@@ -189,7 +195,7 @@ class Cohort:
     # -- what is said --------------------------------------------------------------------------------------------
 
     def parts(self, sn: int) -> list[Told]:
-        """All that this snapshot's evaluations say."""
+        """All that this snapshot's evaluations say, which were not told."""
         said, self.said = self.said, []
         found: list[Told] = []
         if said:
@@ -198,36 +204,48 @@ class Cohort:
             last: Evaluated | None = None
             for place in places:
                 alone = Alone(self, int(self.queries[place]), before)
-                found += _stepped(Steps(alone, sn), [_of_one(self, each, place) for each in said])
+                found += _stepped(Steps(alone, sn, self.k), [_of_one(self, each, place) for each in said])
                 last = alone.evaluated
             if len(places) < len(self.members):
                 together = Together(self, np.delete(self.queries, places) if len(places) else self.queries)
-                found += _stepped(Steps(together, sn), [_of_many(self, each, places) for each in said])
+                found += _stepped(Steps(together, sn, self.k), [_of_many(self, each, places) for each in said])
                 last = together.evaluated
             self.evaluated = last
+            self.k += sum(each.run.count() for each in said)
+        return found
+
+    def end(self, sn: int) -> list[Told]:
+        """The snapshot is over; what is left to tell."""
+        found = self.parts(sn)
         if self.went_on_silently:
             self.went_on_silently = False
-            found.append(self._silent(sn, sum(each.run.count() for each in said)))
+            found.append(self.silent(sn, self.k, self.state(sn)))
+        self.k = 0
         return found
+
+    def pause(self, sn: int, push: int) -> list[Told]:
+        """In the middle of a snapshot, after an evaluation over windows that hold something: all is told by then."""
+        found = self.parts(sn)
+        return [*found, self.silent(sn, self.k, self.state(sn).behind(sn - 1, Within(push, self.k)))]
 
     def _apart(self, said: Sequence[Evaluation]) -> list[int]:
         """The places of those whose runs of quiet evaluations are not those of the others, where runs are told."""
         *_, reports = self.run.empty_said
-        quiet = [each for each in said if each.is_run or each.holding is not None]
-        if not reports or sum(each.run.count() for each in quiet) <= RUN_TOLD_SINGLY_MAX:
+        quiet = [each for each in said if each.over_nothing]
+        # What RSTREAM says over empty windows is the same all through a snapshot.
+        if not reports or self.run.repeats or sum(each.run.count() for each in quiet) <= RUN_TOLD_SINGLY_MAX:
             return []
-        held = [self.places(each.holding.view(np.int64)) for each in quiet if each.holding is not None]
-        some = np.unique(np.concatenate([*(each.whose.view(np.int64) for each in quiet), *held]))
-        return [place for place in some.tolist() if place >= 0]
+        return [int(place) for place in np.unique(np.concatenate([each.whose for each in quiet]))]
 
-    def _silent(self, sn: int, k: int) -> Told:
+    def silent(self, sn: int, k: int, state: QueryState) -> Told:
         """Nothing is said, and it is kept how far the queries have come."""
         time = self.schedule.after or 0
         if len(self.members) == 1:
             (number,) = self.members
             self.told_alone(number)
-            return Part(number, sn, k, time, [], [], None, 0, None, self.state_of(number, sn), False, evaluated=False)
-        state, joined = self.state(sn), self.newly_joined(self.queries)
+            own = _own_state(self.members[number], state, self._gaps)
+            return Part(number, sn, k, time, [], [], None, 0, None, own, False, evaluated=False)
+        joined = self.newly_joined(self.queries)
         *_, reports = self.run.empty_said
         return SharedPart(
             self.queries, sn, k, time, [], _NONE, [], None, reports, 0, None, state, joined, evaluated=False
@@ -261,7 +279,7 @@ class Alone:
 
     def __init__(self, cohort: Cohort, number: int, evaluated: Evaluated | None) -> None:
         self._cohort, self.number, self.evaluated = cohort, number, evaluated
-        self.empty_said = cohort.run.empty_said
+        self.repeats = cohort.run.repeats
         self.bounds_at, self.portable = cohort.run.bounds_at, cohort.run.portable
 
     def tell_gap(self) -> bool:
@@ -282,12 +300,11 @@ class Together:
     def __init__(self, cohort: Cohort, queries: Ids) -> None:
         self._cohort, self._queries = cohort, queries
         self.evaluated = cohort.evaluated
-        columns, _, reports = cohort.run.empty_said
-        self.empty_said: Said = [_NONE, *columns], None, reports
+        self.repeats = cohort.run.repeats
 
     def part(self, evaluated: Evaluated, said: Said) -> SharedPart:
         cohort, (columns, _, _) = self._cohort, said
-        *_, reports = self.empty_said
+        *_, reports = cohort.run.empty_said
         whose, *own = columns
         own, made = cohort.run.portable(own) if len(whose) else (own, [])
         before, self.evaluated = self.evaluated, evaluated
@@ -299,39 +316,33 @@ class Together:
         )  # fmt: skip
 
 
-#: An evaluation as its queries' steps take it: None for what is said of a run.
-_Told = tuple[Evaluation, bool, Said | None]
+#: An evaluation, and what its queries say.
+_Told = tuple[Evaluation, Said]
 
 
-def _stepped(steps: Steps[Part] | Steps[SharedPart], said: Sequence[_Told]) -> Sequence[Told]:
-    for each, quiet, rows in said:
-        if rows is None:
-            steps.add_run(each.run, each.push)
+def _stepped(steps: Steps[Part] | Steps[SharedPart], told: Sequence[_Told]) -> Sequence[Told]:
+    for each, said in told:
+        if each.is_run:
+            steps.add_run(each.run, each.push, said)
         else:
-            steps.add(Due(each.run.first, None), each.push, quiet, rows)
+            steps.add(Due(each.run.first, None), each.push, each.over_nothing, said)
     return steps.parts()
 
 
 def _of_one(cohort: Cohort, each: Evaluation, place: int) -> _Told:
-    if each.is_run:
-        return each, True, None
     low, high = each.whose.searchsorted([place, place + 1]).tolist()
-    row = cohort.members[int(cohort.queries[place])].row
-    quiet = each.holding is not None and not bool((each.holding == row).any())
     if low == high:
-        return each, quiet, cohort.run.empty_said
-    return each, quiet, ([column[low:high] for column in each.columns], cohort.run.holds, True)
+        return each, cohort.run.empty_said
+    return each, ([column[low:high] for column in each.columns], cohort.run.holds, True)
 
 
 def _of_many(cohort: Cohort, each: Evaluation, apart: Sequence[int]) -> _Told:
     """Without those that are told by themselves."""
-    if each.is_run:
-        return each, True, None
-    *_, reports = cohort.run.empty_said
-    whose, columns = each.whose, each.columns
+    columns, _, reports = cohort.run.empty_said
+    whose, columns = each.whose, list(each.columns) or columns
     if apart and len(whose):
         there = ~np.isin(whose, apart)
         kept = np.delete(np.arange(len(cohort.queries)), apart)
         whose = kept.searchsorted(whose[there].view(np.int64)).astype(np.uint64)
         columns = [column[there] for column in columns]
-    return each, each.holding is not None, ([whose, *columns], None, reports or len(whose) > 0)
+    return each, ([whose, *columns], None, reports or len(whose) > 0)

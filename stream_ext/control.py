@@ -1,7 +1,11 @@
-"""Control: what may end a running evaluation before it is done.
+"""Control: the budget of one query, and what may end its evaluation before it is done.
 
-An evaluation asks between its operators, and inside of long loops, whether it should go on: its deadline may have
-passed, whoever asked may have gone, or what it is about to make may need more memory than it is allowed."""
+Time, and bytes: of the solutions that are alive between its operators, of what an operator is about to make, of the
+terms that its expressions make, and, where it is registered, of what its network remembers. All of it is one budget:
+an operator has what the others leave. What would exceed it is looked at before it is made.
+
+An evaluation asks between its operators, and inside of long loops, whether it should go on. Where it should not, an
+exception ends the query: it is no error of SPARQL, so no COALESCE, OPTIONAL, or SERVICE SILENT takes it for one."""
 
 from __future__ import annotations
 
@@ -12,12 +16,19 @@ from stream_ext.errors import DeadlineExceeded, QueryCancelled, QueryTooLarge
 
 #: Bytes of an id.
 _CELL = 8
+#: The most that a term which an expression makes may take: no row of the store is longer.
+TERM_BYTES = 4 << 20
+#: So many rows there is always room for.
+_ROWS_UNBOUNDED = 1 << 62
 
 
 class Control:
-    """One for each evaluation. `cancel` may be called from any thread."""
+    """One for each evaluation, or for each registered network. `cancel` may be called from any thread."""
 
-    __slots__ = ("_bytes_max", "_cancelled", "_clock", "_deadline", "_timeout_s", "_what")
+    __slots__ = (
+        "_alive", "_bytes_max", "_cancelled", "_clock", "_deadline", "_kept", "_settings", "_terms",
+        "_timeout_s", "_what", "term_bytes",
+    )  # fmt: skip
 
     FREE: Control
 
@@ -27,13 +38,20 @@ class Control:
         bytes_max: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         what: str = "query",
+        term_bytes: int = TERM_BYTES,
+        settings: tuple[str, str] = ("timeout=", "--query-bytes"),
     ) -> None:
-        """`bytes_max` bounds what one step of one operator may make; `what` it is that is evaluated."""
+        """`bytes_max` bounds all that is alive at a time; `what` it is that is evaluated; `settings` give more time,
+        and more bytes."""
         self._clock, self._what = clock, what
         self._timeout_s = timeout_s
         self._deadline = None if timeout_s is None else clock() + timeout_s
         self._bytes_max = bytes_max
         self._cancelled = False
+        self._alive = self._terms = self._kept = 0
+        self.term_bytes, self._settings = term_bytes, settings
+
+    # ---- time ------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -45,17 +63,96 @@ class Control:
         if self._deadline is not None and self._clock() > self._deadline:
             raise DeadlineExceeded(
                 f"the {self._what} took longer than the {self._timeout_s:g} s that it was given: "
-                f"ask for less (a LIMIT, a narrower pattern), or give it more time (timeout=)"
+                f"ask for less (a LIMIT, a narrower pattern), or give it more time ({self._settings[0]})"
             )
 
+    def left_s(self, most_s: float) -> float:
+        """So many seconds are left, or `most_s` if they are more."""
+        return most_s if self._deadline is None else max(0.0, min(most_s, self._deadline - self._clock()))
+
+    def begin(self, kept: int) -> None:
+        """The next evaluation of what is evaluated again and again: it has all of the time, and what memory is left
+        beside the bytes that are kept from one to the next."""
+        self._deadline = None if self._timeout_s is None else self._clock() + self._timeout_s
+        self._alive = self._terms = 0
+        self._kept = kept
+        self.spend(0)
+
+    # ---- bytes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_bounded(self) -> bool:
+        return self._bytes_max is not None
+
+    @property
+    def left(self) -> int:
+        """So many bytes may still be made."""
+        return _ROWS_UNBOUNDED if self._bytes_max is None else self._bytes_max - self._used
+
+    @property
+    def _used(self) -> int:
+        return self._alive + self._terms + self._kept
+
+    def most(self, columns: int) -> int:
+        """So many rows of a table are as many as there is room for."""
+        return self.left // (columns * _CELL)
+
     def room(self, rows: int, columns: int) -> None:
-        """Raises QueryTooLarge if a table of that size is more than the evaluation may make."""
-        if self._bytes_max is not None and rows * max(columns, 1) * _CELL > self._bytes_max:
+        """Raises QueryTooLarge if a table of that size is more than the evaluation may still make."""
+        if self._bytes_max is not None and rows * max(columns, 1) * _CELL > self._bytes_max - self._used:
             raise QueryTooLarge(
                 f"the {self._what} would make {rows} solutions at once, more than fit into the "
-                f"{self._bytes_max >> 20} MiB that it was given: join its parts by more variables, or ask for less"
+                f"{_mib(self._bytes_max)} that it was given{self._beside()}: join its parts by more variables, ask for "
+                f"less, or give it more ({self._settings[1]})"
             )
         self.check()
+
+    def alive(self, bytes: int) -> None:
+        """So many bytes of solutions are alive between operators now."""
+        if self._bytes_max is not None:
+            self._alive = bytes
+            self.spend(0)
+
+    def spend(self, bytes: int) -> None:
+        """Terms of so many bytes more were made, or are about to be."""
+        if self._bytes_max is None:
+            return
+        self._terms += bytes
+        if self._used > self._bytes_max:
+            raise QueryTooLarge(
+                f"the {self._what} needs more than the {_mib(self._bytes_max)} that it was given: ask for less, or "
+                f"give it more ({self._settings[1]})"
+            )
+
+    @property
+    def spent(self) -> int:
+        """For `return_to`."""
+        return self._terms
+
+    def return_to(self, spent: int) -> None:
+        """What was made since is not alive any more."""
+        self._terms = spent
+
+    def term(self, size: int) -> None:
+        """Raises QueryTooLarge for a term of that size, in bytes or (not more than these) characters."""
+        if size > self.term_bytes:
+            raise QueryTooLarge(
+                f"the {self._what} would make a term of {size} bytes; those that expressions make may have "
+                f"{self.term_bytes} (--term-bytes): make it of shorter parts"
+            )
+
+    def text(self, text: str) -> str:
+        """The text of a term that was made, if it is not too long."""
+        if 4 * len(text) > self.term_bytes:
+            self.term(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
+        return text
+
+    def _beside(self) -> str:
+        return f", beside {_mib(self._used)} that it has already" if self._used >> 20 else ""
+
+
+def _mib(bytes: int) -> str:
+    return f"{bytes >> 20} MiB" if bytes >> 20 else f"{bytes} bytes"
 
 
 Control.FREE = Control()

@@ -32,6 +32,9 @@ from stream_ext.injector import Receipt
 from stream_ext.rdf.parsed import Parsed
 from stream_ext.vocabulary import stored_blank
 
+#: So many pushes of what queries said may wait to be written; then those that are behind wait, too.
+_UNDERWAY_MAX = 2_000
+
 
 class Pushes(Protocol):
     """What is asked of the injector."""
@@ -96,9 +99,10 @@ class _Line:
 class Derived:
     """Any thread may call it."""
 
-    def __init__(self, pushes: Pushes, last: Callable[[int], int]) -> None:
-        """`last`: the number of a query's last stored emission."""
-        self._pushes, self._last = pushes, last
+    def __init__(self, pushes: Pushes, last: Callable[[int], int], on_room: Callable[[], None] = lambda: None) -> None:
+        """`last`: the number of a query's last stored emission; `on_room`: there is room again."""
+        self._pushes, self._last, self._on_room = pushes, last, on_room
+        self._underway = 0  # pushes that are not acknowledged yet
         self._changed = threading.Condition()
         self._lines: dict[int, _Line] = {}
         #: Queries one of whose emissions could not be pushed, and why.
@@ -137,6 +141,11 @@ class Derived:
                     if line.silence is None or line.silence.time < silence.time:
                         line.silence = silence
                     self._push_in_turn(catalog, number)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be made up for: what was said waits to be written."""
+        return self._underway < _UNDERWAY_MAX
 
     def dropped(self, query: int) -> None:
         with self._changed:
@@ -205,8 +214,17 @@ class Derived:
     def _enqueue(self, line: _Line, push: Callable[[], Future[Receipt]]) -> None:
         try:
             line.latest = push()
+            self._underway += 1
+            line.latest.add_done_callback(self._acknowledged)
         except (RilletError, StoreError):
             line.latest = None  # the writer has stopped, and has told everybody why; the next start pushes it again
+
+    def _acknowledged(self, _: Future[Receipt]) -> None:
+        with self._changed:
+            self._underway -= 1
+            has_room_again = self._underway == _UNDERWAY_MAX - 1
+        if has_room_again:
+            self._on_room()
 
     def _pushed(self, query: int, emission: int, done: Future[Receipt]) -> None:
         if (error := done.exception()) is not None:

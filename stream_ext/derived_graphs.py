@@ -15,6 +15,7 @@ import numpy as np
 from hbase_store import Store
 from hbase_store.terms import iri
 from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.control import Control
 from stream_ext.derived import taken_of
 from stream_ext.emission import EmissionBody, columns_of, decode_body
 from stream_ext.errors import Gone, NameInUse
@@ -42,6 +43,7 @@ class DerivedGraphs:
     origin: Origin
     sn: int
     outside: Outside  # whom these may ask when their answer is made again
+    control: Control = Control.FREE  # what that may take
 
     def of_query(self, query: Query) -> tuple[Graph, ...]:
         """Those that a question may mean."""
@@ -109,11 +111,12 @@ class DerivedGraphs:
         query = query_of(definition.text, definition.base)
         if not query.windows:  # it is silent where nothing came, or went
             with placed(definition.text):
-                answer = evaluate(self.store, query, self.sn, asking=Asking(outside=self.outside))
+                answer = evaluate(self.store, query, self.sn, asking=Asking(outside=self.outside, control=self.control))
         else:
             is_last = body.number == self.store.emissions.last(definition.number)
             windows = windows_of(query, self.catalog, self.origin(definition.number))
-            answer = Rerun(definition, query, windows, self.store, self.outside).answer(body, is_last)
+            rerun = Rerun(definition, query, windows, self.store, self.outside, self.control)
+            answer = rerun.answer(body, is_last)
         assert answer.graph is not None, "a CONSTRUCT makes a graph"
         ids, places = np.unique(np.concatenate(answer.graph), return_inverse=True)
         texts = answer.vocabulary.decode(ids) if len(ids) else []

@@ -14,6 +14,9 @@ from stream_ext.operators.pattern import IdGraph
 from stream_ext.operators.store_edges import StoreEdges
 from stream_ext.zset import Ids
 
+#: Of a triple, while it is found and put to the others.
+_WIDTH = 6
+
 Triples = tuple[Ids, Ids, Ids]
 
 
@@ -25,8 +28,9 @@ def describe(
     beside: Sequence[Triples] = (),
 ) -> Triples:
     """`beside`: what else is in the default graph."""
-    edges = StoreEdges(snapshot, graph)
+    edges = StoreEdges(snapshot, graph, control)
     parts: list[Triples] = []
+    made = 0
     waiting, seen = np.unique(resources), np.empty(0, np.uint64)
     while len(waiting):
         control.check()
@@ -34,6 +38,8 @@ def describe(
         if beside:
             found = _distinct([found, *(_of_subjects(waiting, each) for each in beside)])
         parts.append(found)
+        made += len(found[0])
+        control.room(made, _WIDTH)
         seen = np.union1d(seen, waiting)
         blanks = found[2][terms.tag_of(found[2]) == terms.BLANK]
         waiting = np.setdiff1d(blanks, seen)

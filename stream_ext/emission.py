@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from hbase_store.terms import parse_term
 from stream_ext.catalog import QueryDefinition
+from stream_ext.errors import QueryTooLarge
 from stream_ext.operators.key_table import KeyTable
 from stream_ext.part import Ids, Part, SharedPart, WindowBounds
 from stream_ext.schedule import Evaluated
@@ -166,6 +167,8 @@ def decode_body(data: bytes) -> EmissionBody:
 # ---- JSON ------------------------------------------------------------------------------------------------------
 
 _json = msgspec.json.Encoder().encode
+#: Of the texts of one emission.
+JSON_BYTES_MAX = 256 << 20
 
 
 def to_json(body: EmissionBody) -> bytes:
@@ -188,10 +191,26 @@ def to_json(body: EmissionBody) -> bytes:
 def _answer(body: EmissionBody) -> bytes:
     if body.boolean is not None:
         return b'"head":{},"boolean":' + _json(body.boolean)
+    _check_length(body)
     if body.graph:
         return b'"graph":' + _json("".join(_triples(body)))
     rows = b",".join(_rows(body))
     return b'"head":{"vars":%s},"results":{"bindings":[%s]}' % (_json(body.variables), rows)
+
+
+def _check_length(body: EmissionBody) -> None:
+    """A long term may stand in many rows: what is stored once would be said again and again."""
+    columns = columns_of(body)
+    cells, longest = sum(map(len, columns)), max(map(len, body.terms), default=0)
+    if cells * longest <= JSON_BYTES_MAX:
+        return
+    lengths = np.array([*map(len, body.terms), 0], np.int64)  # the last place is that of what is unbound
+    size = sum(int(lengths[column].sum()) for column in columns)
+    if size > JSON_BYTES_MAX:
+        raise QueryTooLarge(
+            f"emission {body.number} of {body.query!r} says terms of {size} bytes, more than the "
+            f"{JSON_BYTES_MAX >> 20} MiB of one emission; its latest answer can be had as SPARQL results"
+        )
 
 
 def _triples(body: EmissionBody) -> Iterator[str]:

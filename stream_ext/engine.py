@@ -5,17 +5,22 @@ is late, and when a stream that runs by the clock must be told that its time has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
 from stream_ext.batching import Idle, Taken
+from stream_ext.budget import Budget
 from stream_ext.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import fail_query
-from stream_ext.clock import Clock
+from stream_ext.catch_up import CatchUp
+from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
-from stream_ext.injector import Injector, Published, View
+from stream_ext.faults import failure_of
+from stream_ext.injector import Injector, Intent, Published, View, goes_on_after
 from stream_ext.lag import Lag
 from stream_ext.late_log import LateLog
 from stream_ext.lateness import Lateness
@@ -23,12 +28,18 @@ from stream_ext.outside import Outside
 from stream_ext.retention import Retain, Retention
 from stream_ext.runner.inline import InlineRunner
 from stream_ext.runner.merge import Merge, Role
+from stream_ext.runner.quarantine import Quarantine
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.runner.trial import Process
 from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
+from stream_ext.turns import Pace
 from stream_ext.waits import Waits
 
+log = logging.getLogger("rillet.queries")
+
+_CLOCK_EVERY_MS = 1_000
 _TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
 
 
@@ -45,11 +56,21 @@ class Engine:
         retain: Retain,
         outside: Outside,
         waits: Waits,
+        budget: Budget,
+        catch_up_ms: int,
+        subscriptions: Subscriptions | None = None,
+        on_fault: Callable[[BaseException], None] = lambda _: None,
+        pace: Pace = Pace(),  # noqa: B008  it never changes
     ) -> None:
+        """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
+        self._on_fault = on_fault
         self._store, self._clock, self._injector, self.waits = store, clock, injector, waits
+        self._outside, self._pace, self._budget = outside, pace, budget
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self._lag = Lag()
+        self.clock = clock
+        self.elements: Counter[int] = Counter()  # that came to each stream since this process started
         self._at_home: set[int] = set()  # queries that stay inline
         self.merge = Merge(
             store.emissions,
@@ -61,9 +82,10 @@ class Engine:
             on_emissions=self._tell,
             on_silence=lambda times: self.derived.silent(times),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
-            on_fault=lambda error: self.subscriptions.end_all(error),
+            on_fault=self._failed,
+            waits=waits,
         )
-        self.derived = Derived(injector, self.merge.last)
+        self.derived = Derived(injector, self.merge.last, self._room_again)
         self.emissions = Emissions(
             store.emissions, self.merge.last, self.merge.memberships, lambda query: injector.catalog.queries.get(query)
         )
@@ -71,9 +93,37 @@ class Engine:
             store, clock, self.alarms, self.merge.stored, retain, injector.change,
             self._collect_emissions,
         )  # fmt: skip
-        self.subscriptions = Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        self.inline = InlineRunner(self.merge, lambda role: Shard(store, _TAKES[role], outside), self._sent_beside)
-        self.spark = None if spark is None else SparkRunner(spark, self.merge, store.url, base, clock, outside=outside)
+        self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
+        trial = Process(store.url, base, outside, budget, spark or SparkSettings())
+        self.quarantine = Quarantine(
+            self.merge,
+            trial,
+            all_queries=self._on_spark,
+            park=self._park,
+            publish=self._publish_nothing,
+            on_change=self._held_changed,
+        )
+        self.inline = InlineRunner(
+            self.merge,
+            self._shard,
+            self._sent_beside,
+            lambda: self.quarantine.held,
+            self._look_at_fault,
+            MonotonicClock(clock),
+            self._lag.stepped,
+            self._has_room,
+        )
+        self.spark: SparkRunner | None = None
+        if spark is not None:
+            self.spark = SparkRunner(
+                spark, self.merge, store.url, base, clock, quarantine=self.quarantine, outside=outside, budget=budget,
+                on_silence=self._spark_is_silent, on_step=self._lag.stepped, on_fault=self._look_at_fault,
+                has_room=self._has_room,
+            )  # fmt: skip
+        self._catch_up = CatchUp(
+            clock, self.alarms, self.merge.catching_up, lambda: injector.catalog.queries,
+            lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms,
+        )  # fmt: skip
 
     def start(self) -> None:
         """The queries go on where their emissions stopped."""
@@ -88,15 +138,21 @@ class Engine:
         self._find_homes()
         evaluated = {number: state.evaluated.time for number, state in states.items() if state.evaluated is not None}
         self.derived.start(self._store.emissions, evaluated)
+        self._look_at_clock()
+        self._catch_up.start()
         self.alarms.start()
         self.inline.start()
         if self.spark is not None:
             self.spark.start()
         self._head_moved(self._injector.head)
+        self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
+        self.subscriptions.go_on(catalog.queries)
 
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 
     def published(self, news: Published) -> None:
+        for taken in news.taken:
+            self.elements[taken.stream] += len(taken.element_times)
         for step in news.steps:
             self._follow(step, news)
             self._follow_home(step)
@@ -119,6 +175,13 @@ class Engine:
         self._set_idle_alarm(taken.stream)
         return late
 
+    def _has_room(self) -> bool:
+        return self.derived.has_room
+
+    def _room_again(self) -> None:
+        self.inline.owner_changed()
+        self._sent_beside()
+
     def _sent_beside(self) -> None:
         if self.spark is not None:
             self.spark.merged()
@@ -127,14 +190,29 @@ class Engine:
         """Whoever cannot write any more does not run the queries either: another may have taken over."""
         self.merge.fail(error)
 
-    def await_evaluated(self, sn: int, deadline_s: float) -> None:
-        """Until every query has taken this snapshot in, and those that read what these say, what they said of it."""
-        self.merge.wait(sn, deadline_s)
+    def _failed(self, error: BaseException) -> None:
+        if goes_on_after(error):
+            self._injector.halt(error)  # both begin anew, together
+        self._on_fault(error)
+
+    def _shard(self, role: Role) -> Shard:
+        return Shard(
+            self._store, _TAKES[role], self._outside, budget=self._budget, pace=self._pace,
+            interrupted=lambda: self.inline.is_closed,
+        )  # fmt: skip
+
+    def await_evaluated(self, sn: int, deadline_s: float, for_all: bool = True) -> None:
+        """Until every query has taken this snapshot in, and those that read what these say, what they said of it.
+
+        `for_all` False: those that have fallen behind are not waited for."""
+        self.merge.wait(sn, deadline_s, for_all)
+        if for_all:
+            self.merge.wait(self.quarantine.settle(deadline_s), deadline_s)
         for _ in range(self.derived.depth()):
             later = self.derived.settle(deadline_s)
             if later <= sn:
                 return
-            self.merge.wait(later, deadline_s)
+            self.merge.wait(later, deadline_s, for_all)
             sn = later
 
     def fail(self, query: int, failure: Failure) -> None:
@@ -142,9 +220,49 @@ class Engine:
         wait until that is published."""
         self._injector.own_change(fail_query(query, failure))
 
+    # ---- what may have killed a worker of Spark
+
+    def _on_spark(self) -> list[int]:
+        queries = self._injector.catalog.queries.values()
+        return [query.number for query in queries if query.is_evaluated and query.home is None]
+
+    def _park(self, query: int, why: str) -> None:
+        self._injector.own_change(fail_query(query, Failure("worker", why))).result()
+
+    def _publish_nothing(self) -> int:
+        """A snapshot, for what was missed is made up for when one is stepped."""
+        return int(self._injector.own_change(lambda view: Intent(result=int, write=lambda batch: None)).result())
+
+    def _held_changed(self) -> None:
+        if self.spark is not None:
+            self.spark.held_changed()
+
+    def _spark_is_silent(self, what: str) -> None:
+        if what:
+            self.waits.begin("spark", what)
+        else:
+            self.waits.end("spark")
+
+    def _look_at_fault(self, query: int, fault: str) -> None:
+        """Any thread may call. One that exceeded its budget would exceed it again, after a restart, too."""
+        failure = failure_of(fault)
+        if failure is not None:
+            definition = self._injector.catalog.queries.get(query)
+            name = str(query) if definition is None else definition.name
+            log.warning("a query has exceeded its budget", extra={"fields": {"query": name, "why": failure.message}})
+            self.fail(query, failure)
+
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
         return self._lag.ms(self._clock.now_ms(), self.merge.position)
+
+    def ahead_ms(self, limit_ms: int) -> int:
+        """How long a snapshot that is published now is expected to wait for its evaluations, which is not to be longer
+        than `limit_ms`. Any thread may ask."""
+        under_way_ms = self.inline.under_way_ms()
+        if self.spark is not None and self.merge.owner == "spark":
+            under_way_ms = max(under_way_ms, self.spark.under_way_ms())
+        return self._lag.ahead_ms(self.merge.position, under_way_ms, limit_ms)
 
     def _tell(self, rows: Sequence[EmissionRow]) -> None:
         self.emissions.remember(rows)
@@ -204,6 +322,7 @@ class Engine:
             self.subscriptions.end(step.number)
         elif step.definition is None:
             self.lateness.forget_stream(step.number)
+            self.elements.pop(step.number, None)
         elif step.kind == "stream" and step.number not in news.before.streams:
             self._widen(news.catalog)
 
@@ -231,6 +350,10 @@ class Engine:
         if stream in self._injector.catalog.streams:
             self._injector.clock_heartbeat(stream)
 
+    def _look_at_clock(self) -> None:
+        """Where nothing else does: it says itself whether it is behind."""
+        self.alarms.set("clock", self._clock.now_ms() + _CLOCK_EVERY_MS, self._look_at_clock)
+
     def _set_idle_alarm(self, stream: int) -> None:
         """When nothing has come for as long as the stream's option `idle` says, a mark lets time pass without it."""
         definition = self._injector.catalog.streams.get(stream)
@@ -249,6 +372,7 @@ class Engine:
     def close(self) -> None:
         """Call it when the injector is closed. What is evaluated is stored."""
         self.alarms.close()
+        self.quarantine.close()
         # First: when Spark goes, the inline runner would begin to build.
         self.inline.close()
         if self.spark is not None:

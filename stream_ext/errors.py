@@ -17,6 +17,8 @@ RilletError
 ├── UnsupportedMedia   a media type that nothing here reads
 ├── NotAcceptable      a media type that nothing here writes
 ├── Overload           come back later (`retry_after_s`)
+├── NotWriter          this process does not write to its store now; nothing of the request was done
+├── OutcomeUnknown     the writer stopped while it wrote the request, which may count or not
 ├── DeadlineExceeded   it took longer than was allowed
 └── QueryCancelled     who asked, or an operator, ended it
 """
@@ -106,6 +108,18 @@ class Overload(RilletError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(message)
+
+
+class NotWriter(RilletError):
+    """`retry_after_s`: 0 if it does not go on by itself."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class OutcomeUnknown(RilletError):
+    pass
 
 
 class DeadlineExceeded(RilletError):

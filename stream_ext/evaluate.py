@@ -200,7 +200,9 @@ def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs:
             return Answer((), [], bool(rows.count), sn, vocabulary=vocabulary)
         case Form.SELECT:
             if rows.weights is not None:
+                moment.control.room(int(rows.weights.sum()), rows.width)
                 rows = rows.take(np.repeat(np.arange(rows.count), rows.weights))
+            moment.control.room(rows.count, rows.width)
             return Answer(query.variables, list(rows.columns), None, sn, None, rows.count, vocabulary)
         case Form.CONSTRUCT:
             names = logic_of(query).names
@@ -213,6 +215,7 @@ def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs:
 def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Graph]) -> tuple[Ids, Ids, Ids]:
     vocabulary = moment.vocabulary
     named = [node.text for node in query.shape.described if isinstance(node, Constant)]
+    moment.control.room(rows.count, rows.width + 2)
     resources = np.concatenate([vocabulary.encode(named), *rows.columns])
     scope = dataset(query.shape.graphs, query.dialect is not Dialect.NONE).default
     given = [each for each in graphs if each.name in (scope.graphs or ())]

@@ -13,25 +13,29 @@ request, which becomes a snapshot of its own.
 
 What fails before the commit fails the requests of that batch alone, and leaves nothing behind; of pushes, those alone
 which are to blame. What nobody would send again (what queries said, what the clock says) is tried for as long as a
-commit is. What fails in the commit stops the writer for good: its error goes to all who wait and to all who come
-later."""
+commit is.
+
+What fails in the commit stops the writer. Whoever waits behind it is told that nothing was done, whoever was being
+written that the outcome is not known, unless it is. A stopped injector writes nothing more; it still says what the
+store says (`follow`), until there is another one, made anew at the head."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from hbase_store import Batch, Store, StreamPosition
-from hbase_store.errors import Fenced, StoreUnavailable, Unwritable, WriterElsewhere
+from hbase_store.errors import Fenced, StoreUnavailable, Undecided, Unwritable, WriterElsewhere
 from hbase_store.terms import iri
 from stream_ext.batching import REPEATED, Gathering, Heartbeat, Idle, Push, Request, Taken
 from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.clock import Clock
-from stream_ext.errors import Overload, RilletError
+from stream_ext.errors import NotWriter, OutcomeUnknown, Overload, RilletError
 from stream_ext.insistence import insist
 from stream_ext.numbers import Numbers
 from stream_ext.waits import Waits
@@ -43,6 +47,8 @@ _CHANGES_MAX = 128
 _RETRY_AFTER_S = 1
 
 Result = TypeVar("Result")
+
+log = logging.getLogger("rillet.store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,7 @@ class Listener(Protocol):
         ...
 
     def stopped(self, error: BaseException) -> None:
-        """The writer has stopped for good; nothing more is published."""
+        """The writer has stopped; nothing more is published by this injector."""
         ...
 
 
@@ -167,7 +173,10 @@ class Injector:
         self._changed = threading.Condition()
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
-        self._fault: BaseException | None = None
+        self._fault: BaseException | None = None  # why it has stopped,
+        self._refusal: RilletError | None = None  # and what those are told who come later
+        self._halted_by: BaseException | None = None
+        self._reached: Literal["filling", "committing", "committed"] = "filling"  # of what was taken of the queue
         self._closed = False
         self._arrived_ms = 0
         self._waits_until: int | None = None  # the batch that is being awaited closes then
@@ -175,6 +184,8 @@ class Injector:
         self.head = int(store.head())
         self.catalog = Catalog.read(store, self.head)
         self.positions: dict[int, StreamPosition] = dict(store.vts(self.head))
+        #: When the snapshot was published that was the head at the start.
+        self.published_ms = store.row(self.head).published_ms if self.head else 0
         #: Elements by stream that were not stored, because nobody wanted them; since this process started.
         self.dropped: Counter[int] = Counter()
         self._thread = threading.Thread(target=self._run, name="rillet-writer", daemon=True)
@@ -242,8 +253,8 @@ class Injector:
         return self._enqueue(_Waiting(request, 0, publish_by_ms, insists=True))
 
     def _enqueue(self, waiting: _Waiting) -> Future[Any]:
-        if self._fault is not None:
-            raise self._fault
+        if self._refusal is not None:
+            raise self._refusal
         if self._closed:
             raise RilletError("the store is being closed: nothing more is written")
         self._queue.append(waiting)
@@ -255,13 +266,28 @@ class Injector:
         return waiting.future
 
     def status(self) -> dict[str, Any]:
+        """Waits for nothing: each figure is one that was true a moment ago."""
+        fault = self._fault
+        return {
+            "head": self.head,
+            "queued": len(self._queue),
+            "queued_bytes": self._queued_bytes,
+            "fault": None if fault is None else f"{type(fault).__name__}: {fault}",
+        }
+
+    def halt(self, error: BaseException) -> None:
+        """Nothing more is written, because of `error`; what is under way ends first."""
         with self._changed:
-            return {
-                "head": self.head,
-                "queued": len(self._queue),
-                "queued_bytes": self._queued_bytes,
-                "fault": None if self._fault is None else f"{type(self._fault).__name__}: {self._fault}",
-            }
+            if self._halted_by is None:
+                self._halted_by = error
+                self._changed.notify_all()
+
+    def follow(self) -> None:
+        """Once it has stopped: what others have published since is seen here."""
+        head = int(self._store.refresh())
+        if head != self.head:
+            self.catalog, self.positions = Catalog.read(self._store, head), dict(self._store.vts(head))
+            self.head = head
 
     def close(self) -> None:
         """Writes what is queued, then ends."""
@@ -277,19 +303,22 @@ class Injector:
         taken: list[_Waiting] = []
         try:
             while taken := self._take():
+                self._reached = "filling"
                 if taken[0].grouped:
                     self._publish_pushes(taken)
                 elif len(taken) > 1:
                     self._publish_changes(taken)
                 else:
                     self._publish_change(taken[0])
-        except BaseException as error:  # noqa: BLE001 -- it goes to all who wait, now and later
+        except BaseException as error:  # noqa: BLE001 -- all who wait are told, now and later
             self._stop(error, taken)
 
     def _take(self) -> list[_Waiting]:
         """What is published next, once it may be; empty at the end."""
         with self._changed:
             while True:
+                if self._halted_by is not None:
+                    raise self._halted_by
                 front = self._front()
                 if front:
                     close_at = self._close_at(front)
@@ -346,6 +375,8 @@ class Injector:
                         accepted.append((waiting, gathering.heartbeat(heartbeat)))
                     case Idle() as idle:
                         accepted.append((waiting, gathering.idle(idle)))
+            except (Fenced, WriterElsewhere):
+                raise
             except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this push alone
                 waiting.future.set_exception(error)
         if gathering:
@@ -386,6 +417,8 @@ class Injector:
         assert not isinstance(change, (Push, Heartbeat, Idle))
         try:
             intent = change(self._view(self.catalog))
+        except (Fenced, WriterElsewhere):
+            raise
         except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
             waiting.future.set_exception(error)
             return
@@ -403,7 +436,7 @@ class Injector:
         if intent.publish is not None:
             try:
                 self._publish_load(intent.publish)
-            except Fenced:
+            except (Fenced, WriterElsewhere):
                 raise
             except Exception as error:  # noqa: BLE001 -- nothing was published: it concerns this request alone
                 waiting.future.set_exception(error)
@@ -422,6 +455,8 @@ class Injector:
             assert not isinstance(change, (Push, Heartbeat, Idle))
             try:
                 intent = change(self._view(catalog))
+            except (Fenced, WriterElsewhere):
+                raise
             except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
                 waiting.future.set_exception(error)
                 continue
@@ -445,12 +480,14 @@ class Injector:
             waiting.future.set_result(intent.result(self.head))
 
     def _publish_load(self, publish: Callable[[], object]) -> None:
+        self._reached = "committing"
         try:
             publish()
         except StoreUnavailable:
             if self._insist(self._store.settle) == self.head:
                 raise
         if (sn := int(self._store.head())) > self.head:
+            self._reached = "committed"
             self._published(sn, [], [])
 
     def _fill(
@@ -486,12 +523,15 @@ class Injector:
             return error
 
     def _insist(self, act: Callable[[], Result]) -> Result:
-        return insist(act, self._clock, over=lambda: self._closed)
+        over = lambda: self._closed or self._halted_by is not None  # noqa: E731
+        return insist(act, self._clock, over, waits=self._waits)
 
     def _publish(
         self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None
     ) -> None:
+        self._reached = "committing"
         sn = int(self._insist(lambda: self._store.commit(batch)))
+        self._reached = "committed"
         self._published(sn, steps, taken, catalog)
 
     def _published(
@@ -511,15 +551,56 @@ class Injector:
         self._listener.published(Published(sn, news, steps, before, self.catalog, self.positions))
 
     def _stop(self, error: BaseException, taken: list[_Waiting]) -> None:
+        refusal = refusal_of(error, self._store.url)
         with self._changed:
-            self._fault = error
-            waiting = [*taken, *self._queue]
+            self._fault, self._refusal = error, refusal
+            queued = [*self._queue]
             self._queue.clear()
             self._queued_bytes = 0
+        if not goes_on_after(error):
+            log.error("the writer has stopped by a fault of this server", exc_info=error)
         self._listener.stopped(error)
-        for one in waiting:
-            if not one.future.done():
-                one.future.set_exception(error)
+        waiting = [one for one in taken if not one.future.done()]
+        _refuse(waiting, refusal if self._is_undone(error) else self._unknown(error))
+        _refuse(queued, refusal)
+
+    def _is_undone(self, error: BaseException) -> bool:
+        """Whether nothing of what was taken of the queue counts, for certain."""
+        if self._reached == "committing":
+            return isinstance(error, Fenced) and not isinstance(error, Undecided)
+        return self._reached == "filling"
+
+    def _unknown(self, error: BaseException) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"the writer of {self._store.url} stopped while it wrote this request ({_named(error)}): whether it counts "
+            f"is not known. Look for it in a snapshot after {self.head}; a push with source and seq may be sent again"
+        )
+
+
+def goes_on_after(error: BaseException) -> bool:
+    """Whether writing is taken up again by itself, once the store answers or the other writer has ended."""
+    return isinstance(error, (Fenced, WriterElsewhere, StoreUnavailable))
+
+
+def refusal_of(error: BaseException, url: str) -> RilletError:
+    """What those are told of whom nothing is done."""
+    if isinstance(error, RilletError):
+        return error
+    if goes_on_after(error):
+        return NotWriter(
+            f"this server does not write to {url} now: {error}. Nothing of this request was done; send it again later, "
+            "here or to the writer",
+            _RETRY_AFTER_S,
+        )
+    return NotWriter(
+        f"the writer of {url} has stopped ({_named(error)}); nothing of this request was done: look at the log of the "
+        "server, and restart it",
+        0,
+    )
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _refuse(group: Sequence[_Waiting], error: Exception) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
-from hbase_store.errors import StoreUnavailable
+from hbase_store.errors import DiskFull, StoreUnavailable
 from stream_ext.clock import Clock
+from stream_ext.waits import Kind, Waits
 
 Result = TypeVar("Result")
 
+WHO = "what is to be written"
 _PAUSE_MS = 250
 _GIVE_UP_MS = 300_000
 
@@ -25,18 +28,28 @@ def insist(
     clock: Clock,
     over: Callable[[], bool] = lambda: False,
     held: threading.Condition | None = None,
+    waits: Waits | None = None,
 ) -> Result:
     """What `commit` returns; StoreUnavailable only after five minutes of it, or once it is `over`.
 
     `held`: a condition with a lock that may be taken again, which the caller holds, and that is let go between two
-    tries."""
+    tries. `waits` says meanwhile what is waited for."""
     until_ms = clock.now_ms() + _GIVE_UP_MS
     pause = held or threading.Condition()
-    while True:
-        try:
-            return commit()
-        except StoreUnavailable:
-            if over() or clock.now_ms() >= until_ms:
-                raise
-        with pause:
-            clock.wait(pause, clock.now_ms() + _PAUSE_MS)
+    waited: Kind | None = None
+    try:
+        while True:
+            try:
+                with nullcontext() if waits is None else waits.during("store", WHO):
+                    return commit()
+            except StoreUnavailable as error:
+                if over() or clock.now_ms() >= until_ms:
+                    raise
+                waited = "disk" if isinstance(error, DiskFull) else "store"
+                if waits is not None:
+                    waits.begin(waited, str(error))
+            with pause:
+                clock.wait(pause, clock.now_ms() + _PAUSE_MS)
+    finally:
+        if waits is not None and waited is not None:
+            waits.end(waited)

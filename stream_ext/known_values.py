@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.arrays import Ids
+from stream_ext.control import Control
+from stream_ext.decoding import decoded_within
 from stream_ext.operators.key_table import KeyTable, fitted
 from stream_ext.plan.values import Resource, Timed, Value, value_of
 from stream_ext.plan.values.kinds import DATETIME
@@ -86,7 +88,7 @@ class KnownValues:
         self._by_id: dict[int, Value] = {}
         self._bytes = 0
 
-    def facts(self, ids: Ids) -> Facts:
+    def facts(self, ids: Ids, control: Control = Control.FREE) -> Facts:
         """None of `ids` is 0, and there is at least one."""
         with self._lock:
             if self._slots is None:
@@ -94,20 +96,20 @@ class KnownValues:
             table, known = self._slots, self._slots.used
             slots = table.number(np.ascontiguousarray(ids)[None, :])
             if table.used > known:
-                self._facts = self._learned(table, known)
+                self._facts = self._learned(table, known, control)
             assert self._facts is not None  # ids are not empty, so that some were learned
             found = self._facts.take(slots)
             if table.used > _ENTRIES_MAX or self._bytes > _BYTES_MAX:
                 self._forget()
             return found
 
-    def values(self, ids: list[int]) -> list[Value]:
+    def values(self, ids: list[int], control: Control = Control.FREE) -> list[Value]:
         """Of a few ids, none of them 0, each looked up by itself: for few that is quicker than arrays."""
         found = list(map(self._by_id.get, ids))
         if None not in found:
             return cast(list[Value], found)
         missing = [id for id, value in zip(ids, found, strict=True) if value is None]
-        texts = self._decode(np.array(missing, np.uint64))
+        texts = decoded_within(self._decode, np.array(missing, np.uint64), control)
         learned = dict(zip(missing, map(value_of, texts), strict=True))
         with self._lock:
             if len(self._by_id) > _ENTRIES_MAX or self._bytes > _BYTES_MAX:
@@ -116,11 +118,11 @@ class KnownValues:
             self._bytes += sum(map(len, texts))
         return [learned[id] if value is None else value for id, value in zip(ids, found, strict=True)]
 
-    def _learned(self, table: KeyTable, known: int) -> Facts:
+    def _learned(self, table: KeyTable, known: int, control: Control) -> Facts:
         """All that is known, with the terms whose slots are new."""
         new = table.cells[known : table.used, 0].astype(np.uint64)
         try:
-            texts = self._decode(new)
+            texts = decoded_within(self._decode, new, control)
         except BaseException:
             self._forget()  # their slots are numbered, and there is nothing in them
             raise

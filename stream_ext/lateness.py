@@ -20,6 +20,7 @@ from stream_ext.batching import Taken
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.late import LateElements, found_late
 from stream_ext.late_log import LateLog
+from stream_ext.openings import Openings, opened, openings_of
 from stream_ext.readings import query_over
 from stream_ext.schedule import QueryState, Schedule, Timing
 from stream_ext.timing import timing_of
@@ -33,11 +34,15 @@ class _Place:
     heartbeat: int | None = None
     first: int | None = None
     idle: bool = False
+    openings: Openings = ()
 
     def after(self, taken: Taken) -> _Place:
-        least = int(taken.element_times.min()) if len(taken.element_times) else None
-        known = [time for time in (self.first, least) if time is not None]
-        return _Place(taken.latest, taken.heartbeat, min(known, default=None), taken.idle)
+        times, first, openings = taken.element_times, self.first, self.openings
+        if len(times):
+            least = int(times.min())
+            first = least if first is None else min(first, least)
+            openings = opened(openings, times, self.latest, self.heartbeat)
+        return _Place(taken.latest, taken.heartbeat, first, taken.idle, openings)
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +86,10 @@ class Lateness:
     def __init__(self, positions: Mapping[int, StreamPosition], log: LateLog | None = None) -> None:
         """`log`: where what was late outlives this process."""
         self._log = log
-        self._places = {n: _Place(at.latest, at.heartbeat, at.first, at.idle) for n, at in positions.items()}
+        self._places = {
+            n: _Place(at.latest, at.heartbeat, at.first, at.idle, openings_of(at.openings, at.first))
+            for n, at in positions.items()
+        }
         self._queries: dict[int, _Followed] = {}
         self._readers: dict[int, dict[_Followed, None]] = {}  # of each stream
         self._closely: dict[int, dict[_Followed, None]] = {}  # of each stream, the readers that follow every push

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
 from stream_ext.driver import PIECE, Driver, driver_of
+from stream_ext.measuring import bytes_of
 from stream_ext.operators.anew import Anew
 from stream_ext.operators.construct import Construct
 from stream_ext.operators.cut import Cut
@@ -28,7 +29,6 @@ from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.project import Project
 from stream_ext.operators.r2s import Answer
 from stream_ext.operators.ranking import Orders, own_order
-from stream_ext.operators.shared_answer import SharedAnswer
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.build import Builder
@@ -42,9 +42,17 @@ from stream_ext.plan.parameters import Template as QueryTemplate
 from stream_ext.plan.terms import Constant
 from stream_ext.plan.wires import Stage
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.zset import Columns, Weights, ZSet, concat, empty, in_order
+from stream_ext.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
+
+#: Smaller changes are not looked at one by one: few of them are alive at a time.
+_MANY = 8192
+#: Bytes of a row, and of a column more, that is remembered, with its hashes, and room for as many again. They are
+#: counted as they come, and the operators are looked at when these have come to one part in so many of the budget.
+_ROW, _COLUMN, _LOOKS = 64, 16, 16
+#: Cells a row that an operator needs beside its columns, for what it makes of each: places, hashes, an order.
+_BESIDE = 4
 
 #: What a query's logic goes through before it is built, in this order.
 PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)
@@ -144,23 +152,30 @@ class Network:
         # Where the solutions of a CONSTRUCT are cut, its triples are made of those that are left.
         limited = template is not None and cut.is_limited
         self.made_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
-        if parameters is not None:
-            self.answer: Answer = SharedAnswer(cut, r2s)
-        elif bags:
+        if bags:
             self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
             self.answer = Answer(cut, r2s, self.made_at_end, returns, own_order(self._orders, cut))
         if not self.answer.reads_what_goes:
             _leave_untold_what_goes(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
+        self._done = _read_last(self.stages, self._last)
+        self._kept = self._came = 0  # bytes that were remembered at the last look, and that have come since
         self._enough = cut.enough
 
     def arrive(self, arrival: Arrival) -> None:
         """Triples of a stream; they count from the first evaluation whose windows hold them."""
         for scan in self.scans:
             if scan.window.stream == arrival.stream:
+                self._came += _ROW * len(arrival.s)
                 beside = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, beside)
+
+    def kept(self, most: int) -> int:
+        """Bytes that its operators remember. They are looked at once so much has come that it may matter, of `most`."""
+        if self._came > most // _LOOKS:
+            self._kept, self._came = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
+        return self._kept + self._came
 
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: a function of the moment is asked of rows that stay."""
@@ -181,8 +196,12 @@ class Network:
         """The answer of a question that is asked once, in order; `enough` rows of it, if fewer than all will do."""
         enough = self._enough if enough is None else enough
         if enough is None or self._driver is None or self._orders.are_resumed:
-            return self.answer.once(moment, self._changed(moment))
-        return self.answer.once(moment, self._piece_by_piece(moment, self._driver, enough))
+            change = self._changed(moment)
+        else:
+            change = self._piece_by_piece(moment, self._driver, enough)
+        if change.count > _MANY:
+            moment.control.room(change.count, change.width + _BESIDE)
+        return self.answer.once(moment, change)
 
     def expected(self, enough: int | None = None) -> float:
         """So many rows the operators are expected to make together; `enough` as for `once`."""
@@ -191,11 +210,26 @@ class Network:
         return sum(stage.estimate for stage in self.stages)
 
     def _changed(self, moment: Moment) -> ZSet:
-        changes: list[ZSet] = []
-        for stage in self.stages:
-            moment.control.check()
-            changes.append(stage.operator.step(moment, *(changes[i] for i in stage.inputs)))
-        return changes[self._last]
+        """Lets go of each change when the last stage has read it."""
+        control = moment.control
+        changes: list[ZSet | None] = []
+        for stage, done in zip(self.stages, self._done, strict=True):
+            control.check()
+            inputs = [changes[i] for i in stage.inputs]
+            for each in inputs:
+                if each is not None and each.count > _MANY:
+                    control.room(each.count, each.width + _BESIDE)
+            change = stage.operator.step(moment, *inputs)
+            changes.append(change)
+            if not moment.last:
+                self._came += change.count * (change.width * _COLUMN + _ROW)
+            for i in done:
+                changes[i] = None
+            if change.count > _MANY and control.is_bounded:
+                control.alive(_bytes_of([each for each in changes if each is not None]))
+        found = changes[self._last]
+        assert found is not None, "nobody has let go of it"
+        return found
 
     def _piece_by_piece(self, moment: Moment, driver: Driver, enough: int) -> ZSet:
         """More and more of what drives the query, until there is enough."""
@@ -204,6 +238,7 @@ class Network:
             if i in driver.driven or i == driver.stage:
                 changes.append(empty(len(stage.operator.variables)))
             else:
+                moment.control.check()
                 changes.append(stage.operator.step(moment, *(changes[j] for j in stage.inputs)))
         found = empty(self._width)
         for piece in self._pieces(moment, driver, changes):
@@ -214,6 +249,8 @@ class Network:
                 changes[i] = stage.operator.step(moment, *(changes[j] for j in stage.inputs))
             more = concat([found, changes[self._last]], self._width)
             found = first_of_each(more) if driver.distinct else more
+            if moment.control.is_bounded and found.count > _MANY:
+                moment.control.alive(_bytes_of([*changes, found]))
             if found.count >= enough:
                 break
         return found
@@ -236,10 +273,34 @@ class Network:
         changes: list[ZSet] = []
         traces = []
         for stage in self.stages:
+            moment.control.check()
             begun = time.perf_counter()
             changes.append(stage.operator.step(moment, *(changes[i] for i in stage.inputs)))
             traces.append(Traced(stage, changes[-1].count, (time.perf_counter() - begun) * 1000))
         return self.answer.once(moment, changes[self._last]), traces
+
+
+def _read_last(stages: Sequence[Stage], last: int) -> Sequence[Sequence[int]]:
+    """For each stage those whose changes nobody reads after it."""
+    reader = {i: at for at, stage in enumerate(stages) for i in stage.inputs}
+    done: list[list[int]] = [[] for _ in stages]
+    for i, at in reader.items():
+        if i != last:
+            done[at].append(i)
+    return done
+
+
+def _bytes_of(changes: Sequence[ZSet]) -> int:
+    """What their arrays take, each once: changes share columns, and where these are picked out."""
+    sizes: dict[int, int] = {}
+    for change in changes:
+        for column in change.held:
+            for array in column.arrays() if isinstance(column, Deferred) else (column,):
+                sizes[id(array)] = array.nbytes
+        for beside in (change.weights, change.untils):
+            if beside is not None and beside.strides != (0,):
+                sizes[id(beside)] = beside.nbytes
+    return sum(sizes.values())
 
 
 def _leave_untold_what_goes(stages: Sequence[Stage], last: int) -> None:

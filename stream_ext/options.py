@@ -12,8 +12,13 @@ from typing import Any
 import msgspec
 
 from stream_ext.errors import BadArgument
+from stream_ext.names import meant
 
 RETENTION_MS = 60_000
+#: What is further ahead of the clock is refused: one wrong time would end the stream, for its time never goes back.
+AHEAD_MS = 86_400_000
+#: As the option `ahead` is written where nothing is too far ahead.
+ANY = "any"
 #: Some 285,000 years: any sum of a time and a length stays far inside 64 bits.
 DURATION_MS_MAX = 2**53
 
@@ -24,7 +29,8 @@ _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*")
 
 
 class StreamOptions(msgspec.Struct, frozen=True, array_like=True):
-    """`timeless`: what is absorbed into the store: all, nothing, or the triples of these predicates."""
+    """`timeless`: what is absorbed into the store: all, nothing, or the triples of these predicates. `ahead_ms`: how
+    far ahead of the clock its times may be; None: as far as one likes."""
 
     timeless: bool | list[str] = False
     graph: str | None = None
@@ -33,6 +39,7 @@ class StreamOptions(msgspec.Struct, frozen=True, array_like=True):
     batch_ms: int | None = None
     idle_ms: int | None = None
     retention_ms: int = RETENTION_MS
+    ahead_ms: int | None = AHEAD_MS
 
     def as_json(self) -> dict[str, Any]:
         """As the wire has them, durations in milliseconds."""
@@ -44,6 +51,7 @@ class StreamOptions(msgspec.Struct, frozen=True, array_like=True):
             "batch": self.batch_ms,
             "idle": self.idle_ms,
             "retention": self.retention_ms,
+            "ahead": ANY if self.ahead_ms is None else self.ahead_ms,
         }
 
 
@@ -105,6 +113,15 @@ def _idle(value: object) -> int | None:
     return idle_ms
 
 
+def _ahead(value: object) -> int | None:
+    if isinstance(value, str) and value.strip().lower() == ANY:
+        return None
+    try:
+        return parse_duration(value, "ahead")
+    except BadArgument as error:
+        raise BadArgument(f"{error}, or {ANY!r}") from None
+
+
 _READERS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "timeless": ("timeless", _timeless),
     "graph": ("graph", lambda value: None if value is None else _iri(value, "graph")),
@@ -113,7 +130,12 @@ _READERS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "batch": ("batch_ms", lambda value: None if value is None else parse_duration(value, "batch")),
     "idle": ("idle_ms", _idle),
     "retention": ("retention_ms", lambda value: parse_duration(value, "retention")),
+    "ahead": ("ahead_ms", _ahead),
 }
+
+
+#: The options that a stream may be given when it is there, with their fields. The others say what its elements mean.
+CHANGEABLE = {"ahead": "ahead_ms"}
 
 
 def parse_options(options: Mapping[str, object]) -> tuple[str | None, StreamOptions]:
@@ -121,7 +143,7 @@ def parse_options(options: Mapping[str, object]) -> tuple[str | None, StreamOpti
     known = ["iri", *_READERS]
     for name in options:
         if name not in known:
-            raise BadArgument(f"unknown stream option {name!r}; the options are {', '.join(known)}")
+            raise BadArgument(f"unknown stream option {name!r}{meant(name, known)}; the options are {', '.join(known)}")
     own = options.get("iri")
     fields: dict[str, Any] = {field: read(options[name]) for name, (field, read) in _READERS.items() if name in options}
     return None if own is None else _iri(own, "iri"), StreamOptions(**fields)

@@ -38,6 +38,8 @@ ROUNDS = 12
 #: Edges that are looked at between two looks at the deadline.
 _EDGES = 1 << 20
 _SMALL = 4096
+#: Cells that a pair takes where it is found, and in a table that has room for as many again.
+_PAIR, _KEPT_PAIR = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,7 @@ def _walk_repeated(path: Repeated, edges: Edges, tags: Tags, nodes: Ids, control
     pairs.grow(edges, control)
     order = np.argsort(pairs.tags, kind="stable")
     lows, highs = pairs.tags[order].searchsorted(standing), pairs.tags[order].searchsorted(standing, "right")
+    control.room(int((highs - lows).sum()), _PAIR)
     offsets, places = gather_ranges(lows, highs)
     return np.repeat(tags, np.diff(offsets)), pairs.nodes[order[places]]
 
@@ -261,8 +264,8 @@ class Reached:
             return
         nodes = self.starts[tags]
         if self.path.zero:
-            self._found(tags, nodes)
-        before = self._found(*walk(self.path.inner, edges, tags, nodes, control))
+            self._found(tags, nodes, control)
+        before = self._found(*walk(self.path.inner, edges, tags, nodes, control), control)
         if self.path.many and is_one_step(self.path.inner) and self._is_small(edges):
             self._reach(before, edges, control)
         elif self.path.many:
@@ -288,8 +291,10 @@ class Reached:
         tags, nodes = np.arange(len(self.starts), dtype=np.int64), self.starts
         if self.path.many:
             tags, nodes = np.concatenate([tags, self.tags]), np.concatenate([nodes, self.nodes])
-        offsets, places = gather_ranges(sources.searchsorted(nodes), sources.searchsorted(nodes, "right"))
-        before = self._found(np.repeat(tags, np.diff(offsets)), targets[places])
+        starts, ends = sources.searchsorted(nodes), sources.searchsorted(nodes, "right")
+        control.room(int((ends - starts).sum()), _PAIR)
+        offsets, places = gather_ranges(starts, ends)
+        before = self._found(np.repeat(tags, np.diff(offsets)), targets[places], control)
         if self.path.many:
             self._follow(before, edges, control)
 
@@ -318,9 +323,10 @@ class Reached:
 
     # ---- rounds
 
-    def _found(self, tags: Tags, nodes: Ids) -> int:
+    def _found(self, tags: Tags, nodes: Ids, control: Control) -> int:
         """Takes pairs in; where those that are new begin."""
         before = self._table.used
+        control.room(len(tags), _KEPT_PAIR)
         self._table.number(np.stack([tags.view(np.uint64), nodes]))
         return before
 
@@ -328,14 +334,15 @@ class Reached:
         """Expands the pairs from `at` on, as long as there are new ones."""
         plain, rounds = is_one_step(self.path.inner), 0
         while at < self._table.used:
-            control.room(self._table.used, 2)
+            control.room(self._table.used, _KEPT_PAIR)
             rounds += 1
             if plain and rounds > ROUNDS:
                 self._reach(at, edges, control)
                 return
             cells = self._table.cells[at : self._table.used]
             nodes = np.ascontiguousarray(cells[:, 1]).view(np.uint64)
-            at = self._found(*walk(self.path.inner, edges, np.ascontiguousarray(cells[:, 0]), nodes, control))
+            tags = np.ascontiguousarray(cells[:, 0])
+            at = self._found(*walk(self.path.inner, edges, tags, nodes, control), control)
 
     def _is_small(self, edges: Edges) -> bool:
         """Whether all edges are so few that to look at them once is less than the first rounds are."""
@@ -346,7 +353,7 @@ class Reached:
         sources, targets = all_steps(self.path.inner, edges)
         table = self._table
         while at < table.used:
-            control.room(table.used, 2)
+            control.room(table.used, _KEPT_PAIR)
             at = table.reach(sources, targets, at, _EDGES)
 
 

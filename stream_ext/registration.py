@@ -19,12 +19,12 @@ from stream_ext.catalog import (
     QueryDefinition,
     StreamDefinition,
     generated_name,
-    meant,
     names_of,
 )
 from stream_ext.chains import check_ends
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.injector import Intent, View
+from stream_ext.names import meant
 from stream_ext.options import StreamOptions
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.algebra import R2S, Form, Query, Register, Update, WindowClause
@@ -77,7 +77,7 @@ class Registration:
             for window in self.query.windows:
                 if window.stream.variable is None:
                     view.catalog.stream(key_of(window))
-        found = _resolve(self.query.windows, view, self.base)
+        found = _resolve(self.query.windows, view, self.base, names.name)
         any_stream = follows_streams(self.query)
         if has_stream_variables(self.query) and not any_stream:
             found.read_all()
@@ -139,7 +139,7 @@ class Registration:
                 f"what a CONSTRUCT says is a stream of the query's name, and stream {there.name!r} is there with "
                 "elements of its own; drop it first, or use another name"
             )
-        stream = msgspec.structs.replace(there, of_query=number, runs_by="elements")
+        stream = msgspec.structs.replace(there, of_query=number, runs_by="elements", made_by=None)
         found.take(CatalogStep("stream", stream.number, stream))
         return stream.number
 
@@ -221,7 +221,7 @@ def _answers_alone(catalog: Catalog, key: str) -> str:
     return f" ({key!r} is a query, but only what a CONSTRUCT says is a stream)"
 
 
-def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
+def _resolve(windows: Sequence[WindowClause], view: View, base: str, query: str) -> _Found:
     found = _Found(view.catalog)
     for window in windows:
         if window.stream.variable is not None:
@@ -230,15 +230,16 @@ def _resolve(windows: Sequence[WindowClause], view: View, base: str) -> _Found:
         stream = found.catalog.find_stream(key)
         if stream is None:
             names = names_of(key, base + "streams/")
-            near = meant(names.name, [stream.name for stream in found.catalog.streams.values()])
+            near = meant(names.name, found.catalog.stream_names(), most=3)
             number = view.new_number("stream")
-            stream = StreamDefinition(number, names.name, names.iri, StreamOptions(time=window.time_predicate))
+            options = StreamOptions(time=window.time_predicate)
+            stream = StreamDefinition(number, names.name, names.iri, options, made_by=query)
             found.take(CatalogStep("stream", number, stream))
             near = _answers_alone(found.catalog, key) or near
             found.warnings.append(
                 f"stream {names.name!r} did not exist{near}: it was created with the default options "
                 f"{'but for its time ' if window.time_predicate else ''}"
-                "(timing data: its elements are seen in windows only)"
+                "(timing data: its elements are seen in windows only), and goes with the query unless it is pushed to"
             )
         found.streams.append(stream.number)
     return found

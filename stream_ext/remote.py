@@ -62,6 +62,10 @@ def _trusted() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
+#: An answer takes so many times its bytes, as what Python makes of it.
+_COST = 4
+
+
 class Remotes:
     """Connections that are kept while they are used: with `Remotes(...) as remotes`."""
 
@@ -84,6 +88,7 @@ class Remotes:
         url = self._outside.check_service(service)
         data = self._posted(url, text)
         self.answered += 1
+        self._control.spend(_COST * len(data))
         try:
             bindings = msgspec.json.decode(data, type=_Document).results.bindings
             return [{name: term.text() for name, term in solution.items()} for solution in bindings]

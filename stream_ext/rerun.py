@@ -16,6 +16,7 @@ import numpy as np
 from hbase_store import Store
 from hbase_store.errors import SnapshotGone
 from stream_ext.catalog import QueryDefinition
+from stream_ext.control import Control
 from stream_ext.emission import EmissionBody, body_of, to_json
 from stream_ext.errors import BadArgument, Gone
 from stream_ext.evaluate import Answer, Asking, Instant, evaluate
@@ -40,6 +41,7 @@ class Rerun:
     windows: Sequence[ScheduledWindow]
     store: Store
     outside: Outside
+    control: Control = Control.FREE
 
     def json(self, body: EmissionBody) -> bytes:
         if self.query.limit is not None and not self.query.shape.order_by:
@@ -72,7 +74,9 @@ class Rerun:
 
     def _answer(self, at: Evaluated, is_retained: bool = False) -> Answer:
         number = self.definition.number
-        asking = Asking(seed=seed_of(number, at.sn, at.k), salt=salt_of(number), outside=self.outside)
+        asking = Asking(
+            seed=seed_of(number, at.sn, at.k), salt=salt_of(number), outside=self.outside, control=self.control
+        )
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.
         sn = max(at.sn, self.store.oldest()) if is_retained else at.sn

@@ -55,11 +55,12 @@ def _agree(cells, at, own, columns, i):
 
 
 @njit(cache=True, nogil=True)
-def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, left, right):
+def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, most, left, right):
     """All pairs (probe, cell) of rows that agree in their keys, and are valid at `time`; with numbers below `limit`.
 
     A key of several columns is a hash: `columns` of the probes (at least one) must equal the values at places `own`.
-    Writes as many pairs as fit into left/right and returns how many there are: call again with more room.
+    Writes as many pairs as fit into left/right and returns how many there are: call again with more room. Nothing is
+    looked for any more once there are more than `most`.
 
     The heads of a block of chains are fetched first, and those set aside that lead nowhere, without a branch: so the
     machine need not guess, and many look-ups are under way at once. Where the cells are more than the cache holds, the
@@ -92,6 +93,8 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, left,
                 firsts[np.uint64(more)], probes[np.uint64(more)] = cells[at, NEXT], probe
                 more += cells[at, NEXT] >= tail
             count = more
+            if found > most:
+                return found
         for n in range(count):  # one after the other
             number, probe = firsts[n], np.uint64(probes[n])
             while number >= tail:
@@ -103,6 +106,8 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, left,
                         right[np.uint64(found)] = at
                     found += 1
                 number = cells[at, NEXT]
+            if found > most:
+                return found
     return found
 
 
@@ -144,7 +149,7 @@ def warm() -> None:
     cells, heads, shift = np.zeros((2, VALUES + 1), np.int64), np.full(2, END, np.int32), np.uint64(63)
     rows, values = keys.reshape(1, 1), np.zeros((2, 1), np.uint64)
     ring_insert(keys, rows, longs, cells, heads, shift, 0)
-    ring_probe(keys, rows, frozen(longs[:1] - 1), cells, heads, shift, 0, 1, 0, out, out.copy())
+    ring_probe(keys, rows, frozen(longs[:1] - 1), cells, heads, shift, 0, 1, 0, 1, out, out.copy())
     pairs = longs[:0], longs[:0], rows, longs, longs
     ring_pair(*pairs, cells, out, False, longs[:0], 0, 1, 0, values, out.copy(), out.copy())
     ring_take(cells, longs[:0], VALUES, values.view(np.int64)[:, :0])

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.grids import Grid, Run
+from stream_ext.openings import Openings, begin_under, opened, openings_of
 from stream_ext.plan.windows import Bounds
 
 Times = npt.NDArray[np.int64]
@@ -33,8 +34,8 @@ _FLOOR_MS = 1000
 _FEW = 64
 
 
-class StreamTime(Protocol):
-    """Where a stream has come to (the store's `StreamPosition` is one)."""
+class Reached(Protocol):
+    """How far a stream has come."""
 
     @property
     def latest(self) -> int | None:
@@ -46,9 +47,18 @@ class StreamTime(Protocol):
         """The greatest heartbeat."""
         ...
 
+
+class StreamTime(Reached, Protocol):
+    """Where a stream has come to (the store's `StreamPosition` is one)."""
+
     @property
     def first(self) -> int | None:
         """The least timestamp."""
+        ...
+
+    @property
+    def openings(self) -> Openings:
+        """From where windows count; empty where that is the least timestamp."""
         ...
 
     @property
@@ -84,6 +94,15 @@ class Evaluated(msgspec.Struct, frozen=True, array_like=True):
     arrived_at: int | None = None
 
 
+class Within(msgspec.Struct, frozen=True, array_like=True):
+    """How far a query has come in the middle of a snapshot: after which push, with how many evaluations (`k`); of the
+    elements of that push those up to `arrived_at` have been looked at as they arrived."""
+
+    push: int
+    k: int
+    arrived_at: int | None = None
+
+
 class QueryState(msgspec.Struct, frozen=True, array_like=True):
     """Where a query has come to: with the stream index, enough to go on as if nothing had happened.
 
@@ -93,8 +112,9 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     has. Closes up to `after` are done, be it that nothing was evaluated for them; `last` is the greatest time of an
     evaluation. `begins` are the first closes of each window that were reported (be it as empty), and then the first
     times of each period. `sn` is the snapshot that it was made in (0: at registration), `gap` says that nothing was
-    said yet since a pause, `ended` that nothing will be said any more. `stands`: it was not stepped beyond this
-    snapshot, for whom it asks elsewhere did not answer."""
+    said yet since a pause, `ended` that nothing will be said any more. `stands`: it fell behind the others, and was not
+    stepped beyond this snapshot; of the next one as far as `within` says. `unanswered`: for whom it asks elsewhere did
+    not answer; else it is catching up."""
 
     registered: int | None = None
     evaluated: Evaluated | None = None
@@ -107,11 +127,28 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     gap: bool = False
     ended: bool = False
     stands: int | None = None
+    within: Within | None = None
+    unanswered: bool = False
 
     @property
     def reached(self) -> int | None:
         """Closes and periods up to this time are over."""
         return self.registered if self.after is None else self.after
+
+    @property
+    def is_catching_up(self) -> bool:
+        return self.stands is not None and not self.unanswered
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The snapshot that comes next, and how many of its evaluations are made."""
+        if self.stands is None:
+            return self.sn + 1, 0
+        return self.stands + 1, 0 if self.within is None else self.within.k
+
+    def behind(self, stands: int, within: Within | None = None, unanswered: bool = False) -> QueryState:
+        """The same of a query that has fallen behind."""
+        return msgspec.structs.replace(self, stands=stands, within=within, unanswered=unanswered)
 
     def among(self, all_of_them: QueryState, gap: bool) -> QueryState:
         """That of a query which began as this one says, and went on as others did."""
@@ -231,7 +268,7 @@ class ScheduledWindow:
     def for_arrivals(self) -> ScheduledWindow:
         return self if self.by_arrival else replace(self, by_arrival=True)
 
-    def closed_up_to(self, stream: StreamTime) -> int | None:
+    def closed_up_to(self, stream: Reached) -> int | None:
         """The last time at which it can be evaluated: a window that holds its end closes when time has passed it, or
         on a heartbeat at it."""
         latest = None if stream.latest is None else stream.latest - self.lateness_ms - self.holds_end
@@ -325,7 +362,7 @@ class _Stands:
 
     latest: int | None
     heartbeat: int | None
-    first: int | None
+    openings: Openings
     idle: bool
 
 
@@ -355,10 +392,11 @@ class Schedule:
         for window in timing.windows:
             at = positions.get(window.stream)
             self._stands[window.stream] = (
-                _Stands(None, None, None, False) if at is None else _Stands(at.latest, at.heartbeat, at.first, at.idle)
+                _Stands(None, None, (), False)
+                if at is None
+                else _Stands(at.latest, at.heartbeat, openings_of(at.openings, at.first), at.idle)
             )
         self._find_beats()
-        self._find_begins()
 
     @property
     def windows(self) -> tuple[ScheduledWindow, ...]:
@@ -376,22 +414,25 @@ class Schedule:
             self.t0 = t0_of(times)
             self.timing = self.timing.settled(self.t0)
             self._find_beats()
-        least = least_and_greatest(times)[0] if len(times) else None
-        late = self._late(moved.stream, times, least)
+        if len(times):
+            openings = opened(stands.openings, times, stands.latest, stands.heartbeat)
+            if openings is not stands.openings:
+                stands.openings = openings
+                self._find_beats()
+        late = self._late(moved.stream, times)
         stands.latest, stands.heartbeat = moved.latest, moved.heartbeat
         stands.idle = moved.idle
-        if least is not None and (stands.first is None or least < stands.first):
-            stands.first = least
-            self._find_beats()
         return late
 
-    def due(self, moved: Moved) -> Iterator[Due]:
+    def due(self, moved: Moved, arrived_at: int | None = None) -> Iterator[Due]:
         """What is to be evaluated after `moved` was taken, in order of time: a close before an arrival at it, unless
-        it holds what arrives.
+        it holds what arrives. `arrived_at`: its elements up to this time have been looked at before.
 
         Whoever goes through them says of each that it is `done` or `seen` before the next is asked for."""
         if self.timing.arrivals and self.timing.is_settled:
             for time in np.unique(moved.element_times).tolist():
+                if arrived_at is not None and time <= arrived_at:
+                    continue
                 yield from self._closes_up_to(time - any(window.holds_end for window in self.windows))
                 at = self._arrival(moved.stream, time)
                 if at is not None:
@@ -429,7 +470,7 @@ class Schedule:
 
     def _holds_back(self, window: ScheduledWindow) -> bool:
         stands = self._stands[window.stream]
-        return not stands.idle and not (window.by_variable and stands.first is None)
+        return not stands.idle and not (window.by_variable and not stands.openings)
 
     def waits_for(self) -> list[int]:
         """The streams that hold the next evaluation back: those behind the others, or without any time."""
@@ -461,19 +502,7 @@ class Schedule:
                 begin = beat.after(self.after)
                 self._begins[place] = begin if begin is not None and begin <= time else None
         self.after = time
-        self._find_begins()
         self.seen(time)
-
-    def _find_begins(self) -> None:
-        """Of windows without an element, of streams that have come since: an evaluation reported them all, as empty."""
-        known = [begin for begin in self._begins if begin is not None]
-        if not known or self.after is None or not self.timing.closes:
-            return
-        for place, window in enumerate(self.windows):
-            close = window.close_after(min(known) - 1)
-            begin = self._begins[place]
-            if close <= self.after and (begin is None or begin > close):
-                self._begins[place] = close
 
     @property
     def begins(self) -> list[int | None]:
@@ -525,7 +554,7 @@ class Schedule:
         first element of all."""
         self._beats: list[_Beat | None] = [None] * len(self._begins)
         if self.timing.is_settled:
-            firsts = [stands.first for stands in self._stands.values() if stands.first is not None]
+            firsts = [first for window in self.windows if (first := self._first_of(window)) is not None]
             closes = [self._closes_of(window) for window in self.windows] if self.timing.closes else []
             periods = [_period(every, min(firsts, default=None)) for every in self.timing.every_ms]
             self._beats = [*closes, *periods]
@@ -533,8 +562,12 @@ class Schedule:
     def _known_beats(self) -> list[_Beat]:
         return [beat for beat in self._beats if beat is not None]
 
+    def _first_of(self, window: ScheduledWindow) -> int | None:
+        openings = self._stands[window.stream].openings
+        return begin_under(openings, window.lateness_ms) if openings else None
+
     def _closes_of(self, window: ScheduledWindow) -> _Beat | None:
-        first = self._stands[window.stream].first
+        first = self._first_of(window)
         if first is None:
             return None
         start = first if window.start_ms is None else max(first, window.start_ms)
@@ -544,33 +577,82 @@ class Schedule:
 
     # ---- lateness ----------------------------------------------------------------------------------------------
 
-    def _late(self, stream: int, times: Times, least: int | None) -> Mask:
-        """Late: some instance that the element belongs to was reported (by this query, so after registration). Where
-        arrivals are evaluated: it can be in no window any more. `least`: of the times."""
+    def _late(self, stream: int, times: Times) -> Mask:
+        """Late: an instance that the element belongs to was reported (by this query, so after registration); or it
+        belongs to some that are evaluated, and none of these evaluations is still to be made. Where arrivals alone are
+        evaluated: it can be in no window any more."""
         late = np.zeros(len(times), dtype=np.bool_)
-        if least is None or not self.timing.is_settled:
+        if not len(times) or not self.timing.is_settled:
             return late
         if self.timing.arrivals and not self._begins:
             return self._gone(stream, times)
-        count = len(self.windows) * self.timing.closes
-        periods = list(zip(self._begins[count:], self.timing.every_ms, strict=True))
-        for place, window in enumerate(self.windows):
-            # Nothing was reported that any of them could have been in, as is mostly the case.
-            if window.stream == stream and self.after is not None and least + window.lead_ms <= self.after:
-                closes = [(self._begins[place], window.step_ms)] if self.timing.closes else []
-                late |= self._reported(window, times, [*closes, *periods])
-        return late
+        mine = [window for window in self.windows if window.stream == stream]
+        least = least_and_greatest(times)[0]
+        if all(self._is_to_come(window, least) for window in mine):
+            return late
+        belongs, awaited = late.copy(), late.copy()
+        for window in mine:
+            starts, untils = window.valid_from(times), window.valid_until(times)
+            belongs |= self._evaluated_ever(starts, untils)
+            late |= self._reported(starts, untils)
+            awaited |= self._awaited(starts, untils)
+            if self.timing.arrivals:
+                arriving = window.for_arrivals()
+                starts, untils = arriving.valid_from(times), arriving.valid_until(times)
+                belongs |= starts <= untils
+                late |= self._seen_by_an_arrival(starts, untils)
+                awaited |= np.maximum(starts, NEVER if self.last is None else self.last) <= untils
+        return late | (belongs & ~awaited)
 
-    def _reported(self, window: ScheduledWindow, times: Times, beats: Sequence[tuple[int | None, int]]) -> Mask:
-        """Which elements were in the window's instance at a time of one of these beats (the first, and the step) that
-        is done."""
-        found = np.zeros(len(times), dtype=np.bool_)
-        starts, untils = window.valid_from(times), window.valid_until(times)
-        for begin, step in beats:
-            if begin is not None and self.after is not None:
-                turns = np.maximum(0, -((begin - starts) // step))
-                found |= (starts <= untils) & (begin + turns * step <= np.minimum(untils, self.after))
+    def _is_to_come(self, window: ScheduledWindow, least: int) -> bool:
+        """Whether no element from `least` on was in an instance that was reported, and all those that they belong to
+        are still to be, as is mostly so. Never mind those in a gap."""
+        if not self.timing.closes or self.timing.arrivals:
+            return False
+        if self.after is not None and least + window.lead_ms <= self.after:
+            return False
+        beat = self._beats[self.windows.index(window)]
+        return beat is not None and beat.start <= window.first_close(least)
+
+    def _evaluated_ever(self, starts: Times, untils: Times) -> Mask:
+        """Whether a close or period lies between each two of these times, be it one that is never come to."""
+        found = np.zeros(len(starts), dtype=np.bool_)
+        for window in self.windows if self.timing.closes else ():
+            turns = np.maximum(1, -((window.origin - starts) // window.step_ms))
+            found |= window.origin + turns * window.step_ms <= untils
+        for every in self.timing.every_ms:
+            found |= -(-starts // every) * every <= untils
         return found
+
+    def _reported(self, starts: Times, untils: Times) -> Mask:
+        """Whether an evaluation at a close or period was made between each two of these times."""
+        found = np.zeros(len(starts), dtype=np.bool_)
+        if self.after is None:
+            return found
+        for begin, step in zip(self._begins, self._steps(), strict=True):
+            if begin is not None:
+                turns = np.maximum(0, -((begin - starts) // step))
+                found |= begin + turns * step <= np.minimum(untils, self.after)
+        return found
+
+    def _awaited(self, starts: Times, untils: Times) -> Mask:
+        """Whether an evaluation at a close or period is still to be made between each two of these times."""
+        found = np.zeros(len(starts), dtype=np.bool_)
+        lowest = starts if self.after is None else np.maximum(starts, self.after + 1)
+        for beat in self._known_beats():
+            turns = np.maximum(0, -((beat.start - lowest) // beat.step))
+            found |= beat.start + turns * beat.step <= untils
+        return found
+
+    def _seen_by_an_arrival(self, starts: Times, untils: Times) -> Mask:
+        """Whether the last evaluation was made between each two of these times, for an arrival."""
+        if self.last is None or (self.after is not None and self.last <= self.after):
+            return np.zeros(len(starts), dtype=np.bool_)
+        return (starts <= self.last) & (self.last <= untils)
+
+    def _steps(self) -> list[int]:
+        """Of each beat."""
+        return [*(w.step_ms for w in self.windows if self.timing.closes), *self.timing.every_ms]
 
     def _gone(self, stream: int, times: Times) -> Mask:
         if self.last is None:

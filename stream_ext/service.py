@@ -23,6 +23,7 @@ from hbase_store import open as open_store
 from hbase_store.terms import iri
 from stream_ext import graph_store
 from stream_ext.adaptor import Elements, Ids, read_push
+from stream_ext.ahead import check_ahead
 from stream_ext.answers import (
     Decoded,
     answer_at_last_evaluation,
@@ -35,19 +36,28 @@ from stream_ext.answers import (
 )
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.bound import rows_at_most
+from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog_changes import create_stream, drop_query, drop_stream, move_query, pause_query, resume_query
-from stream_ext.clock import Clock
+from stream_ext.catalog_changes import (
+    change_stream,
+    create_stream,
+    drop_query,
+    drop_stream,
+    move_query,
+    pause_query,
+    resume_query,
+)
+from stream_ext.clock import Clock, SteadyClock
 from stream_ext.control import Control
 from stream_ext.dataset import Beside, read_runnable
 from stream_ext.derived_graphs import DerivedGraphs, asked_of
 from stream_ext.emission import Emission
 from stream_ext.engine import Engine
-from stream_ext.errors import BadArgument, Gone, NotFound, Overload, QueryTooLarge, TooLarge
+from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain, operators_of
 from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
-from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View
+from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View, goes_on_after, refusal_of
 from stream_ext.known_values import KnownValues
 from stream_ext.late import told
 from stream_ext.loads import Loaded, graph_term, loaded
@@ -62,12 +72,23 @@ from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
 from stream_ext.retention import Retain
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.status import has_failed, query_status, service_status, stream_status
-from stream_ext.subscriptions import Subscription
+from stream_ext.standby import Standby
+from stream_ext.status import (
+    at_once,
+    has_failed,
+    query_figures,
+    query_status,
+    service_status,
+    stream_figures,
+    stream_status,
+)
+from stream_ext.subscriptions import Subscription, Subscriptions
 from stream_ext.updates import Updated, change_of, updated
 from stream_ext.waits import Waits
 
 Wait = Literal["published", "evaluated"]
+#: Who waits, where the store does not answer what reads it.
+READER = "whoever reads the store"
 Result = TypeVar("Result")
 
 #: LMDB publishes in about a millisecond, HBase in some ten.
@@ -78,6 +99,8 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 _REGISTERED_AHEAD = 256
 #: An answer of so many rows takes less time than the way to a thread and back.
 _SMALL_ROWS = 64
+#: Nobody whose push must wait is sent away for longer.
+_RETRY_AFTER_S_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +111,7 @@ class Limits:
     queries: int = 100_000
     evaluated_s: float = 30.0  # how long wait=evaluated waits
     read_s: float = 300.0  # how long a body, or the text of a registration, may take to be read
+    catch_up_ms: int = 600_000  # queries that are behind the others for longer are parked
     lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
 
 
@@ -99,6 +123,8 @@ class PushReceipt:
     batch: int
     snapshot: int
     repeated: bool
+    pending: bool = False  # it is published, and was not evaluated in time
+    warnings: Sequence[str] = ()
 
 
 class Service:
@@ -112,19 +138,63 @@ class Service:
         spark: SparkSettings | None,
         retain: Retain,
         outside: Outside,
+        budget: Budget,
     ) -> None:
         """Use `Service.open`."""
-        self.store, self.base, self.clock, self.limits, self.outside = store, base, clock, limits, outside
+        self.store, self.base, self.limits, self.outside = store, base, limits, outside
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
-        self._injector = Injector(store, clock, pace, self.waits)
-        self._engine = Engine(store, base, clock, self._injector, spark, retain, outside, self.waits)
-        self._engine.start()
-        self._injector.start(self._engine)
-        for query in [query for query in self.queries() if query.live]:
-            self.drop_query(query.name)  # its listener has gone with the process that it had asked
+        self.clock = SteadyClock(clock, self.waits)
+        self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
         self._closing = threading.Lock()
         self._closed = False
+        self._subscriptions: Subscriptions | None = None
+        self._standby = Standby(store, self.clock, self.waits, self)
+        self.begin()
+        self._standby.start()
+
+    # ---- one writer epoch: the standby calls these -------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Injector and engine, as the store has it now."""
+        injector = Injector(self.store, self.clock, self._pace, self.waits)
+        self.clock.go_on_from(_last_time(injector))
+        engine = Engine(
+            self.store, self.base, self.clock, injector, self._spark, self._retain, self.outside, self.waits,
+            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
+        )  # fmt: skip
+        try:
+            engine.start()
+        except BaseException:
+            engine.close()
+            raise
+        is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
+        self._injector, self._engine = injector, engine
+        injector.start(engine)
+        # Listeners have gone with the process that they had asked.
+        left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
+        for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
+            if is_first:
+                dropped.result()
+
+    def end(self, error: BaseException) -> None:
+        self._injector.halt(error)
+        self._engine.stopped(error)
+        self._injector.close()
+        self._engine.close()
+
+    def follow(self) -> None:
+        self._injector.follow()
+
+    def give_up(self, error: BaseException) -> None:
+        if self._subscriptions is not None:
+            self._subscriptions.end_all(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if goes_on_after(error) and not self._closed:
+            self._standby.lost(error)
+        else:
+            self.give_up(error)
 
     @classmethod
     def open(
@@ -141,6 +211,7 @@ class Service:
         durability: Literal["process", "power"] = "process",
         retain: Retain | None = None,
         outside: Outside = NOTHING,
+        budget: Budget = USUAL,
     ) -> Service:
         """Takes the writer's lease, and goes on where the last writer stopped."""
         if engine not in ("spark", "inline"):
@@ -152,7 +223,7 @@ class Service:
             store.emissions.take_over()
             pace = Pace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside)
+            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside, budget)
         except BaseException:
             store.close()
             raise
@@ -162,6 +233,10 @@ class Service:
     def create_stream(self, name_or_iri: str, options: Mapping[str, object]) -> tuple[StreamDefinition, bool]:
         change = create_stream(name_or_iri, options, self.base)
         return cast("tuple[StreamDefinition, bool]", self._injector.change(change).result())
+
+    def change_stream(self, name_or_iri: str, options: Mapping[str, object]) -> StreamDefinition:
+        """Gives it other options, of those that may be changed."""
+        return cast("StreamDefinition", self._injector.change(change_stream(name_or_iri, options)).result())
 
     def streams(self) -> list[StreamDefinition]:
         return list(self._injector.catalog.streams.values())
@@ -196,6 +271,7 @@ class Service:
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base, self._reading("push", len(data)))
+        warnings = check_ahead(definition, elements.time, self.clock.now_ms()) if elements.timed else ()
         if self._injector.catalog.deriving:
             self._check_graphs(definition, elements)
         future = self._injector.push(
@@ -203,13 +279,15 @@ class Service:
             len(data),
             definition.options.batch_ms,
         )
-        return self._receipt(definition, future, wait)
+        return self._receipt(definition, future, wait, warnings)
 
     def heartbeat(self, stream: str, timestamp: int, wait: Wait = "published") -> PushReceipt:
         definition = self.stream(stream)
         self._check_takes_pushes(definition)
         _check_wait(wait)
-        return self._receipt(definition, self._injector.heartbeat(Heartbeat(definition.number, timestamp)), wait)
+        warnings = check_ahead(definition, np.array([timestamp], np.int64), self.clock.now_ms())
+        future = self._injector.heartbeat(Heartbeat(definition.number, timestamp))
+        return self._receipt(definition, future, wait, warnings)
 
     def late_elements(self, stream: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
         """How many elements came late; those of them that are kept, after a snapshot."""
@@ -238,21 +316,43 @@ class Service:
             derived.check_writable(terms[place])
 
     def _check_lag(self, stream: StreamDefinition) -> None:
-        if self._engine.lateness.is_read(stream.number) and (lag_ms := self._engine.lag_ms()) > self.limits.lag_ms:
-            if (fault := self._engine.merge.fault) is not None:
-                raise fault  # they come on no more before a restart
-            raise Overload(
-                f"the queries over stream {stream.name!r} are {lag_ms} ms behind, more than {self.limits.lag_ms} ms "
-                "(--max-lag); send this push later",
-                1,
-            )
-
-    def _receipt(self, stream: StreamDefinition, future: Future[Receipt], wait: Wait) -> PushReceipt:
-        receipt = future.result()
-        self._await(receipt.snapshot, wait)
-        return PushReceipt(
-            stream.name, receipt.accepted, receipt.late, receipt.batch, receipt.snapshot, receipt.repeated
+        if not self._engine.lateness.is_read(stream.number):
+            return
+        limit_ms, lag_ms = self.limits.lag_ms, self._engine.lag_ms()
+        ahead_ms = self._engine.ahead_ms(limit_ms)
+        if max(lag_ms, ahead_ms) <= limit_ms:
+            return
+        if (fault := self._engine.merge.fault) is not None:
+            raise refusal_of(fault, self.store.url)
+        how = f"are {lag_ms} ms behind" if lag_ms > limit_ms else f"have work for {ahead_ms} ms before this push"
+        raise Overload(
+            f"the queries over stream {stream.name!r} {how}, more than {limit_ms} ms (--max-lag); send this push later",
+            min(max(1, (ahead_ms - limit_ms) // 1000), _RETRY_AFTER_S_MAX),
         )
+
+    def _receipt(
+        self, stream: StreamDefinition, future: Future[Receipt], wait: Wait, warnings: Sequence[str]
+    ) -> PushReceipt:
+        receipt = future.result()
+        pending = wait == "evaluated" and not self.is_evaluated_in_time(receipt.snapshot)
+        return PushReceipt(
+            stream.name,
+            receipt.accepted,
+            receipt.late,
+            receipt.batch,
+            receipt.snapshot,
+            receipt.repeated,
+            pending,
+            warnings,
+        )
+
+    def is_evaluated_in_time(self, sn: int) -> bool:
+        """Waits until all queries have taken this snapshot in, those too that are behind; False: it took too long."""
+        try:
+            self._engine.await_evaluated(sn, self.limits.evaluated_s)
+        except DeadlineExceeded:
+            return False
+        return True
 
     def _await(self, sn: int, wait: Wait) -> None:
         if wait == "evaluated":
@@ -325,13 +425,15 @@ class Service:
         asking = self._asking(control)
         try:
             sn = self._retained(snapshot)
-            given = self._derived_graphs(sn).of_query
+            given = self._derived_graphs(sn, control).of_query
             return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
 
-    def _derived_graphs(self, sn: int) -> DerivedGraphs:
-        return DerivedGraphs(self.store, self._injector.catalog, self._origin, sn, self.outside)
+    def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
+        return DerivedGraphs(
+            self.store, self._injector.catalog, self._origin, sn, self.outside, control or self._again()
+        )
 
     def _origin(self, query: int) -> int | None:
         """Of the closes of a query, where its first push has decided it."""
@@ -458,7 +560,7 @@ class Service:
     def pause_query(self, name: str) -> None:
         """It is evaluated up to here, and then no more; what it has said stays."""
         sn = int(self._injector.change(pause_query(name)).result())
-        self._await(sn, "evaluated")
+        self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
 
     def resume_query(self, name: str) -> None:
         """From here on, if it was paused, or has failed; the closes in between are left out, and its next emission says
@@ -481,7 +583,7 @@ class Service:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
         sn = int(self._injector.change(move_query(name, home, self._engine.merge.left)).result())
-        self._await(sn, "evaluated")
+        self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
         return sn
 
     def drop_query(self, name: str) -> None:
@@ -497,7 +599,13 @@ class Service:
             body = self._engine.emissions.body(definition.number, merge.last(definition.number))
             if body is not None:
                 return answer_of(body, self.store)
-        return answer_at_last_evaluation(self.store, self._injector.catalog, definition, state, self.outside)
+        return answer_at_last_evaluation(
+            self.store, self._injector.catalog, definition, state, self.outside, self._again()
+        )
+
+    def _again(self) -> Control:
+        """For an evaluation that is made again, because somebody asks for its answer."""
+        return self._budget.control()
 
     def check_kept(self, name: str, since: int, seen: bool = False) -> None:
         """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is. Also if that
@@ -529,7 +637,7 @@ class Service:
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store, self.outside).json(body)
+        return Rerun(definition, query, windows, self.store, self.outside, self._again()).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""
@@ -544,6 +652,26 @@ class Service:
     def status(self) -> dict[str, Any]:
         return service_status(self.store.url, self._injector, self._engine)
 
+    def status_at_once(self) -> dict[str, Any]:
+        """The part of `status` that waits for nothing, whatever hangs."""
+        return at_once(self.store.url, self._injector, self._engine)
+
+    def spark_epochs(self) -> int:
+        """How many have begun; 0 without Spark."""
+        spark = self._engine.spark
+        return 0 if spark is None else int(spark.status()["epochs"])
+
+    def query_figures(self, query: QueryDefinition) -> dict[str, Any]:
+        return query_figures(query, self._engine)
+
+    def stream_figures(self, stream: StreamDefinition) -> dict[str, Any]:
+        return stream_figures(stream, self._injector, self._engine)
+
+    def probe(self) -> None:
+        """Reads from the store; `waits` says so if that does not return."""
+        with self.waits.during("store", READER):
+            self.store.kv.get_many("meta", [b"probe"])
+
     def collect(self) -> None:
         """Lets go of what is not retained, and deletes it, now; it happens by itself, too."""
         self._engine.retention.look()
@@ -556,6 +684,7 @@ class Service:
             if self._closed:
                 return
             self._closed = True
+            self._standby.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
@@ -575,6 +704,13 @@ class Service:
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
     registered = cast("Registered", future.result())
     return registered.definition, registered.created, registered.warnings
+
+
+def _last_time(injector: Injector) -> int:
+    """By the clock, as far as the store knows."""
+    by_clock = [n for n, stream in injector.catalog.streams.items() if stream.runs_by == "clock"]
+    latest = [at.latest for n in by_clock if (at := injector.positions.get(n)) is not None and at.latest is not None]
+    return max([injector.published_ms, *latest])
 
 
 def _check_wait(wait: str) -> None:

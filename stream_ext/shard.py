@@ -5,7 +5,7 @@ get the same parts from it. What it needs beyond the store is where each query h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -16,9 +16,12 @@ from hbase_store import Store
 from hbase_store import open as open_store
 from hbase_store.errors import SnapshotGone, StoreUnavailable
 from stream_ext.arrivals import Arrival, arrivals
+from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.cohort import Joining
 from stream_ext.elsewhere import Elsewhere
+from stream_ext.errors import DeadlineExceeded
+from stream_ext.faults import fault_of
 from stream_ext.operators.service import Unanswered
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Told
@@ -27,18 +30,22 @@ from stream_ext.plan.parameters import Parametrised, Template
 from stream_ext.query_run import QueryRun
 from stream_ext.readings import query_over, reading_of
 from stream_ext.schedule import QueryState, Timing, initial_state
-from stream_ext.steps import silent_part
+from stream_ext.steps import AFTER_ALL, silent_part
 from stream_ext.store_run import StoreRun
 from stream_ext.template_run import TemplateRun
 from stream_ext.timing import timing_of
+from stream_ext.turns import UNHURRIED, Pace, Turn
 
 #: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
 _TRIES_MAX = 200
-#: Snapshots, or evaluations, that a query makes up for while the others wait for their next step.
-_MADE_UP_AT_ONCE = 500
+#: Of these so many may use up the time of an evaluation, for which all others wait.
+_LATE_MAX = 12
+#: So many of those that are behind have their windows in memory, where more are behind.
+_CATCHING_UP_MAX = 64
 _MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
 #: Where a query stands that is to begin anew, wherever that is by then.
 _NOWHERE = -1
+_IN_QUARANTINE = "Quarantine: its step may have killed a worker; it is tried in a process of its own"
 _NOT_MADE_UP = "resuming the query leaves out what it has missed"
 
 Run = QueryRun | StoreRun | TemplateRun
@@ -67,7 +74,7 @@ class Asked:
         """Equal for those that are evaluated at the same times from now on, and were so before."""
         last, state = self.state.evaluated, self.state
         at = None if last is None else (last.sn, last.push, last.time)
-        return self.timing, at, state.after, state.last
+        return self.timing, at, state.after, state.last, state.stands, state.within and state.within.push
 
     @property
     def joining(self) -> Joining:
@@ -91,15 +98,19 @@ def takes_on_spark(query: QueryDefinition) -> bool:
     return query.home is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Behind:
-    """A query that had no answer from elsewhere: it is as it was at snapshot `sn`, in `state` (None: it begins in the
-    next one), until nothing speaks against asking for `later`. `alone`: a shard of it that is there, and has begun to
-    make up for what it missed."""
+    """Queries that have fallen behind the others: they were stepped up to snapshot `sn`, and of the next one as far as
+    their `states` say (None: they begin in it). `alone`: a shard of these, once they are stepped again.
 
+    Either nobody answered whom they ask elsewhere: then they wait until nothing speaks against asking for `later`. Or
+    so much fell due that they did not get through a snapshot while the others waited: they go on by turns."""
+
+    numbers: set[int]
     sn: int
-    state: QueryState | None
-    later: tuple[Hashable, ...]
+    states: dict[int, QueryState | None]
+    unanswered: bool = False
+    later: tuple[Hashable, ...] = ()
     alone: Shard | None = None
 
 
@@ -108,25 +119,42 @@ class Shard:
     `faults` and stepped no more; those that shared a network with it go on without it.
 
     A query that has no answer from elsewhere is reported, too, and stepped again from where it stands once there may be
-    one: what it missed meanwhile is made up for, snapshot by snapshot.
+    one: what it missed meanwhile is made up for, snapshot by snapshot. So it is with those for which more falls due in
+    a snapshot than the others can wait for: they are stepped by `go_on`, a piece at a time, until they have caught up.
 
     Queries of one template share a run where they are evaluated at the same times; one that has no such other runs
     alone. A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new
     shard."""
 
     def __init__(
-        self, store: Store, takes: Takes = takes_all, outside: Outside = NOTHING, elsewhere: Elsewhere | None = None
+        self,
+        store: Store,
+        takes: Takes = takes_all,
+        outside: Outside = NOTHING,
+        elsewhere: Elsewhere | None = None,
+        budget: Budget = USUAL,
+        pace: Pace = UNHURRIED,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too."""
-        self._store, self._takes = store, takes
+        """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too. `budget`: that of each network. Once
+        it is `interrupted`, a step ends after the evaluation that is being made, and this shard is not gone on with."""
+        self._store, self._takes, self._budget = store, takes, budget
+        self._pace, self._interrupted = pace, interrupted
         self._elsewhere = elsewhere or Elsewhere(outside, lambda sn: store.row(sn).published_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
+        #: Queries in quarantine: from the next step on they stay where they are.
+        self.held: Collection[int] = frozenset()
+        #: Called before these queries are stepped in a snapshot, or brought to it.
+        self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
         self._forget_all()
 
     def _forget_all(self) -> None:
         self._catalog = Catalog()
         self._behind: dict[int, _Behind] = {}
+        self._resumes: dict[int, QueryState] = {}  # of those that are in the middle of the snapshot they begin in
+        self._in_step = False  # some run is underway in the next snapshot; else in the one that it began in
+        self._turn: Turn | None = None  # of all that this shard does next; None: each run has its own
         self._unsaid: list[Told] = []  # what was known while nothing could be said
         self._runs: dict[int, Run] = {}
         self._stepped: dict[Run, None] = {}  # each once
@@ -144,11 +172,14 @@ class Shard:
         for definition in filter(self._takes, catalog.queries.values()):
             number = definition.number
             asked = self._guarded((number,), partial(self._read, definition, states.get(number), catalog))
-            if asked is not None and asked.state.stands is not None:
-                self._stay_behind(asked.number, asked.state)
+            if asked is not None and number in self.held and asked.state.stands is None:
+                self._set_aside(number, sn, asked.state)
             elif asked is not None:
-                key = (asked.number,) if asked.key is None else (asked.key, asked.place)
+                key: tuple[object, ...] = (asked.number,) if asked.key is None else (asked.key, asked.place)
                 together.setdefault(key, []).append(asked)
+        for key, alike in [(key, alike) for key, alike in together.items() if alike[0].state.stands is not None]:
+            self._stay_behind({asked.number: asked.state for asked in alike})
+            del together[key]
         # Those that have never been evaluated may find others that have.
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
             self._start(alike)
@@ -159,23 +190,74 @@ class Shard:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
         self._elsewhere.comes_to(sn)
         parts, self._unsaid = self._unsaid, []
-        for number in [number for number, each in self._behind.items() if self._elsewhere.why_not(*each.later) is None]:
-            parts += self._guarded((number,), partial(self._make_up, number)) or []
-        runs = list(self._stepped)
-        # What nobody reads may have been let go already.
-        read = frozenset[int]().union(*(run.streams for run in runs))
-        pushes = arrivals(self._store, sn, read) if read else []
+        for unit in [unit for unit in self._units() if unit.unanswered]:
+            if not self._is_held(unit) and self._elsewhere.why_not(*unit.later) is None:
+                parts += self._guarded(tuple(unit.numbers), partial(self._make_up, unit)) or []
+        self.stepping(sn, ())
+        runs, pushes = list(self._stepped), self._pushes(sn)
         for run in runs:
             parts += self._stepped_run(run, sn, pushes)
+        self.stepping(sn, ())
+        self._part_from_those_underway(in_step=True)
         self.sn = sn
         parts += self._follow_catalog(sn)
+        self._part_from_those_underway(in_step=False)
         unsaid, self._unsaid = self._unsaid, []
         return parts + unsaid
 
     @property
     def behind(self) -> dict[int, int]:
-        """The queries that wait for an answer from elsewhere, and the snapshot at which each of them stands."""
-        return {number: each.sn for number, each in self._behind.items()}
+        """The queries that have fallen behind, and the snapshot at which each of them stands."""
+        return {number: unit.sn for number, unit in self._behind.items()}
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return any(map(self._goes_on, self._units()))
+
+    def go_on(self) -> list[Told]:
+        """A piece of what those have missed that are behind: it is the turn of one of them."""
+        ready = [unit for unit in self._units() if self._goes_on(unit)]
+        begun = [unit for unit in ready if unit.alone is not None]
+        if len(begun) >= _CATCHING_UP_MAX:
+            ready = begun
+        if not ready:
+            return []
+        unit, (parts, self._unsaid) = ready[0], (self._unsaid, [])
+        parts += self._guarded(tuple(unit.numbers), partial(self._make_up, unit)) or []
+        for number in sorted(unit.numbers & self._behind.keys()):  # the next turn is another's
+            self._behind[number] = self._behind.pop(number)
+        unsaid, self._unsaid = self._unsaid, []
+        return parts + unsaid
+
+    def return_to(self, states: Mapping[int, QueryState]) -> None:
+        """These queries stand where these states say, wherever they are here: nobody has what they said after that."""
+        units: dict[object, dict[int, QueryState]] = {}
+        for number, state in states.items():
+            definition = self._catalog.queries.get(number)
+            if definition is None or not self._takes(definition) or not state.is_catching_up:
+                continue
+            self._end(number)
+            self._forget_fault(number)
+            asked = self._guarded((number,), partial(self._read, definition, state, self._catalog))
+            if asked is not None and asked.state.stands is not None:
+                units.setdefault((asked.key or number, asked.place), {})[number] = asked.state
+        for alike in units.values():
+            self._stay_behind(alike)
+
+    def _units(self) -> list[_Behind]:
+        return list(dict.fromkeys(self._behind.values()))
+
+    def _goes_on(self, unit: _Behind) -> bool:
+        return not (unit.unanswered or self._is_held(unit)) and (unit.sn < self.sn or unit.alone is not None)
+
+    def _pushes(self, sn: int) -> list[Arrival]:
+        # What nobody reads may have been let go already.
+        read = frozenset[int]().union(*(run.streams for run in self._stepped))
+        return arrivals(self._store, sn, read) if read else []
+
+    def _turn_of_run(self) -> Turn:
+        return self._turn or self._pace.with_all(self._interrupted)
 
     def refresh(self) -> int:
         """Takes in what has been published; the new head."""
@@ -198,7 +280,7 @@ class Shard:
                 parts += self._move(was, definition, sn)
                 continue
             self._end(change.number)
-            if self._behind.get(change.number) is not None:
+            if (unit := self._behind.get(change.number)) is not None and unit.unanswered:
                 self._elsewhere.forgive()
             self._forget_fault(change.number)
             if definition is not None and self._takes(definition):
@@ -219,12 +301,23 @@ class Shard:
         """Steps it in silence from where it was left, and goes on as after a restart."""
         left, number = definition.left, definition.number
         assert left is not None, "it was moved"
-        if left.state.stands is not None:
+        if left.state.unanswered:
             return self._begin_from_here(definition, left.state)
-        alone = Shard(self._store, lambda query: query.number == number, elsewhere=self._elsewhere)
+        if number in self.held and left.state.stands is None:
+            self._set_aside(number, left.position, left.state)
+            return []
+        if left.state.stands is not None:
+            self._stay_behind({number: left.state})
+            return []
+        alone = self._shard_of({number})
         alone.build({number: left.state}, left.position)
-        while alone.sn < sn:
-            alone.step(alone.sn + 1)
+        turn = self._pace.with_all(self._interrupted)
+        parts: list[Told] = []
+        while alone.sn < sn and not turn.is_over:
+            parts += alone._advance(turn)
+        if alone.sn < sn:
+            self._behind[number] = _Behind({number}, alone.sn, {number: left.state}, alone=alone)
+            return parts
         if number in alone.faults:
             self._take_fault(number, alone)
             return []
@@ -237,7 +330,7 @@ class Shard:
     def _widen(self, before: Catalog, sn: int) -> None:
         """What had a window on every stream gets one on the new ones, and goes on as after a restart."""
         for number, definition in before.queries.items():
-            there = number in self._catalog.queries and number not in self.faults
+            there = number in self._catalog.queries and number not in self.faults and number not in self._behind
             if definition.any_stream and self._takes(definition) and there:
                 self._guarded((number,), partial(self._widen_one, definition, sn))
 
@@ -250,15 +343,19 @@ class Shard:
             self._start([asked])
 
     def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Told]:
-        asked = self._read(definition, None, catalog)
+        if definition.number in self.held and definition.is_evaluated:
+            self._set_aside(definition.number, sn - 1, None)
+            return []
+        asked = self._read(definition, self._resumes.pop(definition.number, None), catalog)
         if asked is None:
             return []
         self._start([asked])
         run = self._runs.get(asked.number)
-        return [] if run is None else run.start(sn)
+        return [] if run is None else run.start(sn, self._turn_of_run())
 
     def _guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
         """What is found of queries; their fault must not stop the others, and is reported."""
+        self.stepping(self.sn, numbers)
         try:
             return call()
         except StoreUnavailable:
@@ -273,85 +370,200 @@ class Shard:
         """`state`: that at `sn`; None: in the snapshot after it the query begins."""
         self._forget_fault(number)
         if not isinstance(error, Unanswered):
-            self.faults[number] = f"{type(error).__name__}: {error}"
+            self.faults[number] = fault_of(error)
             return
         kind = "NotAllowed" if error.forbidden else "ServiceFailed"
         self.faults[number] = f"{kind}: {error}; {_MADE_UP if error.later else _NOT_MADE_UP}"
         if error.later:
-            self._behind[number] = _Behind(sn, state, error.later)
+            self._behind[number] = _Behind({number}, sn, {number: state}, True, error.later)
+        self._say_where(number, sn, state)
+
+    def _say_where(self, number: int, sn: int, state: QueryState | None) -> None:
+        """With the next parts: it stands at `sn`."""
         if state is None:
             state = msgspec.structs.replace(self._catalog.queries[number].state, sn=self.sn)
-        kept = msgspec.structs.replace(state, stands=sn)
-        self._unsaid.append(silent_part(number, self.sn if sn == _NOWHERE else sn + 1, 0, kept))
+        kept = state.behind(sn, state.within, unanswered=True)
+        k = 0 if state.within is None else state.within.k
+        self._unsaid.append(silent_part(number, self.sn if sn == _NOWHERE else sn + 1, k, kept))
 
     def _forget_fault(self, number: int) -> None:
         self.faults.pop(number, None)
-        self._behind.pop(number, None)
+        unit = self._behind.pop(number, None)
+        if unit is not None:
+            unit.numbers.discard(number)
+            if unit.alone is not None:
+                unit.alone._end(number)
 
-    # ---- those that have fallen behind, for nobody answered them
+    # ---- those that have fallen behind: so much fell due, nobody answered them, or they are in quarantine
 
-    def _stay_behind(self, number: int, state: QueryState) -> None:
-        """As it was reported before this shard was built."""
+    def _set_aside(self, number: int, sn: int, state: QueryState | None) -> None:
+        """As in `_report`; it is a matter of seconds until it goes on, or is parked."""
+        self._forget_fault(number)
+        self.faults[number] = _IN_QUARANTINE
+        self._behind[number] = _Behind({number}, sn, {number: state}, True)
+        self._say_where(number, sn, state)
+
+    def _is_held(self, unit: _Behind) -> bool:
+        return any(number in self.held for number in unit.numbers)
+
+    def _stay_behind(self, states: Mapping[int, QueryState]) -> None:
+        """As they were when that was told last: queries that may share a run."""
+        state = next(iter(states.values()))
         assert state.stands is not None, "it stands somewhere"
-        begins = state.stands < self._catalog.queries[number].since
-        self._behind[number] = _Behind(state.stands, None if begins else state, ())
-        self.faults[number] = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}; {_MADE_UP}"
+        own: dict[int, QueryState | None] = {}
+        is_held = any(number in self.held for number in states)
+        for number, each in states.items():
+            begins = state.stands < self._catalog.queries[number].since
+            own[number] = None if begins and each.within is None else each
+            if is_held:
+                self.faults[number] = _IN_QUARANTINE
+            elif state.unanswered:
+                why = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}"
+                self.faults[number] = f"{why}; {_MADE_UP}"
+        unit = _Behind(set(states), state.stands, own, state.unanswered or is_held)
+        self._behind |= dict.fromkeys(states, unit)
 
-    def _make_up(self, number: int) -> Sequence[Told]:
-        """What it has missed, as far as it gets; after a long time some of it with each step, so that others go on."""
-        behind, definition = self._behind[number], self._catalog.queries[number]
-        if behind.sn < self._store.oldest():
-            self._forget_fault(number)
-            return self._begin_from_here(definition, behind.state or definition.state)
+    def _part_from_those_underway(self, in_step: bool) -> None:
+        """Those that did not get through the next snapshot; else, through the one that they began in, which is this."""
+        for run in [run for run in self._stepped if run.is_underway]:
+            numbers = set(run.numbers)
+            alone = self._shard_of(numbers)
+            alone.sn, alone._catalog, alone._in_step = self.sn, self._catalog, in_step
+            alone._take_in(self, [run])
+            unit = _Behind(numbers, alone._stands, {}, alone=alone)
+            self._behind |= dict.fromkeys(numbers, unit)
 
-        alone = behind.alone or self._alone_again(number, behind)
-        parts: list[Told] = []
-        until = min(self.sn, alone.sn + _MADE_UP_AT_ONCE)
-        try:
-            while alone.sn < self.sn and number not in alone.faults:
-                if number in alone._runs and (alone.sn >= until or len(parts) >= _MADE_UP_AT_ONCE):
-                    break
-                parts += alone.step(alone.sn + 1)
-        except SnapshotGone:  # it was let go meanwhile
-            self._forget_fault(number)
-            return [*parts, *self._begin_from_here(definition, behind.state or definition.state)]
-        if number in alone.faults:
-            self._take_fault(number, alone)
-            return parts
-        run = alone._runs.get(number)
-        if run is None:
-            self._forget_fault(number)
-            return parts
-        state = _state_of(run, alone.sn)
-        if alone.sn < self.sn:
-            self._behind[number] = _Behind(alone.sn, state, (), alone)
-            state = msgspec.structs.replace(state, stands=alone.sn)
-        else:
-            self._forget_fault(number)
-            self._runs[number] = run
+    def _take_in(self, other: Shard, runs: Sequence[Run]) -> None:
+        """These runs of another shard are this one's from now on."""
+        for run in runs:
+            numbers = run.numbers
+            key = None if isinstance(run, StoreRun) else other._keys.get(run)
+            alone = {number: other._alone[number] for number in numbers if number in other._alone}
+            for number in numbers:
+                del other._runs[number]
+            other._forget(run)
+            self._runs |= dict.fromkeys(numbers, run)
             self._stepped[run] = None
-        k = max((part.k for part in parts), default=0) + 1
-        parts.append(silent_part(number, alone.sn, k, state))
+            self._alone |= alone
+            if key is not None:
+                assert not isinstance(run, StoreRun)
+                self._keep(run, key)
+
+    def _make_up(self, unit: _Behind) -> Sequence[Told]:
+        """What they have missed, as far as their turn goes; then the others go on."""
+        alone, parts = unit.alone, list[Told]()
+        if unit.sn < self._store.oldest():
+            return self._begin_all_from_here(unit)
+        turn = self._pace.behind(self._interrupted)
+        try:
+            if alone is None:
+                alone = self._alone_again(unit)
+            while (alone.sn < self.sn or alone._is_underway) and not alone.faults:
+                if turn.is_over and alone._runs:
+                    break
+                parts += alone._advance(turn)
+        except SnapshotGone:  # it was let go meanwhile
+            return [*parts, *self._begin_all_from_here(unit)]
+        for number in sorted(alone.faults.keys() & unit.numbers):
+            self._take_fault(number, alone)
+        unsaid, alone._unsaid = alone._unsaid, []
+        self._unsaid += unsaid
+        return [*parts, *self._end_turn(unit, alone)]
+
+    def _end_turn(self, unit: _Behind, alone: Shard) -> Sequence[Told]:
+        """Where they stand now; those that have caught up are with the others again."""
+        for number in unit.numbers - alone._runs.keys():  # they have ended
+            if self._behind.get(number) is unit:
+                self._forget_fault(number)
+        if not alone._runs:
+            return []
+        unit.alone, unit.unanswered, unit.later, unit.sn = alone, False, (), alone._stands
+        for number in unit.numbers:
+            self.faults.pop(number, None)
+        if alone._is_underway:
+            return []  # where they stand was said with what they said
+        caught_up = alone.sn == self.sn
+        parts = [
+            part for run in alone._stepped for part in _silent_parts(run, alone.sn, None if caught_up else alone.sn)
+        ]
+        if caught_up:
+            for number in unit.numbers:
+                del self._behind[number]
+            self._take_in(alone, list(alone._stepped))
         return parts
 
-    def _alone_again(self, number: int, behind: _Behind) -> Shard:
-        """A shard of this query as it stands."""
+    @property
+    def _is_underway(self) -> bool:
+        return any(run.is_underway for run in self._stepped)
+
+    @property
+    def _stands(self) -> int:
+        """The last snapshot that all here have got through."""
+        return self.sn - (self._is_underway and not self._in_step)
+
+    def _advance(self, turn: Turn) -> list[Told]:
+        """More of what the queries of this shard are underway in, else the next snapshot, as far as the turn goes."""
+        self._turn = turn
+        parts: list[Told] = []
+        underway, in_step = [run for run in self._stepped if run.is_underway], self._in_step
+        if underway:
+            for run in underway:
+                parts += self._stepped_run(run, self.sn + in_step, [])
+        else:
+            turn.spend()
+            self._elsewhere.comes_to(self.sn + 1)
+            pushes, in_step = self._pushes(self.sn + 1), True
+            for run in list(self._stepped):
+                parts += self._stepped_run(run, self.sn + 1, pushes)
+        self._in_step = in_step and self._is_underway
+        if in_step and not self._in_step:
+            self.sn += 1
+            parts += self._follow_catalog(self.sn)
+        return parts
+
+    def _shard_of(self, numbers: set[int], begins_after: int = -1) -> Shard:
+        """One of these queries, as long as they are among `numbers`."""
 
         def takes(query: QueryDefinition) -> bool:
-            # One that begins after that was, before it was resumed, another.
-            return query.number == number and (behind.state is not None or query.since > behind.sn)
+            return query.number in numbers and query.since > begins_after
 
-        alone = Shard(self._store, takes, elsewhere=self._elsewhere)
-        state = None if behind.state is None else msgspec.structs.replace(behind.state, stands=None)
-        alone.build({number: state}, behind.sn)
+        alone = Shard(
+            self._store, takes, elsewhere=self._elsewhere, budget=self._budget, pace=self._pace,
+            interrupted=self._interrupted,
+        )  # fmt: skip
+        alone.stepping = self.stepping
+        return alone
+
+    def _alone_again(self, unit: _Behind) -> Shard:
+        """A shard of these queries as they stand."""
+        queries = self._catalog.queries
+        # One that begins after that was, before it was resumed, another.
+        begin = any(state is None or unit.sn < queries[number].since for number, state in unit.states.items())
+        alone = self._shard_of(unit.numbers, unit.sn if begin else -1)
+        known = {
+            number: msgspec.structs.replace(state, stands=None, unanswered=False)
+            for number, state in unit.states.items()
+            if state is not None
+        }
+        alone.build({} if begin else known, unit.sn)
+        alone._resumes = known if begin else {}
         return alone
 
     def _take_fault(self, number: int, alone: Shard) -> None:
         self._forget_fault(number)
-        self.faults[number] = alone.faults[number]
+        self.faults[number] = alone.faults.pop(number)
         if number in alone._behind:
-            self._behind[number] = alone._behind[number]
-        self._unsaid += alone._unsaid
+            self._behind[number] = alone._behind.pop(number)
+
+    def _begin_all_from_here(self, unit: _Behind) -> Sequence[Told]:
+        parts: list[Told] = []
+        for number in sorted(unit.numbers):
+            definition = self._catalog.queries[number]
+            run = None if unit.alone is None else unit.alone._runs.get(number)
+            state = (run.state_of(number) if run else unit.states.get(number)) or definition.state
+            self._forget_fault(number)
+            parts += self._begin_from_here(definition, state)
+        return parts
 
     def _begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Told]:
         """What it would make up for is gone: it begins anew, as one that is resumed, and its next emission says so."""
@@ -363,7 +575,7 @@ class Shard:
         try:
             self._start([replace(asked, timing=timing, state=begins)])
             run = self._runs.get(asked.number)
-            return [] if run is None else run.start(self.sn)
+            return [] if run is None else run.start(self.sn, self._turn_of_run())
         except Unanswered as error:
             self._end(asked.number)
             self._report(asked.number, error, _NOWHERE, None)
@@ -375,14 +587,20 @@ class Shard:
         """What a run says; where its step fails, what those of its queries say whose fault it is not."""
         asks = not isinstance(run, TemplateRun) and run.asks_elsewhere
         stood = _state_of(run, self.sn) if asks else None
+        self.stepping(sn, run.numbers)
+        turn, was_underway = self._turn_of_run(), run.is_underway
         try:
-            return run.step(sn, pushes)
+            if was_underway:
+                assert not isinstance(run, StoreRun)
+                return run.go_on(turn)
+            return run.step(sn, pushes, turn)
         except StoreUnavailable:
             raise
         except Unanswered as error:
             (number,) = run.numbers
             self._drop(run.numbers)
-            self._report(number, error, self.sn, stood)
+            stands = None if stood is None else stood.stands
+            self._report(number, error, self.sn if stands is None else stands, stood)
             return []
         except Exception as error:  # noqa: BLE001  as in `_guarded`
             before = run.joining_before() if isinstance(run, TemplateRun) else []
@@ -394,19 +612,23 @@ class Shard:
             queries, catalog = self._catalog.queries, self._catalog
             found = (self._read(queries[each.number], each.state, catalog) for each in before)
             alike = [asked for asked in found if asked is not None]
-            return self._without_faulty(alike, error, lambda some: self._runs[some[0].number].step(sn, pushes))
+            again = arrivals(self._store, sn, run.streams) if was_underway else pushes
+            return self._without_faulty(
+                alike, error, lambda some: self._runs[some[0].number].step(sn, again, self._turn_of_run())
+            )
 
     def _without_faulty(
         self, alike: Sequence[Asked], error: Exception, go_on: Callable[[Sequence[Asked]], Sequence[Told]]
     ) -> list[Told]:
         """Who fails alone is found by halves, and reported; the others go on in networks of their own."""
         parts: list[Told] = []
-        waiting, tries = _halves(alike), 0
+        waiting, tries, late = _halves(alike), 0, 0
         while waiting:
             some = waiting.pop()
             tries += 1
+            self.stepping(self.sn, [asked.number for asked in some])
             try:
-                if tries > _TRIES_MAX:
+                if tries > _TRIES_MAX or late > _LATE_MAX:
                     raise error
                 self._start_apart(some)
                 parts += go_on(some)
@@ -414,7 +636,8 @@ class Shard:
                 raise
             except Exception as fault:  # noqa: BLE001  as in `_guarded`
                 self._drop([asked.number for asked in some])
-                if len(some) > 1 and tries <= _TRIES_MAX:
+                late += isinstance(fault, DeadlineExceeded)
+                if len(some) > 1 and tries <= _TRIES_MAX and late <= _LATE_MAX:
                     waiting += _halves(some)
                     continue
                 for asked in some:
@@ -454,6 +677,7 @@ class Shard:
 
     def _start(self, alike: Sequence[Asked]) -> None:
         """Queries of one template that stand at one place; or one query."""
+        self.stepping(self.sn, [asked.number for asked in alike])
         try:
             self._start_with_others(alike)
         except StoreUnavailable:
@@ -484,11 +708,13 @@ class Shard:
 
     def _start_alone(self, asked: Asked) -> None:
         if not asked.query.windows:
-            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere)
+            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere, self._budget)
             over_store.resume(asked.state, self.sn)
             self._run([asked], over_store)
             return
-        alone = QueryRun(asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere)
+        alone = QueryRun(
+            asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere, self._budget
+        )
         alone.resume(asked.state, self.sn)
         self._run([asked], alone)
         if asked.key is not None:
@@ -498,7 +724,9 @@ class Shard:
     def _share(self, alike: Sequence[Asked]) -> None:
         first = alike[0]
         assert first.parametrised is not None and first.key is not None
-        shared = TemplateRun(first.parametrised.template, first.query, first.timing, first.labels, self._store)
+        shared = TemplateRun(
+            first.parametrised.template, first.query, first.timing, first.labels, self._store, self._budget
+        )
         shared.build([asked.joining for asked in alike], self.sn)
         self._run(alike, shared)
         self._keep(shared, first.key)
@@ -542,9 +770,21 @@ def _halves(some: Sequence[Asked]) -> list[Sequence[Asked]]:
 def _state_of(run: Run, sn: int) -> QueryState:
     """Of a run of one query."""
     assert not isinstance(run, TemplateRun)
-    return run.state_now(sn)
+    return run.stand(sn)
 
 
-def open_shard(store_url: str, base: str, outside: Outside) -> Shard:
-    """For a process of its own (a Spark task): a reader of the store, and a shard over it."""
-    return Shard(open_store(store_url, read_only=True), takes_on_spark, outside)
+def _silent_parts(run: Run, sn: int, stands: int | None) -> Sequence[Told]:
+    """How far its queries have come; `stands`: they are behind the others."""
+    if isinstance(run, TemplateRun):
+        return run.silent_parts(sn, stands)
+    state = run.state_now(sn)
+    return [silent_part(run.number, sn, AFTER_ALL, state if stands is None else state.behind(stands))]
+
+
+def open_shard(
+    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+) -> Shard:
+    """For a process of its own (a Spark task, or a trial of these queries): a reader of the store, and a shard over
+    it."""
+    takes = takes_on_spark if only is None else lambda query: query.number in only
+    return Shard(open_store(store_url, read_only=True), takes, outside, budget=budget, pace=Pace())

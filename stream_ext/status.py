@@ -29,6 +29,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
         "registered": query.registered_sn,
         "evaluations": merge.evaluations(query.number),
+        "behind": _behind(state),
         "rows": merge.rows(query.number),
         "emissions": merge.last(query.number),
         "oldest_emission": engine.emissions.oldest(query.number),
@@ -46,6 +47,7 @@ def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) 
     return {
         "runs_by": stream.runs_by,
         "query": None if stream.of_query is None else injector.catalog.queries[stream.of_query].name,
+        "made_by": stream.made_by,
         "time": None if position is None else position.time,
         "batches": 0 if position is None else position.batch,
         "late": engine.lateness.elements.counted(stream.number),
@@ -53,7 +55,45 @@ def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) 
     }
 
 
+def query_figures(query: QueryDefinition, engine: Engine) -> dict[str, Any]:
+    """What is counted of a query, since this process started; and for how long what it takes in next has waited."""
+    merge, number = engine.merge, query.number
+    state = merge.state(number)
+    waits = query.is_evaluated and _fault_of(query, engine) is None
+    return {
+        "query": query.name,
+        "failed": query.failure is not None or (query.is_evaluated and not waits),
+        "evaluations": merge.evaluations(number),
+        "rows": merge.rows(number),
+        "emissions": merge.last(number),
+        "time_ms": None if state is None or state.evaluated is None else state.evaluated.time,
+        "lag_ms": engine.lag_ms() if waits else None,
+    }
+
+
+def stream_figures(stream: StreamDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
+    position = injector.positions.get(stream.number)
+    time_ms = None if position is None else position.time
+    return {
+        "stream": stream.name,
+        "batches": 0 if position is None else position.batch,
+        "elements": engine.elements[stream.number],
+        "late": engine.lateness.elements.counted(stream.number),
+        "time_ms": time_ms,
+        "behind_ms": None if time_ms is None else engine.clock.now_ms() - time_ms,
+    }
+
+
 def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
+    return {
+        **at_once(url, injector, engine),
+        "retention": engine.retention.status(injector.catalog),
+        "spark": None if engine.spark is None else engine.spark.status(),
+    }
+
+
+def at_once(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
+    """What is known without a call of the store, and without a lock that somebody may have while he calls it."""
     merge = engine.merge
     return {
         "store": url,
@@ -69,9 +109,15 @@ def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, An
         "waits_for": engine.waits.as_json(),
         "writer": injector.status(),
         "fault": None if merge.fault is None else f"{type(merge.fault).__name__}: {merge.fault}",
-        "retention": engine.retention.status(injector.catalog),
-        "spark": None if engine.spark is None else engine.spark.status(),
     }
+
+
+def _behind(state: QueryState | None) -> dict[str, Any] | None:
+    """Where a query stands that fell behind the others, for so much fell due at once: which snapshot it is in, and
+    which time of its closes it has come to."""
+    if state is None or state.stands is None or not state.is_catching_up:
+        return None
+    return {"snapshot": state.stands + 1, "time": state.after}
 
 
 def _state(query: QueryDefinition, state: QueryState | None) -> str:

@@ -1,13 +1,15 @@
 """The evaluations of one query, or of several that are evaluated together, in one snapshot, on their way to parts.
 
-A run of more than 1,000 empty answers to empty windows is told as one: a stream may be silent for a year, or leap from
-small abstract times to the clock's, and every close in between falls due. Evaluations that say nothing at all are told
-as one, however many."""
+A run of more than 1,000 answers to empty windows is told as one where each says nothing or, under RSTREAM, the same: a
+stream may be silent for a year, or leap from small abstract times to the clock's, and every close in between falls due.
+Evaluations that make no emission are told as one, however many."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+import numpy as np
 
 from stream_ext.grids import Grid, Run
 from stream_ext.part import Ids, Part, SharedPart, WindowBounds
@@ -15,6 +17,8 @@ from stream_ext.schedule import Due, Evaluated, QueryState
 
 RUN_TOLD_SINGLY_MAX = 1000
 
+#: The place of what is said after all evaluations of a snapshot.
+AFTER_ALL = 1 << 62
 #: Columns, boolean, and whether it is an emission at all.
 Said = tuple[list[Ids], bool | None, bool]
 Made = TypeVar("Made", Part, SharedPart)
@@ -22,9 +26,9 @@ Made_co = TypeVar("Made_co", Part, SharedPart, covariant=True)
 
 
 class Teller(Protocol[Made_co]):
-    """What is known of the query, or the queries."""
+    """What is known of the query, or the queries. `repeats`: it says its whole answer each time (RSTREAM)."""
 
-    empty_said: Said
+    repeats: bool
     evaluated: Evaluated | None
 
     def part(self, evaluated: Evaluated, said: Said) -> Made_co:
@@ -33,8 +37,8 @@ class Teller(Protocol[Made_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
-    """Evaluations that say nothing, or are empty answers to empty windows."""
+class _Untold:
+    """Evaluations one after the other, from the one that is number `k` in the snapshot."""
 
     run: Run
     push: int
@@ -46,51 +50,85 @@ class Untold:
 
 
 class Steps(Generic[Made]):
-    def __init__(self, query: Teller[Made], sn: int) -> None:
+    def __init__(self, query: Teller[Made], sn: int, count: int = 0) -> None:
+        """`count`: of the evaluations in this snapshot that were told before."""
         self._query: Teller[Made] = query
         self._sn = sn
-        self.count = 0  # of evaluations so far
+        self.count = count  # of evaluations so far
         self._parts: list[Made] = []
-        self._untold: list[Untold] = []
+        self._untold: list[_Untold] = []  # all that say `_said`; of a long run the first and the last
+        self._untold_count = 0
+        self._said: Said = [], None, False
 
-    def add(self, due: Due, push: int, quiet: bool, said: Said) -> None:
-        columns, boolean, emits = said
-        told = Untold(one(due.time), push, self._next_k(1), due.arrived)
-        if not emits or (quiet and not boolean and not any(map(len, columns))):
-            self._untold.append(told)
+    @property
+    def told_up_to(self) -> int:
+        """How many are told: those that come next may say the same as those that are not."""
+        return self._untold[0].k if self._untold else self.count
+
+    def add(self, due: Due, push: int, over_nothing: bool, said: Said) -> None:
+        """`over_nothing`: all windows are empty."""
+        *_, emits = said
+        told = _Untold(one(due.time), push, self._next_k(1), due.arrived)
+        if not emits or (over_nothing and (self._query.repeats or is_empty(said))):
+            self._add_untold(told, 1, said)
             return
         self._tell()
         self._parts.append(self._query.part(told.at(self._sn, told.k, due.time), said))
 
-    def add_run(self, run: Run, push: int) -> None:
-        self._untold.append(Untold(run, push, self._next_k(run.count())))
+    def add_run(self, run: Run, push: int, said: Said) -> None:
+        """Over empty windows; each says this."""
+        count = run.count()
+        self._add_untold(_Untold(run, push, self._next_k(count)), count, said)
 
     def parts(self) -> list[Made]:
+        """All, for there is no more to come."""
         self._tell()
-        return self._parts
+        return self.told()
+
+    def told(self) -> list[Made]:
+        """What is told by now, each once."""
+        parts, self._parts = self._parts, []
+        return parts
 
     def _next_k(self, count: int) -> int:
         first = self.count
         self.count += count
         return first
 
+    def _add_untold(self, untold: _Untold, count: int, said: Said) -> None:
+        if self._untold and not _is_same(self._said, said):
+            self._tell()
+        self._said = said
+        self._untold_count += count
+        if self._untold_count > RUN_TOLD_SINGLY_MAX:
+            del self._untold[1:]
+        self._untold.append(untold)
+
     def _tell(self) -> None:
         if not self._untold:
             return
-        untold, self._untold = self._untold, []
-        count = sum(entry.run.count() for entry in untold)
-        said = self._query.empty_said
+        untold, said, count = self._untold, self._said, self._untold_count
+        self._untold, self._untold_count = [], 0
         *_, emits = said
         if count > RUN_TOLD_SINGLY_MAX or (count > 1 and not emits):
-            last = untold[-1]
-            evaluated = last.at(self._sn, untold[0].k + count - 1, last.run.last)
-            part = self._query.part(evaluated, said)
-            part.repeated, part.first = count, untold[0].run.first
+            first, last = untold[0], untold[-1]
+            part = self._query.part(last.at(self._sn, first.k + count - 1, last.run.last), said)
+            part.repeated, part.first = count, first.run.first
             self._parts.append(part)
             return
         for entry in untold:
             for k, time in enumerate(entry.run.times(), entry.k):
                 self._parts.append(self._query.part(entry.at(self._sn, k, time), said))
+
+
+def is_empty(said: Said) -> bool:
+    columns, boolean, _ = said
+    return not boolean and not any(map(len, columns))
+
+
+def _is_same(said: Said, other: Said) -> bool:
+    (columns, *rest), (others, *others_rest) = said, other
+    return rest == others_rest and len(columns) == len(others) and all(map(np.array_equal, columns, others))
 
 
 def one(time: int) -> Run:

@@ -13,6 +13,7 @@ import msgspec
 
 from hbase_store import Store
 from stream_ext.arrivals import Arrival
+from stream_ext.budget import Budget
 from stream_ext.elsewhere import Elsewhere
 from stream_ext.network import registered_network
 from stream_ext.operators.moment import Moment
@@ -24,6 +25,7 @@ from stream_ext.plan.walk import has_services
 from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, as_it_is_without_an_answer, said_of, seed_of
 from stream_ext.schedule import Evaluated, QueryState
 from stream_ext.steps import Said
+from stream_ext.turns import Turn
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Weights
 
@@ -33,7 +35,8 @@ Whole = tuple[Columns, Weights]
 class StoreRun:
     """Steps one query from snapshot to snapshot; the same changes give the same parts, in whatever process."""
 
-    def __init__(self, number: int, query: Query, store: Store, elsewhere: Elsewhere) -> None:
+    def __init__(self, number: int, query: Query, store: Store, elsewhere: Elsewhere, budget: Budget) -> None:
+        self._control, self._state_bytes = budget.control(), budget.bytes
         self.number = number
         self._query = query
         self._elsewhere = elsewhere
@@ -51,7 +54,7 @@ class StoreRun:
 
     def resume(self, state: QueryState, sn: int) -> None:
         """Silently: the answer at `sn` is that of the last evaluation, or it would have been evaluated since."""
-        self._state = msgspec.structs.replace(state, stands=None)
+        self._state = msgspec.structs.replace(state, stands=None, unanswered=False)
         self._vocabulary = Vocabulary(self._store.permanent_ids, self._store.terms)
         at = self._store.at(sn)
         self._orders = Orders(state.ranked)
@@ -67,11 +70,20 @@ class StoreRun:
     def state_now(self, sn: int) -> QueryState:
         return self._state
 
-    def start(self, sn: int) -> Sequence[Part]:
+    def stand(self, sn: int) -> QueryState:
+        return self._state
+
+    def state_of(self, number: int) -> QueryState:
+        return self._state
+
+    is_underway = False  # no snapshot has more than one evaluation
+
+    def start(self, sn: int, turn: Turn) -> Sequence[Part]:
         """The first answer, in the snapshot of the registration."""
         return [self._part(sn, said_of(self._query, self._step(sn)))]
 
-    def step(self, sn: int, arrivals: Sequence[Arrival]) -> Sequence[Part]:
+    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
+        turn.spend()
         if not len(self._store.net_changes(sn)):
             self._stepped_sn = sn
             return []
@@ -118,9 +130,10 @@ class StoreRun:
         """Of a snapshot; NOW() and chance may be those of an evaluation before."""
         time = self._time(sn) if evaluated is None else evaluated.time
         seed = seed_of(self.number, sn if evaluated is None else evaluated.sn, 0)
+        self._control.begin(self._network.kept(self._state_bytes) + self._vocabulary.made_bytes)
         return Moment(
-            time, self._store.at(sn), changes, now_ms=time, seed=seed, vocabulary=self._vocabulary,
-            outside=self._elsewhere.outside, elsewhere=self._elsewhere,
+            time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
+            vocabulary=self._vocabulary, outside=self._elsewhere.outside, elsewhere=self._elsewhere,
         )  # fmt: skip
 
     def _time(self, sn: int) -> int:

@@ -19,6 +19,8 @@ from stream_ext.runner.standings import Membership
 
 #: How many emissions are handed out at a time.
 _TAKE_MAX = 256
+#: And no more when they come to so many bytes: a reader holds them until it has sent them.
+_TAKE_BYTES = 256 << 10
 _RECENT_BYTES_MAX = 16 << 20
 
 
@@ -66,18 +68,21 @@ class Emissions:
                 self._recent_bytes += _size(row)
             self._forget()
 
-    def read(self, query: int, since: int, limit: int | None) -> list[Emission]:
+    def read(self, query: int, since: int, limit: int | None, bytes_max: int | None = None) -> list[Emission]:
         """Those after `since`, in order."""
         found: list[Emission] = []
-        while limit is None or len(found) < limit:
-            some = self._some(query, since, None if limit is None else limit - len(found))
+        left = bytes_max
+        # A look for what is not there yet would cost as much as all that was found: a scan, for each listener.
+        while since < self._last(query) and (limit is None or len(found) < limit) and (left is None or left > 0):
+            some = self._some(query, since, None if limit is None else limit - len(found), left)
             if not some:
                 break
             found += some
             since = found[-1].number
+            left = None if left is None else left - sum(len(emission.json) for emission in some)
         return found
 
-    def _some(self, query: int, since: int, limit: int | None) -> list[Emission]:
+    def _some(self, query: int, since: int, limit: int | None, bytes_max: int | None = None) -> list[Emission]:
         """Some of those after `since`, without one left out: what the query said by itself, or in one group."""
         if (emission := self._recently(query, since + 1)) is not None:
             return [emission]
@@ -87,12 +92,13 @@ class Emissions:
             end = member.number(member.until or 0)
             if since < end:
                 rows = self._log.read(query, since, limit) if since < member.before else ()
-                own = [_emission(row) for row in rows if row.number <= member.before]
+                own = _up_to(bytes_max, (_emission(row) for row in rows if row.number <= member.before))
                 since = max(since, member.before)
-                if found := own or [Emission(b.number, to_json(b)) for b in self._bodies(query, member, since, limit)]:
+                shared = (Emission(b.number, to_json(b)) for b in self._bodies(query, member, since, limit))
+                if found := own or _up_to(bytes_max, shared):
                     return found
                 since = end
-        return [_emission(row) for row in self._log.read(query, since, limit) if row.number <= last]
+        return _up_to(bytes_max, (_emission(row) for row in self._log.read(query, since, limit) if row.number <= last))
 
     def body(self, query: int, number: int) -> EmissionBody | None:
         """One emission; None: it is not kept any more."""
@@ -181,6 +187,19 @@ def _emission(row: EmissionRow) -> Emission:
     return Emission(row.number, to_json(decode_body(row.body)))
 
 
+def _up_to(bytes_max: int | None, emissions: Iterator[Emission]) -> list[Emission]:
+    """The first of them, as many as come to so many bytes; one at least."""
+    if bytes_max is None:
+        return list(emissions)
+    found: list[Emission] = []
+    for emission in emissions:
+        found.append(emission)
+        bytes_max -= len(emission.json)
+        if bytes_max <= 0:
+            break
+    return found
+
+
 def _size(known: EmissionRow | Emission | _Shared) -> int:
     if isinstance(known, _Shared):
         return known.size
@@ -217,6 +236,23 @@ class Subscriptions:
         self._lock = threading.Lock()
         self._of: dict[int, set[Subscription]] = {}
 
+    def serve(self, emissions: Emissions, last: Numbers, memberships: Memberships) -> None:
+        """From now on another engine says what there is: who reads goes on after the last number that he has had."""
+        self._emissions, self._last, self._memberships = emissions, last, memberships
+
+    def go_on(self, queries: Collection[int]) -> None:
+        """These are the queries that there are; some may have been dropped, or have said more."""
+        with self._lock:
+            gone = [query for query in self._of if query not in queries]
+        for query in gone:
+            self.end(query)
+        self.said(queries)
+
+    def has(self, query: int) -> bool:
+        """Whether anybody reads what it says."""
+        with self._lock:
+            return bool(self._of.get(query))
+
     def add(self, query: int, since: int, notify: Callable[[], None]) -> Subscription:
         subscription = Subscription(self, query, since, notify)
         with self._lock:
@@ -231,7 +267,7 @@ class Subscriptions:
             self._of.get(subscription.query, set()).discard(subscription)
 
     def read(self, query: int, since: int) -> list[Emission]:
-        return self._emissions.read(query, since, _TAKE_MAX) if self._last(query) > since else []
+        return self._emissions.read(query, since, _TAKE_MAX, _TAKE_BYTES) if self._last(query) > since else []
 
     def said(self, queries: Collection[int], groups: Collection[int] = ()) -> None:
         """These queries, and those of these groups, have new emissions."""

@@ -10,7 +10,7 @@ once, however many queries it has."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 
@@ -18,23 +18,29 @@ import numpy as np
 
 from hbase_store import Store, StreamPosition
 from stream_ext.arrivals import Arrival
+from stream_ext.budget import Budget
 from stream_ext.cohort import Cohort, Evaluation, Joining, Member, Stand
+from stream_ext.grids import Run
 from stream_ext.lens import Lens
 from stream_ext.network import shared_network
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.parameters import Parameters
-from stream_ext.operators.shared_answer import SharedAnswer
 from stream_ext.part import Ids, Told, WindowBounds
-from stream_ext.plan.algebra import Form, Query
+from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.plan.parameters import Template
 from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, columns_of, retained, said_of, vocabulary_of
-from stream_ext.schedule import QueryState, Schedule, Timing
-from stream_ext.steps import one
-from stream_ext.zset import Columns, Weights, repeated
+from stream_ext.schedule import QueryState, Schedule, Timing, Within
+from stream_ext.steps import AFTER_ALL, one
+from stream_ext.turns import Turn
+from stream_ext.zset import repeated
 
 
 class TemplateRun:
-    def __init__(self, template: Template, query: Query, timing: Timing, labels: Sequence[str], store: Store) -> None:
+    def __init__(
+        self, template: Template, query: Query, timing: Timing, labels: Sequence[str], store: Store, budget: Budget
+    ) -> None:
+        """`budget`: that of one query, for all of them together."""
+        self._control, self._state_bytes = budget.control(), budget.bytes
         self._template, self._query, self._labels, self._store = template, query, tuple(labels), store
         self._timing = timing
         self._rows = count(1)
@@ -42,6 +48,8 @@ class TemplateRun:
         self._cohort_of: dict[int, Cohort] = {}
         self._lens: Lens | None = None  # None: T0 is not known yet
         self._bounds: dict[int, list[WindowBounds]] = {}
+        self._sn = 0  # the snapshot that it is stepped in, or was last
+        self._at: int | None = None  # the push whose evaluations are made
         self._before: list[tuple[Cohort, Stand]] = []
         self._time: int | None = None  # of the last evaluation
         self._stands: tuple[int, Mapping[int, StreamPosition]] | None = None  # where streams stand at a snapshot
@@ -49,6 +57,10 @@ class TemplateRun:
         self.holds = True if query.form is Form.ASK else None  # what a row says of an ASK
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self._width))
         self.empty_said = said_of(query, (nothing, np.empty(0, np.int64)))
+        self.repeats = (query.r2s or R2S.RSTREAM) is R2S.RSTREAM
+        self._going: Iterator[None] | None = None  # the evaluations that are left of the snapshot it is in
+        self._push: int | None = None  # in the middle of a snapshot: the push after which all have got so far
+        self._columns: Sequence[Ids] = ()  # what the last evaluation said, of all of them
 
     # -- who is in it --------------------------------------------------------------------------------------------
 
@@ -80,6 +92,8 @@ class TemplateRun:
         self._rows = count(1)
         for each in joining:
             self.join(each, sn)
+        within = joining[0].state.within
+        self._going, self._push = None, None if within is None else within.push
         if self.timing.is_settled:
             self._build(sn, None)
 
@@ -87,6 +101,7 @@ class TemplateRun:
         if self._stands is None or self._stands[0] != sn:
             self._stands = sn, self._store.vts(sn)
         cohort = Cohort(Schedule(self._timing, joining.state, self._stands[1]), joining.state.evaluated, self)
+        cohort.k = 0 if joining.state.within is None else joining.state.within.k
         cohort.add(Member(joining, next(self._rows)), joining.state)
         self._cohort_of[joining.number] = cohort.join_one_of(self._cohorts)
 
@@ -122,10 +137,13 @@ class TemplateRun:
         references = [self._timing.reference(state) for state in states]
         known = [reference for reference in references if reference is not None]
         after: list[Arrival] = []
-        for arrival in retained(self._store, windows, min(known) if len(known) == len(references) else None, sn):
-            if first is not None and (arrival.sn, arrival.push) >= (first.sn, first.push):
+        reference = min(known) if len(known) == len(references) else None
+        underway = None if self._push is None else (sn + 1, self._push)
+        for arrival in retained(self._store, windows, reference, sn + (underway is not None), self._control):
+            place = arrival.sn, arrival.push
+            if (first is not None and place >= (first.sn, first.push)) or (underway is not None and place > underway):
                 break
-            if last is None or (arrival.sn, arrival.push) <= (last.sn, last.push):
+            if last is None or place <= (last.sn, last.push):
                 self._lens.arrive(arrival)
             else:
                 after.append(arrival)
@@ -139,21 +157,60 @@ class TemplateRun:
 
     # -- one snapshot --------------------------------------------------------------------------------------------
 
-    def start(self, sn: int) -> list[Told]:
+    def start(self, sn: int, turn: Turn) -> list[Told]:
         return []
 
-    def step(self, sn: int, arrivals: Sequence[Arrival]) -> list[Told]:
-        """All evaluations that the pushes of this snapshot make due, in order, of each query."""
+    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> list[Told]:
+        """All evaluations that the pushes of this snapshot make due, in order, as far as the turn goes."""
+        self._sn = sn
+        self._going = self._evaluations(sn, arrivals)
+        return self.go_on(turn)
+
+    @property
+    def is_underway(self) -> bool:
+        """As of a `QueryRun`."""
+        return self._going is not None
+
+    def go_on(self, turn: Turn) -> list[Told]:
+        assert self._going is not None, "it is underway"
+        sn, push = self._sn, self._push
+        underway = None if push is None else (sn, Within(push, 0))
         self._bounds = {}
-        self._before = [(cohort, cohort.stand(sn - 1)) for cohort in self._cohorts]
-        for arrival in arrivals:
-            if arrival.stream in self.streams:
-                self._take(sn, arrival)
-        parts = [part for cohort in self._cohorts for part in cohort.parts(sn)]
+        self._before = [(cohort, cohort.stand(sn - 1, underway)) for cohort in self._cohorts]
+        for _ in self._going:
+            turn.spend(len(self._columns[0]) if self._columns else 0)
+            if turn.is_over and self._may_pause:
+                assert self._at is not None
+                self._push = self._at
+                return [part for cohort in self._cohorts for part in cohort.pause(sn, self._at)]
+        self._going = self._push = None
+        parts = [part for cohort in self._cohorts for part in cohort.end(sn)]
         self._gather()
         if self._vocabulary.made > TERMS_MADE_MAX:
             self._begin_anew(sn)
         return parts
+
+    @property
+    def _may_pause(self) -> bool:
+        """Runs of evaluations over empty windows are told as a whole; they take no time."""
+        return not any(cohort.said and cohort.said[-1].over_nothing for cohort in self._cohorts)
+
+    def state_of(self, number: int) -> QueryState:
+        return self._cohort_of[number].state_of(number, self._sn)
+
+    def silent_parts(self, sn: int, stands: int | None) -> list[Told]:
+        """How far they have come; `stands`: they are behind the others."""
+        states = [(cohort, cohort.state(sn)) for cohort in self._cohorts]
+        return [
+            cohort.silent(sn, AFTER_ALL, state if stands is None else state.behind(stands)) for cohort, state in states
+        ]
+
+    def _evaluations(self, sn: int, arrivals: Sequence[Arrival]) -> Iterator[None]:
+        """Pauses after each; those are left out that have been made."""
+        within = self._push
+        for arrival in arrivals:
+            if arrival.stream in self.streams:
+                yield from self._take(sn, arrival, within)
 
     def _begin_anew(self, sn: int) -> None:
         self.build([joining for cohort in self._cohorts for joining in cohort.joining(cohort.stand(sn))], sn)
@@ -162,25 +219,28 @@ class TemplateRun:
         """All of them, as they were before the last step: for whoever does not trust this network any more."""
         return [joining for cohort, stand in self._before for joining in cohort.joining(stand)]
 
-    def _take(self, sn: int, arrival: Arrival) -> None:
+    def _take(self, sn: int, arrival: Arrival, within: int | None) -> Iterator[None]:
         for cohort in self._cohorts:
             cohort.schedule.take(arrival)
-        if not self.timing.is_settled:
+        if not self.timing.is_settled or (within is not None and arrival.push < within):
             return
+        self._at = arrival.push
         if self._lens is None:  # this push has said where the closes begin, which must not be forgotten
             self._build(sn, arrival)
             for cohort in self._cohorts:
                 cohort.went_on_silently = True
         assert self._lens is not None
-        self._lens.arrive(arrival)
+        if arrival.push != within:
+            self._lens.arrive(arrival)
         while due := [(time, cohort) for cohort in self._cohorts if (time := cohort.schedule.next_time()) is not None]:
             time = min(time for time, _ in due)
             told = [cohort for at, cohort in due if at == time]
             if not self._pass_over(sn, arrival.push, time, told):
                 self._tell(sn, arrival.push, time, told)
+            yield
 
     def _pass_over(self, sn: int, push: int, time: int, told: Sequence[Cohort]) -> bool:
-        """Where nothing can happen: all windows empty, and the last answers, too."""
+        """Where nothing can happen: all windows are empty, and were so at the last evaluation."""
         last = self._quiet_until(sn, time, told)
         if last is None:
             return False
@@ -191,7 +251,7 @@ class TemplateRun:
             if self._timing.content_only:
                 cohort.went_on_silently = True
             else:
-                cohort.said.append(Evaluation(run, push, is_run=True))
+                cohort.said.append(self._evaluation(cohort, run, push, is_run=True))
         return True
 
     def _quiet_until(self, sn: int, time: int, told: Sequence[Cohort]) -> int | None:
@@ -199,10 +259,9 @@ class TemplateRun:
         assert lens is not None
         if lens.holds_anything(time):
             return None
-        if not self._timing.content_only:
-            is_quiet = lens.store_sn == sn and lens.was_empty and lens.network.answer.is_empty()
-            if not is_quiet or not all(cohort.entered for cohort in told):
-                return None
+        was_empty = lens.store_sn == sn and lens.was_empty and all(cohort.entered for cohort in told)
+        if not was_empty and not self._timing.content_only:
+            return None
         # Who has not come in yet must not be passed by.
         firsts = [cohort.schedule.next_time() for cohort in self._cohorts if not cohort.entered and cohort not in told]
         last = min([lens.next_entry(), *(first for first in firsts if first is not None)]) - 1
@@ -226,32 +285,36 @@ class TemplateRun:
             self._say(sn, push, time, told)
 
     def _say(self, sn: int, push: int, time: int, told: Sequence[Cohort]) -> None:
-        columns = repeated(*self._evaluate(sn, time))
-        whose, others = columns[0].view(np.int64), columns[len(columns) - self._width :]
-        holding = self._holding(time)
-        for cohort in told:
-            places = cohort.places(whose)
-            chosen = np.flatnonzero(places >= 0)
-            chosen = chosen[np.argsort(places[chosen], kind="stable")]
-            own = [column[chosen] for column in others]
-            cohort.said.append(Evaluation(one(time), push, places[chosen].view(np.uint64), own, holding))
-
-    def _holding(self, time: int) -> Ids | None:
-        """None: a window holds something. Else the rows of those whose answer is not empty all the same."""
         assert self._lens is not None
-        answer = self._lens.network.answer
-        if self._lens.holds_anything(time):
-            return None
-        assert isinstance(answer, SharedAnswer)
-        return np.empty(0, np.uint64) if answer.is_empty() else answer.holding()
+        self._evaluate(sn, time)
+        over_nothing = not self._lens.holds_anything(time)
+        for cohort in told:
+            cohort.said.append(self._evaluation(cohort, one(time), push, over_nothing))
 
-    def _evaluate(self, sn: int, time: int) -> tuple[Columns, Weights]:
+    def _evaluation(
+        self, cohort: Cohort, run: Run, push: int, over_nothing: bool = True, is_run: bool = False
+    ) -> Evaluation:
+        """With what the last evaluation said of these queries; of a run only what is said again."""
+        if is_run and not self.repeats:
+            return Evaluation(run, push, over_nothing=True, is_run=True)
+        columns = self._columns
+        whose, others = columns[0].view(np.int64), columns[len(columns) - self._width :]
+        places = cohort.places(whose)
+        chosen = np.flatnonzero(places >= 0)
+        chosen = chosen[np.argsort(places[chosen], kind="stable")]
+        own = [column[chosen] for column in others]
+        return Evaluation(run, push, places[chosen].view(np.uint64), own, over_nothing, is_run)
+
+    def _evaluate(self, sn: int, time: int) -> None:
         lens = self._lens
         assert lens is not None
         changes = None if lens.store_sn is None else ChangesBetween(self._store, lens.store_sn, sn)
-        moment = Moment(time, self._store.at(sn), changes, now_ms=time, vocabulary=self._vocabulary)
+        self._control.begin(lens.network.kept(self._state_bytes) + self._vocabulary.made_bytes)
+        moment = Moment(
+            time, self._store.at(sn), changes, now_ms=time, control=self._control, vocabulary=self._vocabulary
+        )
         self._time = time
-        return lens.evaluate(moment)
+        self._columns = repeated(*lens.evaluate(moment))
 
     def _gather(self) -> None:
         """Cohorts that have become alike are one."""

@@ -94,6 +94,11 @@ def datetime_text(moment: Moment) -> str:
     return f"{_date_text(civil_of(moment))}T{_clock_text(moment)}{zone_text(moment.zone)}"
 
 
+def date_of_ms(time_ms: int) -> str:
+    """A time as people read it, to the second."""
+    return datetime_text(Moment(time_ms // 1000, 0))
+
+
 def date_text(moment: Moment) -> str:
     return _date_text(civil_of(moment)) + zone_text(moment.zone)
 

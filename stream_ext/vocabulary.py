@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hbase_store.terms import DATA_MASK, LOCAL, TAG_SHIFT, inline_id, inline_text
+from stream_ext.control import Control
 from stream_ext.known_values import Facts, KnownValues, no_facts
 from stream_ext.plan.values import Value
 from stream_ext.zset import Ids
@@ -25,6 +26,8 @@ Mask = np.typing.NDArray[np.bool_]
 _LOCAL_FIRST = LOCAL << TAG_SHIFT
 _BEYOND_LOCAL = (LOCAL + 1) << TAG_SHIFT
 _NONE = np.empty(0, np.uint64)
+#: Of the objects, and the places in tables and lists, that a term has beside its text.
+_TERM_COST = 200
 
 
 class Vocabulary:
@@ -53,6 +56,7 @@ class Vocabulary:
         self._lock = threading.Lock()
         self._ids: dict[bytes, int] = {}
         self._texts: list[bytes] = []
+        self.made_bytes = 0  # that the terms take which are local, or are kept here
         # Both ascending by the store's id: terms that were local before the store knew them.
         self._stored = np.empty(0, np.uint64)
         self._local_of_stored = np.empty(0, np.uint64)
@@ -101,6 +105,7 @@ class Vocabulary:
                 self._kept_texts.update(kept)
                 self._ids.update((text, id) for id, text in kept.items())
                 self._kept = np.array(sorted(self._kept_texts), np.uint64)
+                self.made_bytes += sum(map(len, kept.values())) + _TERM_COST * len(kept)
 
     def is_own(self, ids: Ids) -> Mask:
         """Which ids mean something to this vocabulary alone, or may come to that."""
@@ -115,6 +120,7 @@ class Vocabulary:
                 if id is None:
                     id = self._ids[text] = _LOCAL_FIRST + len(self._texts)
                     self._texts.append(text)
+                    self.made_bytes += len(text) + _TERM_COST
                 found.append(id)
             return found
 
@@ -136,21 +142,21 @@ class Vocabulary:
     def _own_text(self, id: int) -> bytes:
         return self._texts[id & DATA_MASK] if id >= _LOCAL_FIRST else self._kept_texts[id]
 
-    def facts(self, ids: Ids) -> Facts:
+    def facts(self, ids: Ids, control: Control = Control.FREE) -> Facts:
         """What is known of the terms; decoded are those that were not met before. No id may be 0."""
         local = self.is_own(ids)
         if not local.any():
-            return self._known_stored.facts(ids)
+            return self._known_stored.facts(ids, control)
         facts = no_facts(len(ids))
-        facts.put(local, self._known_local.facts(ids[local]))
+        facts.put(local, self._known_local.facts(ids[local], control))
         if not local.all():
-            facts.put(~local, self._known_stored.facts(ids[~local]))
+            facts.put(~local, self._known_stored.facts(ids[~local], control))
         return facts
 
-    def values(self, ids: list[int]) -> list[Value | None]:
+    def values(self, ids: list[int], control: Control = Control.FREE) -> list[Value | None]:
         """What a few ids mean; None for 0."""
         if 0 not in ids and not (self._texts and any(id >> TAG_SHIFT == LOCAL for id in ids)):
-            return list(self._known_stored.values(ids))
+            return list(self._known_stored.values(ids, control))
         found: list[Value | None] = []
         for id in ids:
             known = self._known_local if id >> TAG_SHIFT == LOCAL else self._known_stored

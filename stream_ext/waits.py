@@ -4,12 +4,17 @@ Readiness, status and the console show them; whoever waits says so within the fi
 
     waits.begin("store", "HBase at 127.0.0.1:9090 does not answer: connection refused")
     ...
-    waits.end("store")"""
+    waits.end("store")
+
+A call that neither fails nor returns says nothing; so a call of the store is made
+
+    with waits.during("store", "the writer"): ...        a wait of its own once it has lasted for more than a second"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,11 +22,25 @@ from typing import Literal
 #: the writer's lease is somebody else's.
 Kind = Literal["store", "disk", "spark", "clock", "lease"]
 
+#: Without these nothing can be written, or read; Spark and the clock only hold queries back.
+STOPS: frozenset[Kind] = frozenset({"store", "disk", "lease"})
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     kind: Kind
     why: str
+    since_ms: int
+
+
+#: A call that has lasted for so long is waited for.
+SILENT_MS = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    kind: Kind
+    who: str
     since_ms: int
 
 
@@ -32,6 +51,7 @@ class Waits:
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._waits: dict[Kind, Wait] = {}
+        self._calls: dict[object, _Call] = {}  # under way
 
     def begin(self, kind: Kind, why: str) -> None:
         """Begun already: only its reason is another."""
@@ -43,10 +63,36 @@ class Waits:
         with self._lock:
             self._waits.pop(kind, None)
 
-    def current(self) -> tuple[Wait, ...]:
-        """The longest first."""
+    @contextmanager
+    def during(self, kind: Kind, who: str) -> Iterator[None]:
+        """While a call is under way that may never return."""
+        key = object()
         with self._lock:
-            return tuple(sorted(self._waits.values(), key=lambda wait: wait.since_ms))
+            self._calls[key] = _Call(kind, who, self._now_ms())
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._calls[key]
+
+    def current(self) -> tuple[Wait, ...]:
+        """One of each kind, the longest first."""
+        with self._lock:
+            found, calls, now_ms = dict(self._waits), list(self._calls.values()), self._now_ms()
+        for call in sorted(calls, key=lambda call: call.since_ms):
+            if call.kind not in found and now_ms - call.since_ms >= SILENT_MS:
+                why = f"{call.who} has had no answer for {(now_ms - call.since_ms) / 1000:.0f} s"
+                found[call.kind] = Wait(call.kind, why, call.since_ms)
+        return tuple(sorted(found.values(), key=lambda wait: wait.since_ms))
+
+    def hangs(self, who: str) -> Wait | None:
+        """The wait of this one's call, if it is one by now."""
+        with self._lock:
+            calls, now_ms = list(self._calls.values()), self._now_ms()
+        for call in calls:
+            if call.who == who and now_ms - call.since_ms >= SILENT_MS:
+                return Wait(call.kind, f"{who} has had no answer", call.since_ms)
+        return None
 
     def as_json(self) -> list[dict[str, object]]:
         return [{"kind": wait.kind, "why": wait.why, "since": wait.since_ms} for wait in self.current()]

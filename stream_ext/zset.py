@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,10 @@ class Deferred:
         if self._made is None:
             self._made = self.base[self.pick]
         return self._made
+
+    def arrays(self) -> Sequence[npt.NDArray[Any]]:
+        """All that it holds."""
+        return (self.base, self.pick) if self._made is None else (self.base, self.pick, self._made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from typing import Any
 
 from endpoint.commands import terminal
@@ -64,14 +65,13 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 
 def bench(arguments: argparse.Namespace) -> None:
-    from endpoint.bench import BENCHES
-
+    benches = _benchmarks()
     if arguments.name is None:
-        print("\n".join(f"{name}  {found.what}" for name, found in BENCHES.items()))
+        print("\n".join(f"{name}  {found.what}" for name, found in benches.items()))
         return
-    if arguments.name not in BENCHES:
-        raise UsageError(f"there is no benchmark {arguments.name!r}; there is {', '.join(BENCHES)}")
-    found = BENCHES[arguments.name]
+    if arguments.name not in benches:
+        raise UsageError(f"there is no benchmark {arguments.name!r}; there is {', '.join(benches)}")
+    found = benches[arguments.name]
     module = found.load()
     if (arguments.minutes or arguments.large) and not found.watches:
         raise UsageError(f"the benchmark {arguments.name!r} takes no --minutes and no --large; streams does")
@@ -80,6 +80,18 @@ def bench(arguments: argparse.Namespace) -> None:
     if arguments.json:
         found.keep(arguments.json, arguments.quick, figures)
     print(module.summary(figures))
+
+
+def _benchmarks() -> dict[str, Any]:
+    """They are no part of the installed packages: they measure a checkout, beside other engines."""
+    try:
+        benches: dict[str, Any] = import_module("tests.benchmarks").BENCHES
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "the benchmarks are in tests/benchmarks of the project's source, not in what is installed: "
+            f"run this in a checkout after `make setup` ({error})"
+        ) from error
+    return benches
 
 
 def completion(arguments: argparse.Namespace) -> None:

@@ -100,6 +100,16 @@ def add_setting(parser: Parser, flag: str, help: str, default: Any = None, **mor
     parser.add_argument(flag, default=os.environ.get(variable, default), help=f"{help} ({variable}{shown})", **more)
 
 
+class Several(argparse.Action):
+    """A flag that may be given more than once: its values together. The environment has them in one, with blanks."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if not hasattr(namespace, f"_{self.dest}"):  # what the environment says stands no more
+            setattr(namespace, f"_{self.dest}", True)
+            setattr(namespace, self.dest, ())
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest), *values))
+
+
 def add_store(parser: Parser) -> None:
     add_setting(parser, "--store", "lmdb:PATH, or hbase://HOST:9090/NAMESPACE", DEFAULT_STORE, metavar="URL")
 
@@ -130,6 +140,13 @@ def seconds(text: str) -> float:
         return parse_duration(text, "it")
     except BadArgument:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time: write 30s, 500ms, 2m or 0") from None
+
+
+def some_seconds(text: str) -> float:
+    """The value of a flag that is a length of time, and not none."""
+    if not (found := seconds(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be longer than nothing: write 30s or 500ms")
+    return found
 
 
 _BYTES = re.compile(r"(\d+)\s*([KMGT]?)I?B?", re.IGNORECASE)
@@ -173,7 +190,37 @@ def urls(text: str) -> tuple[Place, ...]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def origins(text: str) -> tuple[str, ...]:
+    """The value of a flag that lets in web pages by where they come from."""
+    from endpoint.access import origin_of
+
+    for each in text.split():
+        if origin_of(each) != each:
+            better = f": write {origin_of(each)}" if origin_of(each) else "; write https://app.example.org"
+            raise argparse.ArgumentTypeError(
+                f"{each!r} is no origin (scheme, host and port, as browsers send it){better}"
+            )
+    return tuple(text.split())
+
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    """The value of a flag that has names of this machine."""
+    for each in text.split():
+        if not _HOST.fullmatch(each.strip("[]")):
+            raise argparse.ArgumentTypeError(f"{each!r} is no name of a host: write it without scheme and port")
+    return tuple(each.strip("[]") for each in text.split())
+
+
 def whole(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
     return int(text)
+
+
+def at_least_one(text: str) -> int:
+    if not (found := whole(text)):
+        raise argparse.ArgumentTypeError("there must be one at least")
+    return found

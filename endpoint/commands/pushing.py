@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from endpoint.commands import terminal
@@ -37,6 +37,9 @@ _BUSY, _STOPPING = 429, 503
 #: For how long a pipe waits for a server that was there, and how often it looks.
 _PATIENCE_S = 60.0
 _RETRY_S = 0.5
+
+_SHOWN_EVERY_S = 0.5
+_INTERRUPTED = 130
 
 _PUSH = """\
   rillet push taxis position.ttl --timestamp 2024-01-31T12:00:00Z
@@ -96,16 +99,40 @@ def _time_from(text: str) -> str:
 
 @dataclass(slots=True)
 class _Sum:
-    """What the server said to all pushes together."""
+    """What the server said to all pushes together; on a terminal it is shown as it grows."""
 
     accepted: int = 0
     late: int = 0
     snapshot: int = 0
+    warned: bool = False
+    begun_s: float = field(default_factory=time.monotonic)
+    shown_s: float = 0.0
+    is_shown: bool = False
 
     def add(self, receipt: dict[str, Any]) -> None:
         self.accepted += receipt["accepted"]
         self.late += receipt["late"]
         self.snapshot = receipt["snapshot"]
+        if not self.warned:  # the first push says what the others would say again
+            for warning in receipt.get("warnings", ()):
+                self.warned = True
+                _say(f"warning: {warning}")
+        self._show()
+
+    def _show(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self.shown_s < _SHOWN_EVERY_S or not terminal.is_live(sys.stderr):
+            return
+        rate = self.accepted / max(now_s - self.begun_s, 0.001)
+        sys.stderr.write(f"\r\x1b[K{self}; {rate:,.0f} elements/s")
+        sys.stderr.flush()
+        self.shown_s, self.is_shown = now_s, True
+
+    def clear(self) -> None:
+        """The line on the terminal, for what is written next."""
+        if self.is_shown:
+            sys.stderr.write("\r\x1b[K")
+            self.is_shown = False
 
     def __str__(self) -> str:
         late = f", {self.late:,} late" if self.late else ""
@@ -129,10 +156,18 @@ def push(arguments: argparse.Namespace) -> None:
                 _replay(arguments, format, source, client, told)
             else:
                 _send_whole(arguments, format, source, client, told)
+    except KeyboardInterrupt:
+        told.clear()
+        print(file=sys.stderr)  # the terminal has written ^C into our line
+        so_far = str(told) if told.accepted else "no push was acknowledged"
+        _say(f"stopped: {so_far}; one that was being sent may be taken, too")
+        raise SystemExit(_INTERRUPTED) from None
     except BaseException:
+        told.clear()
         if told.accepted:
             _say(f"{told}, and then:")
         raise
+    told.clear()
     print(told)
 
 
@@ -288,13 +323,16 @@ def streams(arguments: argparse.Namespace) -> None:
         return
     columns = ["stream", "runs_by", "time", "late", "lateness", "timeless", "iri"]
     rows = [[_cell(name, each[name]) for name in columns] for each in found]
+    for row, each in zip(rows, found, strict=True):
+        if each["made_by"] is not None:
+            row[1] = f"nothing yet: made with query {each['made_by']}"
     advice = "there is no stream; rillet query 'CREATE STREAM name' makes one"
     print("\n".join(terminal.table(columns, rows)) if rows else advice)
 
 
 def _cell(name: str, value: Any) -> str:
     if name == "time":
-        return terminal.moment(value)
+        return terminal.stream_time(value)
     if name == "lateness":
         return f"{value} ms"
     if name == "timeless":

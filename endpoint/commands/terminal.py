@@ -63,6 +63,15 @@ def moment(time_ms: int | None) -> str:
     return datetime_text(moment_of(Fraction(time_ms, 1000), 0))
 
 
+def stream_time(time_ms: int | None) -> str:
+    """Of a stream: a small one as a date, too, for it may be a slip of units."""
+    from stream_ext.times import date_of_ms
+
+    if time_ms is None or abs(time_ms) >= _MOMENT_MS:
+        return moment(time_ms)
+    return f"{time_ms} ({date_of_ms(time_ms)})"
+
+
 def prefixes_of(text: str) -> dict[str, str]:
     """The names that the text itself gives to the beginnings of IRIs."""
     return {iri: name for name, iri in _PREFIX.findall(text)}

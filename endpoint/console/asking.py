@@ -15,7 +15,6 @@ from endpoint.console.shown import number, prefixes_of
 from endpoint.errors import Problem, describe
 from hbase_store.errors import StoreError
 from stream_ext.administration import administer, changes_state
-from stream_ext.control import Control
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.plan.algebra import Explain, Form, Query, Register, Unit, Update
 from stream_ext.printing.plan import explain_text
@@ -27,13 +26,13 @@ _DEADLINE_S = 60.0
 
 
 def query(room: Room) -> ResponseReturnValue:
-    """A question may come by GET, as an address to keep; what changes something only by POST."""
-    text = request.values.get("query")
-    if text is None:
-        return _editor(text=FIRST)
+    """A text in the address is filled in and waits for the button: whoever wrote the address did not press it."""
+    if request.method != "POST":
+        return _editor(text=request.args.get("query", FIRST), came="query" in request.args)
+    text = request.form.get("query", "")
     try:
         text = room.checked_text(text)
-        return _run(room, text, parse_again(text, room.service.base, Control(_DEADLINE_S).check))
+        return _run(room, text, parse_again(text, room.service.base, room.limits.control(_DEADLINE_S).check))
     except (RilletError, StoreError) as error:
         problem = describe(error)
         return _editor(text=text, problem=problem), problem.status
@@ -41,15 +40,15 @@ def query(room: Room) -> ResponseReturnValue:
 
 def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
     if isinstance(unit, Explain):
-        return redirect(url_for(".explain", query=text))
+        return _explained(text, unit)
     if isinstance(unit, Query):
         return _ask(room, text, unit)
     if isinstance(unit, Update | Register) or changes_state(unit):
-        if request.method != "POST":
-            raise BadArgument("this text changes something: press Run to send it")
         room.check_may_write()
     if isinstance(unit, Update):
-        return _editor(text=text, done=_done(room.service.update(text)))
+        return _editor(
+            text=text, done=_done(room.service.update(text, control=room.limits.control(_DEADLINE_S, "update")))
+        )
     if isinstance(unit, Register):
         definition, _, _ = room.service.register(text)
         return redirect(url_for(".registered", name=definition.name))
@@ -66,11 +65,11 @@ def _done(updated: Updated) -> str:
 
 def _ask(room: Room, text: str, unit: Query) -> ResponseReturnValue:
     forms = GRAPH_FORMS if unit.form in (Form.CONSTRUCT, Form.DESCRIBE) else FORMS
-    form = request.values.get("as", TABLE)
+    form = request.form.get("as", TABLE)
     form = form if form in forms else TABLE
     snapshot, at = _integer("snapshot"), _time("at")
     started_s = time.perf_counter()
-    answer = room.service.query(text, snapshot=snapshot, at=at, control=Control(_DEADLINE_S))
+    answer = room.service.query(text, snapshot=snapshot, at=at, control=room.limits.control(_DEADLINE_S))
     took_ms = (time.perf_counter() - started_s) * 1000
     table = table_of(room.service, answer, form, prefixes_of(text))
     whole = room.http_url("sparql")
@@ -87,9 +86,13 @@ def _editor(
         problem=problem,
         done=done,
         examples=QUERIES,
-        options={name: request.values.get(name, "") for name in ("snapshot", "at")},
+        options={name: _filled_in(name) for name in ("snapshot", "at")},
         **more,
     )
+
+
+def _filled_in(name: str) -> str:
+    return (request.form if request.method == "POST" else request.args).get(name, "")
 
 
 def explain(room: Room) -> ResponseReturnValue:
@@ -98,15 +101,18 @@ def explain(room: Room) -> ResponseReturnValue:
         return render_template("console/explain.html", text=EXPLAINED, plan=None, problem=None)
     try:
         text = room.checked_text(text)
-        plan = explain_text(parse_again(text, room.service.base, Control(_DEADLINE_S).check))
+        return _explained(text, parse_again(text, room.service.base, room.limits.control(_DEADLINE_S).check))
     except RilletError as error:
         problem = describe(error)
         return render_template("console/explain.html", text=text, plan=None, problem=problem), problem.status
-    return render_template("console/explain.html", text=text, plan=plan, problem=None)
+
+
+def _explained(text: str, unit: Unit) -> str:
+    return render_template("console/explain.html", text=text, plan=explain_text(unit), problem=None)
 
 
 def _integer(name: str) -> int | None:
-    text = request.values.get(name, "").strip()
+    text = _filled_in(name).strip()
     if not text:
         return None
     if not text.isdecimal():
@@ -115,5 +121,5 @@ def _integer(name: str) -> int | None:
 
 
 def _time(name: str) -> int | None:
-    text = request.values.get(name, "").strip()
+    text = _filled_in(name).strip()
     return parse_time(text) if text else None

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Response, render_template, request
 
+from endpoint import browsers
 from endpoint.access import Access
 from endpoint.console import asking, graphs, overview, queries, signing, streams
 from endpoint.console.room import Room
-from endpoint.console.shown import length, moment, number, size
+from endpoint.console.shown import length, moment, number, size, stream_time
 from endpoint.console.statistics import Statistics
 from endpoint.errors import describe
 from endpoint.limits import HttpLimits
-from hbase_store.errors import StoreError
+from hbase_store.errors import StoreError, StoreUnavailable
 from stream_ext.errors import NotFound, RilletError
+from stream_ext.service import READER
+from stream_ext.waits import STOPS
 
 if TYPE_CHECKING:
     from stream_ext.service import Service
@@ -50,7 +53,7 @@ PAGES = (
     Page("/queries/<path:name>", "registered", queries.registered, ("GET", "POST")),
     Page("/sign-in", "sign_in", signing.page, ("GET", "POST")),
     Page("/sign-out", "sign_out", signing.out, ("POST",)),
-    Page("/<path:_>", "nothing", nothing_there, ("GET", "POST", "PUT", "DELETE")),
+    Page("/<path:_>", "nothing", nothing_there),
 )
 
 #: What the bar at the top leads to.
@@ -63,6 +66,10 @@ MENU = (
     ("queries", "Live queries"),
     ("explain", "Explain"),
 )
+#: Where reading is closed: what one needs to sign in.
+_OPEN = ("sign_in", "static")
+#: Pages that are shown whether or not the store answers.
+WITHOUT_STORE = ("overview", "static", "sign_in", "sign_out")
 #: Pages that belong to a place of the bar without being it.
 _UNDER = {"stream": "streams", "registered": "queries", "drop_graph": "graphs"}
 
@@ -81,13 +88,23 @@ def console_blueprint(
     blueprint = Blueprint(name, __name__, template_folder="templates", static_folder="static")
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)
+    blueprint.before_request(partial(_admit, room))
+    blueprint.before_request(partial(_check_store, room))
     blueprint.context_processor(partial(_context, room, name))
-    for filter in (number, size, moment, length):
+    for filter in (number, size, moment, stream_time, length):
         blueprint.add_app_template_filter(filter, f"rillet_{filter.__name__}")
     for kind in (RilletError, StoreError):
         blueprint.register_error_handler(kind, failed)
-    blueprint.after_request(partial(_guard, room))
+    blueprint.after_request(partial(guard, room))
     return blueprint
+
+
+def _admit(room: Room) -> Any:
+    """Whatever is sent comes from a page of ours; and where reading is closed, whoever looks has signed in."""
+    if request.method not in ("GET", "HEAD", "OPTIONS"):
+        room.check_page()
+    page = (request.endpoint or "").rpartition(".")[2]
+    return None if room.may_read or page in _OPEN else signing.closed()
 
 
 def _context(room: Room, name: str) -> dict[str, Any]:
@@ -95,10 +112,19 @@ def _context(room: Room, name: str) -> dict[str, Any]:
     return {
         "room": room,
         "head": room.service.head(),
+        "waits": (waits := room.service.waits.current()),
+        "waits_stop": any(wait.kind in STOPS for wait in waits),
         "menu": MENU,
         "here": _UNDER.get(here, here),
         "console": name,
     }
+
+
+def _check_store(room: Room) -> None:
+    """A page that would only wait takes no thread from those that need no store."""
+    page = (request.endpoint or "").rpartition(".")[2]
+    if page not in WITHOUT_STORE and (wait := room.service.waits.hangs(READER)) is not None:
+        raise StoreUnavailable(f"the store does not answer: {wait.why}; this page is there again when it does")
 
 
 def failed(error: Exception) -> tuple[str, int]:
@@ -106,16 +132,12 @@ def failed(error: Exception) -> tuple[str, int]:
     return render_template("console/error.html", problem=problem), problem.status
 
 
-def _guard(room: Room, response: Response) -> Response:
+def guard(room: Room, response: Response) -> Response:
     """Only what is ours is loaded, and no other site shows a page of ours as its own."""
-    source = "'self'" if room.http is None or room.http.startswith(("/", "..")) else f"'self' {room.http}"
-    response.headers["Content-Security-Policy"] = (
-        f"default-src 'self'; connect-src {source}; img-src 'self' data:; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    )
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Referrer-Policy"] = "same-origin"
-    if request.endpoint is not None and not request.endpoint.endswith(".static"):
+    elsewhere = "" if room.http is None or room.http.startswith(("/", "..")) else room.http
+    for header, value in browsers.of_page(elsewhere).items():
+        response.headers[header] = value
+    if request.endpoint is None or not request.endpoint.endswith(".static"):
         response.headers["Cache-Control"] = "no-store"
         response.headers["Rillet-Snapshot"] = str(room.service.head())
     return response

@@ -7,22 +7,37 @@ from flask.typing import ResponseReturnValue
 
 from endpoint.console.room import Room
 from endpoint.console.shown import shown
-from endpoint.console.statistics import memory_bytes
+from endpoint.console.statistics import Counts, memory_bytes
+from hbase_store.errors import StoreUnavailable
 from hbase_store.version import __version__
+from stream_ext.service import READER
 
 _PREDICATES_SHOWN = 12
+#: For how long the page waits to count; then it shows what was counted before.
+_PATIENCE_S = 2.0
+_NOTHING = Counts(0, 0, 0, 0, {}, {})
 
 
 def page(room: Room) -> ResponseReturnValue:
-    counts = room.statistics.counts()
+    counts, age_s = _counted(room)
     most = list(counts.predicates.items())[:_PREDICATES_SHOWN]
     return render_template(
         "console/overview.html",
         counts=counts,
-        status=room.service.status(),
+        age_s=age_s,
+        status=room.service.status_at_once(),
         memory=memory_bytes(),
         predicates=[(shown(term), count) for term, count in most],
         most=max((count for _, count in most), default=1),
         version=__version__,
         sparql=room.http_url("sparql"),
     )
+
+
+def _counted(room: Room) -> tuple[Counts, float | None]:
+    """What is in the store, and how old that is; None: it was never known."""
+    try:
+        known = room.counts.wait(0 if room.service.waits.hangs(READER) else _PATIENCE_S)
+    except StoreUnavailable:
+        return _NOTHING, None
+    return known.value, known.age_s

@@ -1,27 +1,26 @@
-"""The room: what every page of one console needs at hand, and who may change things from it.
+"""What every page of the console needs at hand, and who may look at it or change things from it.
 
-A browser cannot send a bearer token with a form. Whoever gives the token on the sign-in page gets a cookie that is good
-for this console, in this process, and that no page of another site can make the browser send."""
+A browser cannot send a bearer token with a form. Whoever gives a token on the sign-in page gets a cookie that is good
+for this console, in this process, until he signs out, and that no page of another site can make the browser send."""
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from flask import request, session
 
-from endpoint.access import Access
-from endpoint.console.statistics import Statistics
-from endpoint.errors import Forbidden, Unauthorized
+from endpoint.access import Access, Caller, Level
+from endpoint.console.sessions import SIGNED_IN
+from endpoint.console.statistics import Counts, Statistics
+from endpoint.errors import Unauthorized
+from endpoint.last_known import LastKnown
 from endpoint.limits import HttpLimits
 from stream_ext.errors import TooLarge
 
 if TYPE_CHECKING:
     from stream_ext.service import Service
-
-_SIGNED_IN = "rillet"
 
 
 @dataclass(eq=False)
@@ -31,32 +30,43 @@ class Room:
     limits: HttpLimits
     statistics: Statistics
     http: str | None  # where browsers reach the HTTP routes; None: nowhere; "..": one folder above the console
-    _mark: str = field(default_factory=lambda: secrets.token_hex(16))
+    counts: LastKnown[Counts] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = LastKnown("counts", self.statistics.counts)
 
     @property
     def guarded(self) -> bool:
         return self.access.guarded
 
     @property
-    def signed_in(self) -> bool:
-        return bool(session.get(_SIGNED_IN) == self._mark)
+    def signed_in(self) -> Level | None:
+        """What whoever looks at the page has signed in for."""
+        return self.access.sign_ins.level(session.get(SIGNED_IN))
 
-    def sign_in(self, token: str) -> None:
-        self.access.check(f"Bearer {token}", None)
-        session[_SIGNED_IN] = self._mark
+    @property
+    def may_read(self) -> bool:
+        return not self.access.closed or self.signed_in is not None
+
+    def sign_in(self, token: str) -> Level:
+        level = self.access.level(token.encode())
+        if level is None:
+            raise Unauthorized("this is not a token of this server")
+        session[SIGNED_IN] = self.access.sign_ins.begin(level)
+        return level
 
     def sign_out(self) -> None:
-        session.pop(_SIGNED_IN, None)
+        self.access.sign_ins.end(session.pop(SIGNED_IN, None))
+
+    def check_page(self) -> None:
+        """That the request comes from a page of ours; raises Forbidden."""
+        headers = {name.lower(): value for name, value in request.headers}
+        self.access.check_page(Caller.of(request.scheme, request.environ["SERVER_PORT"], headers))
 
     def check_may_write(self) -> None:
-        """Raises Unauthorized or Forbidden."""
-        origin = request.headers.get("Origin")
-        if not self.guarded:
-            self.access.check(None, origin)
-        elif not self.signed_in:
+        """Raises Unauthorized. Where it comes from was looked at before its page was."""
+        if self.guarded and self.signed_in != "write":
             raise Unauthorized("this changes the store: sign in with the token of this server first")
-        elif origin is not None and urlsplit(origin).netloc != request.host:
-            raise Forbidden(f"a page of {origin} may not write here")
 
     def checked_text(self, text: str) -> str:
         text = text.replace("\r\n", "\n")  # forms send other line ends than were typed

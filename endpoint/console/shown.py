@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hbase_store.terms import parse_term
+from stream_ext.times import date_of_ms
 
 #: Prefixes that need no declaration to be understood by people.
 WELL_KNOWN = {
@@ -39,6 +40,11 @@ class Shown:
     text: str
     full: str  # canonical N-Triples
     note: str = ""  # a language or a datatype
+
+    @property
+    def is_link(self) -> bool:
+        """Only what a browser may safely be sent to: an IRI may begin with `javascript:`."""
+        return self.kind == "iri" and self.full[1:].lower().startswith(("http://", "https://"))
 
 
 def prefixes_of(text: str) -> dict[str, str]:
@@ -94,6 +100,13 @@ def moment(time_ms: int | None) -> str:
     if not _MOMENT_MS <= time_ms < _MOMENT_MS_MAX:
         return str(time_ms)
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def stream_time(time_ms: int | None) -> str:
+    """Of a stream: a small one as a date, too, for it may be a slip of units."""
+    if time_ms is None or abs(time_ms) >= _MOMENT_MS:
+        return moment(time_ms)
+    return f"{time_ms} ({date_of_ms(time_ms)})"
 
 
 def length(milliseconds: int | None) -> str:

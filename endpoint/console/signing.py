@@ -9,14 +9,19 @@ from endpoint.console.room import Room
 from endpoint.errors import Unauthorized
 
 
+def closed() -> ResponseReturnValue:
+    """In place of a page that only those may see who have signed in."""
+    return render_template("console/sign_in.html", error=None), 401
+
+
 def page(room: Room) -> ResponseReturnValue:
     if request.method == "GET":
         return render_template("console/sign_in.html", error=None)
     try:
-        room.sign_in(request.form.get("token", "").strip())
+        level = room.sign_in(request.form.get("token", "").strip())
     except Unauthorized as error:
         return render_template("console/sign_in.html", error=str(error)), 401
-    flash("Signed in: you may change things now.")
+    flash("Signed in: you may change things now." if level == "write" else "Signed in: you may look.")
     return redirect(url_for(".overview"))
 
 

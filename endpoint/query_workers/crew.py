@@ -30,6 +30,7 @@ from endpoint.query_workers.messages import (
     frame,
     from_worker,
 )
+from stream_ext.children import environment
 from stream_ext.errors import QueryCancelled
 from stream_ext.runner.spark.wire import LENGTH
 
@@ -105,7 +106,7 @@ class Worker:
                 command,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": found_in},
+                env={**environment(os.environ), "PYTHONPATH": found_in},
             )
         self._task = asyncio.get_running_loop().create_task(self._live(ours, start))
 

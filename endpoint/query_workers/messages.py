@@ -12,6 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from endpoint.errors import Problem
+from endpoint.log import Settings as LogSettings
 from stream_ext.outside import Outside
 from stream_ext.runner.spark.wire import LENGTH
 
@@ -22,9 +23,11 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     store: str
     base: str
     query_bytes: int
+    term_bytes: int
     rows_max: int
     threads: int
     outside: Outside
+    log: LogSettings | None = None
 
 
 class Ask(msgspec.Struct, tag=True, frozen=True):

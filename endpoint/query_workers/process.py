@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import select
 import signal
 import socket
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import hbase_store
 from endpoint.errors import describe
+from endpoint.log import Settings, logging_to
 from endpoint.query_workers.messages import (
     Ask,
     Began,
@@ -52,6 +54,8 @@ log = logging.getLogger("rillet.endpoint")
 #: How often a worker that nobody asks takes in what was written, so that its next question finds it up to date.
 _IDLE_S = 1.0
 _NICENESS = 10
+#: Of the process itself with its caches; and how many whole budgets fit beside them.
+CACHES_BYTES, QUERIES_MOST = 1536 << 20, 2
 #: Where memory runs out, the kernel ends a worker rather than the server.
 _EXPENDABLE = "500"
 
@@ -85,7 +89,8 @@ class Answerer:
     def hear(self, message: Ask | More | Cancel) -> None:
         match message:
             case Ask(id):
-                question = _Question(Control(message.timeout_s, self._start.query_bytes))
+                start = self._start
+                question = _Question(Control(message.timeout_s, start.query_bytes, term_bytes=start.term_bytes))
                 with self._lock:
                     self._questions[id] = question
                 self._threads.submit(self._answer, id, question, lambda: self._begin(message, question))
@@ -137,6 +142,15 @@ class Answerer:
         return Began(ask.id, int(answer.sn), *gathered(question.pieces))
 
 
+def bound_memory(query_bytes: int) -> None:
+    """What all questions together may take, and the caches: beyond that the one that wants more fails.
+
+    A budget counts what is alive, not what a step makes on its way; and several questions may be answered at a time."""
+    most = CACHES_BYTES + QUERIES_MOST * query_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
 def _decoded(columns: Sequence[Ids], answer: Answer) -> Iterator[Decoded]:
     return decoded(columns, answer.vocabulary.decode, answer.count)
 
@@ -151,6 +165,18 @@ def run(connection: socket.socket) -> None:
 
     start = to_worker.decode(receive(connection))
     assert isinstance(start, Start), "a worker is first told what to read"
+    with logging_to(sys.stderr, start.log or Settings()):
+        try:
+            _answer_until_it_goes(connection, start, send)
+        except (Closed, ConnectionError):
+            raise
+        except Exception:
+            log.exception("a query worker ends by a fault")
+            raise
+
+
+def _answer_until_it_goes(connection: socket.socket, start: Start, send: Callable[[FromWorker], None]) -> None:
+    bound_memory(start.query_bytes)
     store = hbase_store.open(start.store, read_only=True)
     if isinstance(store.kv, LmdbKeyValue):
         store.kv.reader_check()  # the worker before may have been killed while it read
@@ -167,7 +193,6 @@ def run(connection: socket.socket) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which tells us
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     os.nice(_NICENESS)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_EXPENDABLE)
@@ -176,8 +201,7 @@ def main() -> None:
         run(socket.socket(fileno=int(sys.argv[1])))
     except (Closed, ConnectionError):
         pass  # the server has gone
-    except Exception:
-        log.exception("a query worker ends by a fault")
+    except Exception:  # noqa: BLE001 -- the log has it
         status = 1
     # What is still worked out has no one to go to, and the store is only read: nothing is waited for.
     os._exit(status)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hbase_store.arrays import Ids, frozen
 from hbase_store.terms import INTEGER, TAG_SHIFT
 from stream_ext import group_kernels as kernels
+from stream_ext.control import Control
 from stream_ext.group_kernels import LOW_BITS
 from stream_ext.operators import occurrences
 from stream_ext.operators.key_table import KeyTable, Slots
@@ -29,12 +30,14 @@ from stream_ext.plan.values import Value, arithmetic
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Weights
 
+_CELL = 8
 #: The id of the integer 0.
 _ZERO_ID = (INTEGER << TAG_SHIFT) + (1 << (TAG_SHIFT - 1))
 #: Sums whose high part is below this are inline integers for certain.
 _HIGH_MAX = 1 << (TAG_SHIFT - 2 - LOW_BITS)
 _LOW_MAX = 1 << (TAG_SHIFT - 2)
 
+Places = npt.NDArray[np.intp]
 Made = TypeVar("Made", bound=Tally)
 #: Writes what an aggregate says of groups (their slots, how many rows each of them has): ids, 0 for an error.
 Result = Callable[[Slots, Counts, Ids], None]
@@ -58,10 +61,16 @@ class Tallies:
     """All that is counted of the groups of one operator."""
 
     def __init__(
-        self, inside: tuple[str, ...], aggregates: tuple[Aggregated, ...], vocabulary: Vocabulary, rows: int
+        self,
+        inside: tuple[str, ...],
+        aggregates: tuple[Aggregated, ...],
+        vocabulary: Vocabulary,
+        rows: int,
+        control: Control = Control.FREE,
     ) -> None:
         """`rows`: the place in the groups' cells of how many rows each has."""
-        self._terms = TermsOfGroups(vocabulary)
+        self._control = control
+        self._terms = TermsOfGroups(vocabulary, control)
         followed = {name for aggregate in aggregates for name in aggregate.followed}
         self._inside = tuple(name for name in inside if name not in followed)  # the variables of a solution
         self.arguments: tuple[str, ...] = ()  # the columns that the tallies want of each row
@@ -233,13 +242,24 @@ class Tallies:
         order = self._order(owners, keys, values)
         if distinct and keys:  # each value at its first place
             order = order[occurrences.firsts(owners[order], values[order])]
+        strings, places = self._terms.strings(values[order])
+        repeats = np.ones(len(order), np.int64) if distinct else counts[order]
+        self._check_lengths(owners[order], strings, places, repeats, len(separator))
         parts: dict[int, list[str | None]] = {slot: [] for slot in slots.tolist()}
-        strings = self._terms.strings(values[order])
-        for slot, text, count in zip(owners[order].tolist(), strings, counts[order].tolist(), strict=True):
-            parts[slot] += [text] if distinct else [text] * count
+        for slot, place, count in zip(owners[order].tolist(), places.tolist(), repeats.tolist(), strict=True):
+            parts[slot] += [strings[place]] * count
         whole = (bound.counts[slots] == rows).tolist()  # no argument is an error
         joined = [_together(parts[slot], separator) if ok else None for slot, ok in zip(parts, whole, strict=True)]
-        ids[:] = self._terms.ids_of_strings(joined)
+        ids[:] = self._terms.ids_of_strings([text and self._control.text(text) for text in joined])
+
+    def _check_lengths(
+        self, owners: Slots, strings: Sequence[str | None], places: Places, repeats: Counts, separator: int
+    ) -> None:
+        """Before any is put together: of each group, and of all."""
+        lengths = np.array([0 if text is None else len(text) for text in strings], np.float64)  # no product overflows
+        sums = np.bincount(owners, (lengths[places] + separator) * repeats) if len(owners) else np.zeros(1)
+        self._control.term(int(sums.max()) - separator)
+        self._control.room(int(sums.sum()) // _CELL + int(repeats.sum()), 1)
 
     def _order(self, owners: Slots, keys: Sequence[Ids], values: Ids) -> npt.NDArray[np.intp]:
         """Of the values of each owner; those that are equal in all keys stand in the order of terms."""

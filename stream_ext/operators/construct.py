@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store import terms
+from stream_ext.control import Control
+from stream_ext.decoding import decoded_within
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.plan.algebra import QuadPattern
@@ -21,6 +23,9 @@ from stream_ext.zset import Ids, ZSet, concat
 
 Mask = npt.NDArray[np.bool_]
 TRIPLE = ("s", "p", "o")
+#: Cells of a triple, of which each is made once; and of a blank node, which is a Python object in three tables.
+_TRIPLE, _BLANK = 6, 32
+_AT_ONCE = 4096
 
 
 class Construct:
@@ -35,9 +40,10 @@ class Construct:
         """Weights and validities stay with the triples: a Distinct behind makes the graph of them."""
         labels: dict[str, Ids] = {}
         parts = []
+        moment.control.room(change.count * len(self._template), _TRIPLE)
         for quad in self._template:
             nodes = (quad.subject, quad.predicate, quad.object)
-            s, p, o = (self._column(node, change, moment.vocabulary, labels) for node in nodes)
+            s, p, o = (self._column(node, change, moment, labels) for node in nodes)
             fits = is_triple(s, p, o, moment.vocabulary)
             made = change.with_columns((s, p, o))
             parts.append(made if fits.all() else made.take(fits))
@@ -51,7 +57,8 @@ class Construct:
         """Of rows that are all there are, each triple once."""
         return first_of_each(self.step(moment, ZSet(rows.columns, rows.count)))
 
-    def _column(self, node: TemplateNode, rows: ZSet, vocabulary: Vocabulary, labels: dict[str, Ids]) -> Ids:
+    def _column(self, node: TemplateNode, rows: ZSet, moment: Moment, labels: dict[str, Ids]) -> Ids:
+        vocabulary = moment.vocabulary
         match node:
             case Variable(name):
                 if name not in self._inside:
@@ -61,14 +68,18 @@ class Construct:
                 return np.full(rows.count, vocabulary.encode([text])[0], np.uint64)
             case BlankLabel(label):
                 if label not in labels:
-                    labels[label] = self._blanks(label, rows, vocabulary)
+                    made = vocabulary.made_bytes
+                    labels[label] = self._blanks(label, rows, moment)
+                    moment.control.spend(vocabulary.made_bytes - made)
                 return labels[label]
 
-    def _blanks(self, label: str, rows: ZSet, vocabulary: Vocabulary) -> Ids:
+    def _blanks(self, label: str, rows: ZSet, moment: Moment) -> Ids:
         """Named by what the solution says, not by ids: another process makes the same."""
         if not rows.count:
             return np.empty(0, np.uint64)
-        texts = [vocabulary_texts(column, vocabulary) for column in rows.columns]
+        moment.control.room(rows.count, _BLANK)
+        vocabulary = moment.vocabulary
+        texts = [vocabulary_texts(column, vocabulary, moment.control) for column in rows.columns]
         solutions = zip(*texts, strict=True) if texts else [()] * rows.count
         names = []
         for solution in solutions:
@@ -76,13 +87,15 @@ class Construct:
             for text in solution:
                 digest.update(b"\x00" + text)
             names.append(b"_:q" + digest.hexdigest().encode())
+            if not len(names) % _AT_ONCE:
+                moment.control.check()
         return vocabulary.encode(names)
 
 
-def vocabulary_texts(column: Ids, vocabulary: Vocabulary) -> list[bytes]:
+def vocabulary_texts(column: Ids, vocabulary: Vocabulary, control: Control = Control.FREE) -> list[bytes]:
     """b"" where a solution leaves the variable unbound."""
     distinct, places = np.unique(column, return_inverse=True)
-    known = vocabulary.decode(distinct[distinct != 0])
+    known = decoded_within(vocabulary.decode, distinct[distinct != 0], control)
     texts = [b"", *known] if len(distinct) and distinct[0] == 0 else known
     return [texts[i] for i in places.reshape(-1).tolist()]
 

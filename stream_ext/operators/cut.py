@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.arrays import Ids
+from stream_ext.control import Control
+from stream_ext.decoding import decoded_within
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.testing import scope_of
@@ -110,7 +112,7 @@ class Cut:
         if not columns or not tied.any():
             return []
         found = []
-        for each in _ranks_of_texts(moment.vocabulary, columns):
+        for each in _ranks_of_texts(moment.vocabulary, columns, moment.control):
             ranks = np.zeros(rows.count, np.int64)
             ranks[tied] = each
             found.append(ranks)
@@ -142,11 +144,11 @@ class Cut:
         return rows.take((place >= self.offset) & (place < stop))
 
 
-def _ranks_of_texts(vocabulary: Vocabulary, columns: Sequence[Ids]) -> list[Ranks]:
+def _ranks_of_texts(vocabulary: Vocabulary, columns: Sequence[Ids], control: Control = Control.FREE) -> list[Ranks]:
     """As np.lexsort takes them; what is unbound comes first."""
     ids = np.unique(np.concatenate(columns))
     ids = ids[ids != 0]
-    texts = vocabulary.decode(ids)
+    texts = decoded_within(vocabulary.decode, ids, control)
     rank_of = np.zeros(len(ids) + 1, np.int64)  # at last that of what is unbound
     rank_of[sorted(range(len(ids)), key=texts.__getitem__)] = np.arange(1, len(ids) + 1)
     return [rank_of[np.where(column == 0, len(ids), np.searchsorted(ids, column))] for column in reversed(columns)]

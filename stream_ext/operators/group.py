@@ -10,6 +10,7 @@ import numpy as np
 
 from hbase_store.arrays import Ids, frozen
 from stream_ext import group_kernels as kernels
+from stream_ext.control import Control
 from stream_ext.operators.aggregates import Aggregated, Tallies
 from stream_ext.operators.expiry_log import ExpiryLog, Logged
 from stream_ext.operators.key_table import KeyTable, Slots, fitted
@@ -31,6 +32,7 @@ class Group:
         aggregates: tuple[Aggregated, ...],
         vocabulary: Vocabulary,
         always: bool,
+        control: Control = Control.FREE,
     ) -> None:
         """`inside` names the columns that come. `always`: one row even over nothing (there is no GROUP BY)."""
         self.variables = keys + tuple(aggregate.variable for aggregate in aggregates)
@@ -42,7 +44,7 @@ class Group:
         self._rows, self._state = width, width + 1  # places of the cells behind the key
         self.tells_gone = True  # whether anybody reads the rows that go
         self._every_column = frozenset(range(len(self.variables)))
-        self._tallies = Tallies(inside, aggregates, vocabulary, self._rows)
+        self._tallies = Tallies(inside, aggregates, vocabulary, self._rows, control)
         self._arguments = tuple(map(self._place, self._tallies.arguments))
         self._log = ExpiryLog()
         self._touched = np.zeros(0, np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stream_ext.control import Control
 from stream_ext.operators.group import Group
 from stream_ext.operators.moment import Moment
 from stream_ext.vocabulary import Vocabulary
@@ -11,7 +12,7 @@ from stream_ext.zset import ZSet
 
 
 class Grouped:
-    def __init__(self, variables: tuple[str, ...], make: Callable[[Vocabulary], Group]) -> None:
+    def __init__(self, variables: tuple[str, ...], make: Callable[[Vocabulary, Control], Group]) -> None:
         self.variables = variables
         self._make = make
         self._group: Group | None = None
@@ -19,8 +20,8 @@ class Grouped:
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last and self._group is None:
-            return self._make(moment.vocabulary).step(moment, change)
+            return self._make(moment.vocabulary, moment.control).step(moment, change)
         if self._group is None:
-            self._group = self._make(moment.vocabulary)
+            self._group = self._make(moment.vocabulary, moment.control)
             self._group.tells_gone = self.tells_gone
         return self._group.step(moment, change)

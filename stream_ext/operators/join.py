@@ -16,6 +16,8 @@ from stream_ext.zset import Columns, ZSet
 
 #: Pairs of rows that are compared one with another.
 _FEW = 1024
+#: A pair has its two places, a validity and a weight, too.
+_BESIDE = 4
 
 
 class Pairs:
@@ -36,12 +38,13 @@ class Pairs:
         if self._stays:
             return self._beside_what_stays(moment, left, right)
         time, rows, others = moment.time, Rows.of(left, self._left.key), Rows.of(right, self._right.key)
-        old = self._right.partners(rows, time)
-        moment.control.room(len(old[0]), left.width + right.width)
+        width = left.width + right.width + _BESIDE
+        old = self._right.partners(rows, time, control=moment.control)
+        moment.control.room(len(old[0]), width)
         self._left.insert_rows(rows, time)
-        new = self._left.partners(others, time)
+        new = self._left.partners(others, time, control=moment.control)
         count = len(old[0]) + len(new[0])
-        moment.control.room(count, left.width + right.width)
+        moment.control.room(count, width)
         weighted = self._left.weighted or self._right.weighted or right.weights is not None
         out = Beside(left.width + right.width, count, weighted)
         self._right.pair(rows, old, (0, left.width), 0, out)
@@ -55,7 +58,7 @@ class Pairs:
 
     def _beside_what_stays(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
         self._right.insert(right, moment.time)
-        i, places = self._right.probe(self.pairing.left_keys(left), left.count, moment.time)
+        i, places = self._right.probe(self.pairing.left_keys(left), left.count, moment.time, moment.control)
         moment.control.room(len(i), left.width + right.width)
         return left.take(i), self._right.lazily_at(places)
 
@@ -65,9 +68,9 @@ class Pairs:
         if left.count * right.count <= _FEW and left.untils is None and right.untils is None:
             return _compared(left_keys, right_keys, left.count, right.count)
         if left.count < right.count:
-            j, i = _index_of(left_keys, left, moment).probe(right_keys, right.count, moment.time)
+            j, i = _index_of(left_keys, left, moment).probe(right_keys, right.count, moment.time, moment.control)
         else:
-            i, j = _index_of(right_keys, right, moment).probe(left_keys, left.count, moment.time)
+            i, j = _index_of(right_keys, right, moment).probe(left_keys, left.count, moment.time, moment.control)
         moment.control.room(len(i), left.width + right.width)
         return i, j
 

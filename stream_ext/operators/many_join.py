@@ -67,7 +67,7 @@ class ManyJoin:
     def _from(self, moment: Moment, first: int, rows: Rows) -> ZSet:
         names, joined = self._parts[first].variables, frozenset((first,))
         while len(joined) < len(self._parts) and len(rows):
-            n = self._next(moment.time, joined, names, rows)
+            n = self._next(moment, joined, names, rows)
             names, rows = self._joined(moment, first, n, joined, names, rows)
             joined |= {n}
         if not len(rows):
@@ -81,7 +81,7 @@ class ManyJoin:
         part = self._parts[n]
         index, mark = part.held.index(part.key(names), moment.time)
         rows = rows.keyed(part.places(names))
-        found = index.partners(rows, moment.time, index.number if n < first else mark)
+        found = index.partners(rows, moment.time, index.number if n < first else mark, moment.control)
         self._count(joined, n, len(rows), len(found[0]))
         own = [place for place, v in enumerate(part.variables) if v not in names]
         moment.control.room(len(found[0]), len(names) + len(own))
@@ -103,12 +103,12 @@ class ManyJoin:
 
     # ---- which comes next ---------------------------------------------------------------------------------------
 
-    def _next(self, time: int, joined: frozenset[int], names: tuple[str, ...], rows: Rows) -> int:
+    def _next(self, moment: Moment, joined: frozenset[int], names: tuple[str, ...], rows: Rows) -> int:
         candidates = self._candidates(joined, set(names))
         if len(candidates) > 1:
             for n in candidates:
                 if (joined, n) not in self._fans:
-                    self._try(time, joined, n, names, rows)
+                    self._try(moment, joined, n, names, rows)
         return min(candidates, key=lambda n: self._fans.get((joined, n), 0.0))
 
     def _candidates(self, joined: frozenset[int], names: set[str]) -> list[int]:
@@ -117,11 +117,11 @@ class ManyJoin:
         near = [n for n in left if names & set(self._parts[n].variables)]
         return [n for n in left if n in near or len(self._parts[n].held) <= _HARDLY_ANY] if near else left
 
-    def _try(self, time: int, joined: frozenset[int], n: int, names: tuple[str, ...], rows: Rows) -> None:
+    def _try(self, moment: Moment, joined: frozenset[int], n: int, names: tuple[str, ...], rows: Rows) -> None:
         part = self._parts[n]
-        index, _ = part.held.index(part.key(names), time)
+        index, _ = part.held.index(part.key(names), moment.time)
         some = rows.some(_TRIED).keyed(part.places(names))
-        self._fans[joined, n] = len(index.partners(some, time)[0]) / len(some)
+        self._fans[joined, n] = len(index.partners(some, moment.time, control=moment.control)[0]) / len(some)
 
     def _count(self, joined: frozenset[int], n: int, rows: int, found: int) -> None:
         known, share = self._fans.get((joined, n)), max(_SHARE_LEAST, min(1.0, rows / 256))

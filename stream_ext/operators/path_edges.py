@@ -11,12 +11,15 @@ from stream_ext.operators.path_pairs import EdgeChange
 from stream_ext.paths import AnyLinkBut, Edges, Places, walk
 from stream_ext.zset import ZSet, concat, consolidate, empty
 
+#: The place of its key, its own place, and the neighbour.
+_EDGE = 3
+
 
 class SortedEdges:
     """A set of triples, sorted in both directions once somebody asks."""
 
-    def __init__(self, s: Ids, p: Ids, o: Ids) -> None:
-        self.triples = (s, p, o)
+    def __init__(self, s: Ids, p: Ids, o: Ids, control: Control = Control.FREE) -> None:
+        self.triples, self._control = (s, p, o), control
         self._sorted: dict[bool, tuple[Ids, Ids, Ids]] = {}
 
     def _by(self, inverse: bool) -> tuple[Ids, Ids, Ids]:
@@ -35,7 +38,9 @@ class SortedEdges:
 
     def neighbours(self, predicate: int, keys: Ids, inverse: bool) -> tuple[Places | None, Ids, None]:
         known, values = self._under(predicate, inverse)
-        offsets, places = gather_ranges(known.searchsorted(keys), known.searchsorted(keys, "right"))
+        starts, ends = known.searchsorted(keys), known.searchsorted(keys, "right")
+        self._control.room(int((ends - starts).sum()), _EDGE)
+        offsets, places = gather_ranges(starts, ends)
         return np.repeat(np.arange(len(keys)), np.diff(offsets)), values[places], None
 
     def predicates_of(self, keys: Ids, inverse: bool) -> tuple[Places, Ids]:
@@ -75,7 +80,8 @@ class WindowEdges:
         there = consolidate(ZSet(self._held.columns, self._held.count, self._held.weights))
         now = ZSet(there.columns, there.count)
         before = ZSet(self.edges.triples, len(self.edges.triples[0]))
-        self.edges = SortedEdges(*now.columns)
+        s, p, o = now.columns
+        self.edges = SortedEdges(s, p, o, moment.control)
         return _change(consolidate(concat([now, before.negated()], 3)))
 
 

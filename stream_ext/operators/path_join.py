@@ -124,7 +124,7 @@ class Search:
         parts = []
         for graph in self._graphs(moment):
             scope = self._graph if graph is None else IdGraph(graph)
-            edges, change = StoreEdges(moment.snapshot, scope), NO_CHANGE
+            edges, change = StoreEdges(moment.snapshot, scope, moment.control), NO_CHANGE
             if moment.changes is not None:
                 change = self._change(moment.changes, edges)
             pairs = self._pairs_of(graph or 0, edges, change, starts, moment, bool(scope.one), end)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from hbase_store.arrays import frozen
 from stream_ext import kernels
 from stream_ext import ring_kernels as ring
+from stream_ext.control import Control
 from stream_ext.operators.key_table import line_up
 from stream_ext.zset import Columns, Deferred, Ids, Untils, Weights, ZSet, are_shared, consolidate, latest, spread
 
@@ -23,6 +24,8 @@ Slots = npt.NDArray[np.int64]
 _LEAST_CAPACITY = 1024
 _CHUNK = 1024
 _NUMBERS_MAX = 1 << 31
+#: A pair is two places.
+_PAIR = 2
 #: Room is made for what was found before; what does not fit is looked up once more.
 _FAN_LEAST = 0.0
 #: For so many rows at most: a few that found much say little of many.
@@ -203,36 +206,43 @@ class RowIndex:
         weights = self._weights[places] if self.weighted else None
         return ZSet(tuple(Deferred(column, places) for column in values), len(places), weights)
 
-    def probe(self, columns: Columns, count: int, time: int) -> tuple[Slots, Slots]:
+    def probe(self, columns: Columns, count: int, time: int, control: Control = Control.FREE) -> tuple[Slots, Slots]:
         """(i, place) for each probe row i and each remembered row that agrees with it and is valid at `time`.
 
-        `columns` are those of the probes that stand for the index's key, in its order."""
+        `columns` are those of the probes that stand for the index's key, in its order; `control` is asked before room
+        is made for the pairs."""
         if not count or not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         keys = frozen(key_of(columns, count))
         key = np.stack(columns) if len(columns) > 1 else keys.reshape(1, -1)
-        return self._found(keys, frozen(key), time, _NUMBERS_MAX)
+        return self._found(keys, frozen(key), time, _NUMBERS_MAX, control)
 
-    def _found(self, keys: Ids, key: Ids, time: int, limit: int) -> tuple[Slots, Slots]:
+    def _found(self, keys: Ids, key: Ids, time: int, limit: int, control: Control) -> tuple[Slots, Slots]:
         if not self.key:
             places = self._valid(time, 0, limit)
+            control.room(len(keys) * len(places), _PAIR)
             return np.arange(len(keys)).repeat(len(places)), np.tile(places, len(keys))
-        room = max(1024, int(self._fan * min(len(keys), _THOUGHT)) + 2 * len(keys))
+        most = control.most(_PAIR)
+        room = min(max(1024, int(self._fan * min(len(keys), _THOUGHT)) + 2 * len(keys)), max(1024, most))
         while True:
             left, right = np.empty(room, np.int64), np.empty(room, np.int64)
             found = ring.ring_probe(
-                keys, key, self._own, self._cells, self._heads, self._shift, self._tail, limit, time, left, right
+                keys, key, self._own, self._cells, self._heads, self._shift, self._tail, limit, time, most, left, right
             )
+            if found > most:
+                control.room(found, _PAIR)
             if found <= room:
                 self._fan = max(_FAN_LEAST, 1.25 * found / len(keys), 0.75 * self._fan)
                 return left[:found], right[:found]
             room = found
 
-    def partners(self, rows: Rows, time: int, limit: int = _NUMBERS_MAX) -> tuple[Slots, Slots]:
+    def partners(
+        self, rows: Rows, time: int, limit: int = _NUMBERS_MAX, control: Control = Control.FREE
+    ) -> tuple[Slots, Slots]:
         """As `probe`, of rows whose keys are known; among the rows with a number below `limit`."""
         if not len(rows) or not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        return self._found(rows.keys, rows.key, time, limit)
+        return self._found(rows.keys, rows.key, time, limit, control)
 
     def pair(
         self, rows: Rows, found: tuple[Slots, Slots], lines: tuple[int, int], start: int, out: Beside,

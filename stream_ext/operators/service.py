@@ -42,6 +42,9 @@ BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
 #: Answers that are kept for another network of the query, beside as many as are in use.
 _HEARD_MOST = 1 << 10
 
+#: Cells a row beside its columns, for where it comes from.
+_BESIDE = 4
+
 _INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
 _askings = count()
 
@@ -130,7 +133,7 @@ class Service:
             return empty(len(self.variables))
         told, (keys, of_row) = Told(self._call.names), self._keys(left)
         told.take(self._answers(keys, moment)[0], moment.vocabulary)
-        return self._joined(left, [told.places[key] for key in keys], of_row, told)
+        return self._joined(moment, left, [told.places[key] for key in keys], of_row, told)
 
     def _goes_on(self, moment: Moment, left: ZSet) -> ZSet:
         """What has become another answer counts for the rows that are there, then the rows that come meet it."""
@@ -143,7 +146,7 @@ class Service:
         self._unanswered = self._unanswered.difference(again) | unanswered
         different = told.differing(found)
         changes = self._changed(moment, different, found)
-        changes.append(self._joined(left, [told.places[key] for key in keys], of_row, told))
+        changes.append(self._joined(moment, left, [told.places[key] for key in keys], of_row, told))
         self._held.take(left)
         return concat(changes, len(self.variables))
 
@@ -158,14 +161,15 @@ class Service:
         keys, of_row = self._keys(rows)
         mask = np.array([key in before for key in keys], np.bool_)[of_row]
         rows, of_row = rows.take(mask), of_row[mask]
-        went = self._joined(rows, [before.get(key, _NONE) for key in keys], of_row, told)
-        came = self._joined(rows, [told.places.get(key, _NONE) for key in keys], of_row, told)
+        went = self._joined(moment, rows, [before.get(key, _NONE) for key in keys], of_row, told)
+        came = self._joined(moment, rows, [told.places.get(key, _NONE) for key in keys], of_row, told)
         return [consolidate(concat([came, went.negated()], len(self.variables)))]
 
-    def _joined(self, left: ZSet, places: list[range], of_row: Places, told: Told) -> ZSet:
+    def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, told: Told) -> ZSet:
         """Each row with the solutions at its places. What the left side has unbound comes from the other."""
         starts, counts = (np.array([f(place) for place in places], np.int64) for f in (_start, len))
         repeats = counts[of_row]
+        moment.control.room(int(repeats.sum()), len(self.variables) + _BESIDE)
         rows = np.repeat(np.arange(left.count), repeats)
         first = np.repeat(np.cumsum(repeats) - repeats, repeats)
         found = starts[of_row][rows] + np.arange(len(rows)) - first

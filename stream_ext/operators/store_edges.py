@@ -6,8 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store import NAMED, Snapshot
+from stream_ext.control import Control
 from stream_ext.operators.pattern import IdGraph, Ids, Mask
 
+#: The place of its key, the neighbour, and the graph.
+_EDGE = 3
 Picks = npt.NDArray[np.int64] | npt.NDArray[np.intp]
 
 #: (the place of the key, the neighbour, the graph); no places: each key has just one. No graphs: they do not matter.
@@ -15,17 +18,21 @@ Found = tuple[Picks | None, Ids, Ids | None]
 
 
 class StoreEdges:
-    def __init__(self, snapshot: Snapshot, graph: IdGraph) -> None:
-        self.snapshot, self.graph = snapshot, graph
+    def __init__(self, snapshot: Snapshot, graph: IdGraph, control: Control = Control.FREE) -> None:
+        """`control` is asked before edges are gathered."""
+        self.snapshot, self.graph, self._control = snapshot, graph, control
+
+    def _room(self, count: int) -> None:
+        self._control.room(count, _EDGE)
 
     # ---- one predicate ------------------------------------------------------------------------------------------
 
     def neighbours(self, predicate: int, keys: Ids, inverse: bool) -> Found:
         """The objects of each subject, or (`inverse`) the subjects of each object."""
         if self.graph.one == 0:
-            return *self.snapshot.hop(predicate, keys, inverse), None
+            return *self.snapshot.hop(predicate, keys, inverse, self._room), None
         if self.graph.one is not None:
-            offsets, *found = self.snapshot.neighbours(predicate, keys, inverse=inverse, graph=self.graph.one)
+            offsets, *found = self.snapshot.neighbours(predicate, keys, inverse, self.graph.one, self._room)
             return _each(offsets), found[0], None
         named = self._named(predicate, keys, inverse)
         if self.graph.each is not None:
@@ -35,14 +42,14 @@ class StoreEdges:
         return i, values, None
 
     def _named(self, predicate: int, keys: Ids, inverse: bool) -> tuple[Picks, Ids, Ids]:
-        offsets, *found = self.snapshot.neighbours(predicate, keys, inverse=inverse, graph=NAMED)
+        offsets, *found = self.snapshot.neighbours(predicate, keys, inverse, NAMED, self._room)
         values, graphs = found
         i = _each(offsets)
         there = self._among(graphs)
         return (i, values, graphs) if there is None else (i[there], values[there], graphs[there])
 
     def _default(self, predicate: int, keys: Ids, inverse: bool) -> tuple[Picks, Ids, Ids]:
-        offsets, *found = self.snapshot.neighbours(predicate, keys, inverse=inverse)
+        offsets, *found = self.snapshot.neighbours(predicate, keys, inverse, room=self._room)
         return _each(offsets), found[0], found[0]
 
     def pairs(self, predicate: int) -> tuple[Ids, Ids, Ids | None]:

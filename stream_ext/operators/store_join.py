@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -47,14 +48,16 @@ class StoreJoin:
         if moment.changes is not None:
             change = change_of(self.pattern, moment)
             if change.count:
-                parts.append(self._met(change, moment.time))
+                parts.append(self._met(change, moment))
         self._memory.insert(left, moment.time)
         return concat(parts, len(self.variables))
 
-    def _met(self, change: ZSet, time: int) -> ZSet:
+    def _met(self, change: ZSet, moment: Moment) -> ZSet:
         """How the store has changed, with what is remembered of the left side."""
         change = change.with_columns(tuple(change.held[i] for i in self._read))
-        i, slot = self._memory.probe(self._pairing.right_keys(change), len(change), time)
+        keys = self._pairing.right_keys(change)
+        i, slot = self._memory.probe(keys, len(change), moment.time, moment.control)
+        moment.control.room(len(i), len(self.variables))
         return self._pairing.joined(self._memory.at(slot), change.take(i))
 
     def pieces(self, moment: Moment, left: ZSet) -> Iterator[ZSet]:
@@ -93,7 +96,7 @@ def change_of(pattern: IdPattern, moment: Moment) -> ZSet:
     changes = moment.changes.of(None if predicate is None else (predicate,))
     if not changes:
         return empty(width)
-    edges = StoreEdges(moment.snapshot, pattern.graph)
+    edges = StoreEdges(moment.snapshot, pattern.graph, moment.control)
     if pattern.graph.merged:
         return _merged_change(pattern, changes, moment, edges)
     parts = []
@@ -170,17 +173,18 @@ class _LookUp:
         """What most of a question is made of, and mostly for a few rows: nothing is done but what has to be."""
         vocabulary = moment.vocabulary
         if hop.at is not None:
-            i, found = moment.snapshot.hop(hop.predicate, vocabulary.outward(left.column(hop.at)), hop.inverse)
+            keys, room = vocabulary.outward(left.column(hop.at)), partial(moment.control.room, columns=self._width)
+            i, found = moment.snapshot.hop(hop.predicate, keys, hop.inverse, room)
             kept = left if i is None else left.take(i)
         else:
             found = moment.snapshot.values(hop.predicate, hop.key, hop.inverse)
+            moment.control.room(left.count * len(found), self._width)
             kept = left.crossed(len(found))
             found = found if left.count == 1 else np.tile(found, left.count)
-        moment.control.room(kept.count, self._width)
         return kept.with_columns((*kept.held, vocabulary.inward(found)))
 
     def parts(self, left: ZSet, moment: Moment) -> Iterator[ZSet]:
-        edges = StoreEdges(moment.snapshot, self._pattern.graph)
+        edges = StoreEdges(moment.snapshot, self._pattern.graph, moment.control)
         around = self._around_one(left, edges, moment)
         if around is not None:
             yield self._put_beside(left, np.zeros(len(around[0]), np.int64), (*around, None), moment)
@@ -274,17 +278,20 @@ class _LookUp:
             i, values, graphs = edges.neighbours(predicate, target, True)
             return i, values, target if i is None else target[i], graphs
         if G in self._pattern.binding and self._pattern.binding[G] in self._at:
-            return _by_graph(self._bound(G, left, moment), predicate, edges)
+            return _by_graph(self._bound(G, left, moment), predicate, edges, moment)
         return _all_pairs(left.count, predicate, edges, moment)
 
 
-def _by_graph(graphs: Ids, predicate: int, edges: StoreEdges) -> tuple[Picks | None, Ids, Ids, Ids | None]:
+def _by_graph(
+    graphs: Ids, predicate: int, edges: StoreEdges, moment: Moment
+) -> tuple[Picks | None, Ids, Ids, Ids | None]:
     """Every left row with the edges of its own graph."""
     s, o, g = edges.pairs(predicate)
     assert g is not None
     index = RowIndex(1, (0,), len(graphs))
     index.insert(ZSet((graphs,), len(graphs)), 0)
-    j, i = index.probe((g,), len(g), 0)
+    j, i = index.probe((g,), len(g), 0, moment.control)
+    moment.control.room(len(i), 3)
     return i, s[j], o[j], g[j]
 
 

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from hbase_store.arrays import Ids
 from hbase_store.terms import INTEGER, literal, parse_term, tag_of
+from stream_ext.control import Control
+from stream_ext.decoding import decoded_within
 from stream_ext.plan.expressions.rows import Scope
 from stream_ext.plan.ordering import order_ranks
 from stream_ext.plan.values import Value, text_of, value_of
@@ -20,30 +22,35 @@ Ranks = npt.NDArray[np.int64]
 
 
 class TermsOfGroups:
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, vocabulary: Vocabulary, control: Control = Control.FREE) -> None:
+        self._vocabulary, self._control = vocabulary, control
 
     def values(self, ids: Ids) -> list[Value | None]:
         """None for what is unbound."""
         distinct, places = np.unique(ids, return_inverse=True)
         bound = distinct[distinct != 0]
-        values: list[Value | None] = [value_of(text) for text in self._vocabulary.decode(bound)]
+        values: list[Value | None] = [value_of(text) for text in self._texts(bound)]
         if len(bound) < len(distinct):
             values.insert(0, None)
         return [values[place] for place in places.tolist()]
 
-    def strings(self, ids: Ids) -> list[str | None]:
-        """What STR() says of each: None for a blank node."""
-        return [None if text.startswith(b"_:") else parse_term(text).value for text in self._vocabulary.decode(ids)]
+    def strings(self, ids: Ids) -> tuple[list[str | None], npt.NDArray[np.intp]]:
+        """What STR() says of the distinct ones (None for a blank node), and the place of each among them."""
+        distinct, places = np.unique(ids, return_inverse=True)
+        texts = self._texts(distinct)
+        return [None if text.startswith(b"_:") else parse_term(text).value for text in texts], places.reshape(-1)
+
+    def _texts(self, ids: Ids) -> list[bytes]:
+        return decoded_within(self._vocabulary.decode, ids, self._control)
 
     def ranks(self, ids: Ids) -> Ranks:
         """Equal for equal terms only: what ORDER BY does not tell apart is in order of its text."""
         if bool((tag_of(ids) == INTEGER).all()):
             return ids.view(np.int64)  # their ids sort as they do
         distinct, places = np.unique(ids, return_inverse=True)
-        ranks = order_ranks(distinct, Scope(self._vocabulary))
+        ranks = order_ranks(distinct, Scope(self._vocabulary, control=self._control))
         if len(np.unique(ranks)) < len(ranks):
-            texts = self._vocabulary.decode(distinct)
+            texts = self._texts(distinct)
             order = sorted(range(len(texts)), key=lambda i: (ranks[i], texts[i]))
             ranks[order] = np.arange(len(texts))
         return ranks[places]
@@ -57,8 +64,11 @@ class TermsOfGroups:
 
     def _ids(self, texts: Sequence[bytes | None]) -> Ids:
         told = [text for text in texts if text is not None]
+        made = self._vocabulary.made_bytes
+        encoded = self._vocabulary.encode(told)
+        self._control.spend(self._vocabulary.made_bytes - made)
         if len(told) == len(texts):
-            return self._vocabulary.encode(told)
+            return encoded
         ids = np.zeros(len(texts), np.uint64)
-        ids[[i for i, text in enumerate(texts) if text is not None]] = self._vocabulary.encode(told)
+        ids[[i for i, text in enumerate(texts) if text is not None]] = encoded
         return ids

@@ -555,7 +555,9 @@ class Builder:
         )
         inside, always = wire.variables, grouping.always and not kept
         variables = keys + tuple(each.variable for each in aggregates)
-        operator = Grouped(variables, lambda vocabulary: Group(inside, keys, aggregates, vocabulary, always))
+        operator = Grouped(
+            variables, lambda vocabulary, control: Group(inside, keys, aggregates, vocabulary, always, control)
+        )
         return self._add(operator, (wire,), wire.certain & frozenset(keys), f"group by {' '.join(keys)}")
 
     # ---- stages ---------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def order_ranks(ids: Ids, scope: Scope) -> Ranks:
         return np.zeros(0, np.int64)
     if len(ids) <= _FEW:
         return _ranks_of(scope.vocabulary.values(ids.tolist()))
-    column = Terms(ids, scope.vocabulary)
+    column = Terms(ids, scope.vocabulary, scope.control)
     if column.are_inline:
         return terms.inline_integers(ids)
     numbers = column.numbers()
@@ -55,7 +55,7 @@ def leading(ids: Ids, scope: Scope, count: int, descending: bool) -> npt.NDArray
     column = Terms(ids, scope.vocabulary)
     if column.are_inline:
         return _leading_numbers(terms.inline_integers(ids), count, descending)
-    values = scope.vocabulary.values(ids.tolist())
+    values = scope.vocabulary.values(ids.tolist(), scope.control)
     types = set(map(type, values))
     keys: list[Any] = values if types == {str} or types <= {int, Decimal} else list(map(_key, values))
     last = (heapq.nlargest if descending else heapq.nsmallest)(count, keys)[-1]

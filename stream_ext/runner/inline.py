@@ -7,10 +7,11 @@ there, so it needs no hand-over."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from hbase_store.errors import StoreUnavailable
+from stream_ext.clock import Clock, MonotonicClock, SystemClock
 from stream_ext.part import Told
 from stream_ext.runner.merge import Merge, Role
 from stream_ext.schedule import QueryState
@@ -23,17 +24,34 @@ class Shard(Protocol):
 
     sn: int
     faults: dict[int, str]
+    held: Collection[int]
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None: ...
     def step(self, sn: int) -> list[Told]: ...
+    @property
+    def has_more(self) -> bool: ...
+    def go_on(self) -> list[Told]: ...
 
 
 class InlineRunner:
     def __init__(
-        self, merge: Merge, make_shard: Callable[[Role], Shard], on_sent: Callable[[], None] = lambda: None
+        self,
+        merge: Merge,
+        make_shard: Callable[[Role], Shard],
+        on_sent: Callable[[], None] = lambda: None,
+        held: Callable[[], Collection[int]] = frozenset,
+        on_fault: Callable[[int, str], None] = lambda query, why: None,
+        clock: Clock | None = None,
+        on_step: Callable[[int], None] = lambda took_ms: None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`on_sent` is called when parts were sent beside those of Spark."""
-        self._merge, self._make_shard, self._on_sent = merge, make_shard, on_sent
+        """`on_sent` is called when parts were sent beside those of Spark, `on_step` with what each step took,
+        `on_fault` for each fault that is new. Queries that are `held`, in quarantine, are not stepped here; those that
+        are behind are gone on with while there `has_room`."""
+        self._held, self._clock, self._on_step = held, clock or MonotonicClock(SystemClock()), on_step
+        self._stepping_since_ms: int | None = None
+        self._merge, self._make_shard, self._on_sent, self._on_fault = merge, make_shard, on_sent, on_fault
+        self._has_room = has_room
         self._changed = threading.Condition()
         self._head = 0
         self._closed = False
@@ -94,24 +112,62 @@ class InlineRunner:
             return
         _, position, states = self._merge.attempt(role)
         shard = self._make_shard(role)
+        shard.held = self._held()
+        self.faults = {}
         shard.build(states, position)
-        self.faults = shard.faults
-        while self._has_work(role, shard.sn):
-            sn = shard.sn + 1
-            parts = shard.step(sn)
-            self.faults = shard.faults
-            self._merge.take(role, sn, parts)
-            if role == "beside":
-                self._on_sent()
+        self._hear_of(shard.faults)
+        while self._has_work(role, shard):
+            if shard.sn < self._head:
+                sn = shard.sn + 1
+                shard.held = self._held()
+                parts = self._step(shard, sn)
+                if self._closed:
+                    return
+                self._hear_of(shard.faults)
+                self._merge.take(role, sn, parts)
+                if role == "beside":
+                    self._on_sent()
+            if shard.has_more and self._has_room() and not self._closed:
+                shard.held = self._held()
+                parts = shard.go_on()
+                self._hear_of(shard.faults)
+                self._merge.take_piece(role, parts)
 
-    def _has_work(self, role: Role, sn: int) -> bool:
-        """Waits for the next snapshot. False: the merge does not stand where the shard does, for another has (or had)
-        the queries meanwhile."""
+    def _hear_of(self, faults: dict[int, str]) -> None:
+        before, self.faults = self.faults, dict(faults)
+        for query, why in faults.items():
+            if before.get(query) != why:
+                self._on_fault(query, why)
+
+    def _step(self, shard: Shard, sn: int) -> list[Told]:
+        began_ms = self._stepping_since_ms = self._clock.now_ms()
+        try:
+            return shard.step(sn)
+        finally:
+            self._stepping_since_ms = None
+            self._on_step(self._clock.now_ms() - began_ms)
+
+    def under_way_ms(self) -> int:
+        """For how long it has been stepping a snapshot; 0: it is not."""
+        since_ms = self._stepping_since_ms
+        return 0 if since_ms is None else self._clock.now_ms() - since_ms
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing that is being evaluated counts any more."""
+        return self._closed
+
+    def _has_work(self, role: Role, shard: Shard) -> bool:
+        """Waits for the next snapshot, unless some queries are behind. False: the merge does not stand where the shard
+        does, for another has (or had) the queries meanwhile."""
 
         def goes_on() -> bool:
-            there = role == "beside" or self._merge.position == sn
+            there = role == "beside" or self._merge.position == shard.sn
             return not self._closed and self._merge.goes_on(role) and there
 
+        def goes_on_behind() -> bool:
+            return shard.has_more and self._has_room()
+
         with self._changed:
-            self._changed.wait_for(lambda: self._head > sn or not goes_on())
+            self._changed.wait_for(lambda: self._head > shard.sn or goes_on_behind() or not goes_on())
             return goes_on()

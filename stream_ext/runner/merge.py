@@ -21,7 +21,9 @@ Invariants:
     3. One commit stores emissions, states and position; it happens or it does not. After a crash the log's
        position, states and numbers belong together, and the snapshots above are stepped again.
     4. `pending` holds nothing at or below `position`, and nothing of an attempt before the latest.
-    5. While spark is the owner, what can be merged has been: `position + 1` is not in `pending`, or needs the parts of
+    5. Of a query that has fallen behind the others what it made up for counts at `position`, in order; its progress
+       says how far it has come. It may be in the middle of a snapshot.
+    6. While spark is the owner, what can be merged has been: `position + 1` is not in `pending`, or needs the parts of
        `beside`, which has none of it yet.
 
     owner = inline --caught_up(attempt, sn >= position, pending complete up to sn)--> owner = spark
@@ -31,13 +33,12 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, Protocol, TypeVar
 
-import msgspec
-
 from hbase_store import EmissionRow, Sn
+from hbase_store.errors import StoreError
 from stream_ext.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.derived import Silence
@@ -48,6 +49,7 @@ from stream_ext.part import Ids, Part, SharedPart, Told
 from stream_ext.runner.homes import Homes
 from stream_ext.runner.standings import Group, Membership, Standings, Stored
 from stream_ext.schedule import QueryState
+from stream_ext.waits import Waits
 
 Result = TypeVar("Result")
 Runner = Literal["inline", "spark"]
@@ -87,10 +89,12 @@ class Merge:
         on_silence: Callable[[Mapping[int, Silence]], None] = lambda _: None,
         on_unstored: Callable[[int], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
+        waits: Waits | None = None,
     ) -> None:
         """`new_number`: for a group, one that no query and no group has had. `on_emissions` is told what is stored now,
         `on_silence` which queries were evaluated by themselves and said nothing; `on_unstored` by when `flush` must be
-        called."""
+        called; `waits` is shown what is waited for."""
+        self._waits = waits
         self._log, self._clock, self._queries = log, clock, queries
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
@@ -98,6 +102,7 @@ class Merge:
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = int(log.position())
         self._busy = self._gives_up = False
+        self._has_unstored = False  # besides the position: how far some have come that are behind
         self._fault: BaseException | None = None
         self._standings = Standings(log, queries(), lambda: self._insist(new_number))
         self._decode = lambda ids: self._insist(lambda: decode(ids))
@@ -174,12 +179,46 @@ class Merge:
         with self._changed:
             return self._standings.rows(query)
 
-    def wait(self, sn: int, deadline_s: float) -> None:
-        """Until `position` >= sn."""
+    def catching_up(self) -> dict[int, QueryState]:
+        """The queries that have fallen behind the others, for so much fell due at once, and where each stands."""
         with self._changed:
-            self._changed.wait_for(lambda: self._position >= sn or self._fault is not None, deadline_s)
-            if self._position >= sn:
+            return self._catching_up()
+
+    def stand_for(self, queries: Collection[int]) -> dict[int, QueryState]:
+        """Of all that are behind here, and of these, which are behind with a runner that has begun to send what counts:
+        where they go on. What that runner made of them before did not count."""
+        with self._alone():
+            found = self._catching_up()
+            definitions = self._queries()
+            for number in [number for number in queries if number not in found]:
+                query, state = definitions.get(number), self._standings.state(number)
+                if query is None or state is None or not query.is_evaluated or query.standing(state) is not state:
+                    continue
+                if state.stands is None:
+                    state = state.behind(self._position)
+                    self._standings.by_itself(number, state, 0)
+                if state.is_catching_up:
+                    found[number] = state
+            return found
+
+    def wait(self, sn: int, deadline_s: float, for_all: bool = False) -> None:
+        """Until `position` >= sn; `for_all`: and those that have fallen behind have come there, too."""
+
+        def is_there() -> bool:
+            if self._position < sn:
+                return False
+            behind = self._catching_up().values() if for_all else ()
+            return not any(state.stands is not None and state.stands < sn for state in behind)
+
+        with self._changed:
+            self._changed.wait_for(lambda: is_there() or self._fault is not None, deadline_s)
+            if is_there():
                 return
+            if isinstance(self._fault, StoreError):
+                raise DeadlineExceeded(
+                    f"snapshot {sn} is published, and its evaluation cannot be waited for here: the queries have come "
+                    f"to {self._position}, and go on when this server is the writer again ({self._fault})"
+                )
             if self._fault is not None:
                 raise self._fault
             raise DeadlineExceeded(
@@ -214,6 +253,22 @@ class Merge:
                 said = self._merge(self._following(self._position)) if self._owner == "spark" else []
         self._tell(said)
 
+    def take_piece(self, runner: str, parts: list[Told]) -> None:
+        """What queries that are behind have made up for, after all that this runner has sent; or not (as `take`)."""
+        with self._alone():
+            self._raise_fault()
+            if not parts or not self._may_send(runner) or (runner == "spark") > (self._owner == "spark"):
+                return
+            sent = self._pending if runner == "spark" else (self._beside or {}) if runner == "beside" else {}
+            if sent:
+                last = max(sent)
+                sent[last] = [*sent[last], *parts]
+                said = []
+            else:
+                with self._being_busy():
+                    said = self._merge_piece(parts)
+        self._tell(said)
+
     def caught_up(self, runner: str, attempt: int, sn: int, behind: Mapping[int, int]) -> None:
         """This attempt has sent all parts up to `sn`: its runner becomes the owner, if that is up to `position`.
 
@@ -225,7 +280,8 @@ class Merge:
             # All between must be pending, or something would be missing after the hand-over.
             if sn < self._position or any(n not in self._pending for n in range(self._position + 1, sn + 1)):
                 return
-            if not self._would_miss_nothing(behind):
+            # What it has sent of those that are behind, beyond where they stand, is not what follows here.
+            if (self._standings.catching_up() and sn > self._position) or not self._would_miss_nothing(behind):
                 return
             self._owner, self._beside = "spark", None
             said = self._merge(self._following(self._position))
@@ -250,6 +306,7 @@ class Merge:
         """After this snapshot `some` query stays inline, whoever has the others."""
         with self._changed:
             self.homes.published(sn, some)
+            self._changed.notify_all()  # one that was behind may be gone
 
     def dropped(self, query: int) -> None:
         """The query is gone: its state goes with the next commit, and its parts count no more."""
@@ -273,7 +330,7 @@ class Merge:
     def flush(self) -> None:
         """Stores the position, where it is ahead of what is stored."""
         with self._alone():
-            if self._fault is None and self._stored < self._position:
+            if self._fault is None and (self._stored < self._position or self._has_unstored):
                 with self._being_busy():
                     self._commit([], self._position)
 
@@ -302,11 +359,21 @@ class Merge:
             self._changed.notify_all()
 
     def _insist(self, act: Callable[[], Result]) -> Result:
-        return insist(act, self._clock, lambda: self._gives_up or self._fault is not None, self._changed)
+        over = lambda: self._gives_up or self._fault is not None  # noqa: E731
+        return insist(act, self._clock, over, self._changed, self._waits)
 
     def _states_now(self) -> dict[int, QueryState]:
         found = self._standings.states()
         return {number: found.get(number, query.state) for number, query in self._queries().items()}
+
+    def _catching_up(self) -> dict[int, QueryState]:
+        found = self._standings.catching_up()
+        queries = self._queries() if found else {}
+        return {
+            number: state
+            for number, state in found.items()
+            if (query := queries.get(number)) is not None and query.is_evaluated and query.standing(state) is state
+        }
 
     def _may_send(self, runner: str) -> bool:
         if runner == "beside":
@@ -331,7 +398,7 @@ class Merge:
         for number, stands in behind.items():
             state = self._standings.state(number)
             if state is not None and goes(number, state) and state.stands is None and stands < self._position:
-                self._standings.by_itself(number, msgspec.structs.replace(state, stands=self._position), 0)
+                self._standings.by_itself(number, state.behind(self._position), 0)
         return True
 
     @property
@@ -365,7 +432,7 @@ class Merge:
     def _merge_alone(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
         queries = self._queries()
         try:
-            rows = [row for sn, parts in steps for row in self._merged(sn, parts, queries)]
+            rows = [row for _, parts in steps for row in self._merged(parts, queries)]
         except BaseException as error:  # what was taken in so far does not count: no commit has it
             self.fail(error)
             raise
@@ -381,13 +448,28 @@ class Merge:
         self.homes.forget(position)
         return rows
 
-    def _merged(self, sn: int, parts: Iterable[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
+    def _merge_piece(self, parts: list[Told]) -> list[EmissionRow]:
+        """Takes in what was made up for, beside the snapshots that count."""
+        try:
+            rows = list(self._merged(parts, self._queries()))
+        except BaseException as error:  # as in `_merge_alone`
+            self.fail(error)
+            raise
+        if rows or self._standings.moved:
+            self._commit(rows, self._position)
+        elif not self._has_unstored:
+            self._has_unstored = True
+            self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
+        return rows
+
+    def _merged(self, parts: Sequence[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
         """The emissions of one snapshot; what was missed in those before it comes first."""
+        stale = [part for part in parts if isinstance(part, Part) and self._is_stale(part)]
         for part in sorted(parts, key=lambda part: (part.sn, part.k)):
             if isinstance(part, SharedPart):
                 if (group := self._standings.together(part, queries)) is not None:
                     yield from self._said_together(part, group, queries)
-            elif (query := queries.get(part.query)) is not None and not (part.sn < sn and self._is_said(part)):
+            elif (query := queries.get(part.query)) is not None and not self._is_said(part) and part not in stale:
                 yield from self._said_by(part, query)
 
     def _is_said(self, part: Part) -> bool:
@@ -395,6 +477,11 @@ class Merge:
         state = self._standings.state(part.query)
         last = None if state is None else state.evaluated
         return part.evaluated and last is not None and (part.sn, part.k) <= (last.sn, last.k)
+
+    def _is_stale(self, part: Part) -> bool:
+        """Whether it keeps less of a query that is behind than is known already."""
+        state = self._standings.state(part.query)
+        return state is not None and part.state.is_catching_up and state.progress > part.state.progress
 
     def _said_by(self, part: Part, query: QueryDefinition) -> Iterator[EmissionRow]:
         self._standings.by_itself(part.query, part.state, max(1, part.repeated) * part.evaluated)
@@ -429,7 +516,7 @@ class Merge:
         except BaseException as error:
             self.fail(error)
             raise
-        self._stored = position
+        self._stored, self._has_unstored = position, False
         self._standings.stored()
 
     def _tell(self, said: Sequence[EmissionRow]) -> None:

@@ -133,6 +133,7 @@ class Standings:
         self._dirty: set[int] = set()
         self._dirty_groups: set[int] = set()
         self._gone: set[int] = set()
+        self._catching_up: set[int] = set()  # queries that stand by themselves, and groups
         self.moved = False  # somebody has come to a group, or gone: it must be stored with what is said
         self._read(log, queries)
 
@@ -159,8 +160,11 @@ class Standings:
                 together.setdefault(member.group, []).append(query)
             else:
                 self._kept[query] = standing.state
+        for query, state in self._kept.items():
+            self._follow(query, state)
         for number, members in together.items():
             group = self._groups[number]
+            self._follow(number, group.state)
             group.members = len(members)
             group.be(np.array(sorted(members), np.uint64))
 
@@ -171,7 +175,28 @@ class Standings:
 
     def waiting(self) -> Iterator[tuple[int, int]]:
         """The queries that wait for an answer from elsewhere, and where each stands."""
-        return ((query, state.stands) for query, state in self._states.items() if state.stands is not None)
+        return (
+            (query, state.stands)
+            for query, state in self._states.items()
+            if state.stands is not None and state.unanswered
+        )
+
+    def catching_up(self) -> dict[int, QueryState]:
+        """The queries for which more fell due than the others could wait for, and where each stands."""
+        found: dict[int, QueryState] = {}
+        for number in self._catching_up:
+            if (group := self._groups.get(number)) is None:
+                found[number] = self._states[number]
+            else:
+                found |= {query: self._state(query) for query in group.queries.tolist() if self.is_in(query, group)}
+        return found
+
+    def _follow(self, number: int, state: QueryState) -> None:
+        """Of a query or group that has come to this state."""
+        if state.is_catching_up:
+            self._catching_up.add(number)
+        else:
+            self._catching_up.discard(number)
 
     def state(self, query: int) -> QueryState | None:
         return self._state(query) if query in self._states else None
@@ -216,6 +241,7 @@ class Standings:
         if query in self._members:
             self._leave(query)
         self._states[query] = state
+        self._follow(query, state)
         self._evaluations[query] += evaluations
         self._dirty.add(query)
 
@@ -238,6 +264,7 @@ class Standings:
         group = self._same(part) or self._gathered(part, queries)
         if group is not None:
             group.state = part.state
+            self._follow(group.number, group.state)
             group.evaluations += max(1, part.repeated) * part.evaluated
             group.records += part.reports and part.evaluated
             group.count_rows(part)
@@ -329,6 +356,7 @@ class Standings:
             self._leave(query)
         last = self._numbers.get(query, 0)
         self._states[query] = state
+        self._catching_up.discard(query)
         self._members[query] = Membership(group.number, group.records + 1, last, state.gap)
         self._evaluations[query] -= group.evaluations
         group.members += 1
@@ -339,6 +367,7 @@ class Standings:
         state, last, past = self._state(query), self.last(query), self.memberships(query)
         group = self._groups[self._members.pop(query).group]
         self._states[query], self._numbers[query] = state, last
+        self._follow(query, state)
         if past:
             self._past[query] = past
         self._evaluations[query] += group.evaluations
@@ -355,6 +384,7 @@ class Standings:
             self._leave(query)
         if self._states.pop(query, None) is not None:
             self._gone.add(query)
+        self._catching_up.discard(query)
         self._numbers.pop(query, None)
         self._past.pop(query, None)
         del self._evaluations[query], self._rows[query]
@@ -364,6 +394,7 @@ class Standings:
         for number in [number for number, group in self._groups.items() if not group.members]:
             if oldest(number) > self._groups[number].records:
                 del self._groups[number]
+                self._catching_up.discard(number)
                 self._dirty_groups.discard(number)
                 self._gone.add(number)
 

@@ -13,6 +13,7 @@ import numpy as np
 from hbase_store import Batch, Store
 from hbase_store.errors import BadRow, SnapshotGone, StoreUnavailable
 from stream_ext.adaptor import check_terms
+from stream_ext.control import Control
 from stream_ext.derived_graphs import DerivedGraphs, Origin
 from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
 from stream_ext.evaluate import Asking
@@ -76,7 +77,7 @@ def change_of(
     request.solve_ahead(store, head)
 
     def change(view: View) -> Intent:
-        derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.outside)
+        derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.outside, request.control)
         return Intent(
             lambda sn: Published(sn, request.asserts),
             write=lambda batch: request.run(view.store, batch, derived),
@@ -109,6 +110,10 @@ class _Request:
     @property
     def outside(self) -> Outside:
         return self._asking.outside
+
+    @property
+    def control(self) -> Control:
+        return self._asking.control
 
     def prepare(self) -> None:
         for number, operation in enumerate(self._operations, 1):

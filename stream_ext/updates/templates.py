@@ -31,6 +31,8 @@ _KIND_OF = np.full(256, _LITERAL, np.uint8)
 _KIND_OF[ord("<")], _KIND_OF[ord("_")] = _IRI, _BLANK
 #: What may stand as subject, predicate, object and graph; (): anything.
 _PLACES: tuple[tuple[int, ...], ...] = ((_IRI, _BLANK), (_IRI,), (), (_IRI, _BLANK))
+#: Cells of a quad: in its columns, and in the batch, its order and its pages.
+_QUAD = 16
 _NO_GRAPH = np.zeros(1, np.uint64)
 
 
@@ -74,6 +76,7 @@ class Template:
 
     def deleted(self) -> Iterator[Quads]:
         """Quads that may be in the store."""
+        self._check_room()
         known = self._filling(self._working.preview.ids)
         for nodes in self._quads:
             columns, there = self._filled(nodes, known)
@@ -87,6 +90,7 @@ class Template:
         count = self._solved.count
         if not count:
             return
+        self._check_room()
         filling = self._filling(self._working.batch.encode)
         filling.update((label, self._working.batch.blanks(count)) for label in self._labels)
         adopt = _Adoption(self._solved.vocabulary, self._working)
@@ -96,6 +100,11 @@ class Template:
             s, p, o, g = _where(quads, self._is_rdf(nodes, quads))
             self._check_open(g)
             yield adopt(s), adopt(p), adopt(o), adopt(g)
+
+    def _check_room(self) -> None:
+        """For all quads that there may be, and for the nodes of their labels."""
+        control, count = self._working.asking.control, self._solved.count
+        control.room(count * (len(self._quads) + len(self._labels)), _QUAD)
 
     def _filling(self, encode: Callable[[list[bytes]], Ids]) -> Filling:
         """A column for each variable, one value for each constant, looked up at once."""

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from endpoint.bench import http
+from tests.benchmarks import http
 from tests.endpoint.live import Live, live
 
 

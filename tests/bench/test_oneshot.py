@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from endpoint.bench import oneshot, shop, social
-from endpoint.bench.contest import digest
-from endpoint.bench.contestants import CONTESTANTS, PyoxigraphMemory, missing, value_of
+from tests.benchmarks import oneshot, shop, social
+from tests.benchmarks.contest import digest
+from tests.benchmarks.contestants import CONTESTANTS, PyoxigraphMemory, missing, value_of
 
 
 def loaded(file: Path) -> PyoxigraphMemory:

@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from endpoint.bench import skew, standing, stream_service, streams
-from endpoint.bench.line import Arrived
-from endpoint.bench.replay import Replay, told
-from endpoint.bench.standing_peers import PEERS, Longs, batch_ms
-from endpoint.bench.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND
-from endpoint.bench.tape import Source, Tape, source
+from tests.benchmarks import skew, standing, stream_service, streams
+from tests.benchmarks.line import Arrived
+from tests.benchmarks.replay import Replay, told
+from tests.benchmarks.standing_peers import PEERS, Longs, batch_ms
+from tests.benchmarks.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND
+from tests.benchmarks.tape import Source, Tape, source
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -10,18 +11,21 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from endpoint.bench import BENCHES
 from endpoint.cli import build_parser, main
 from endpoint.client import Client
 from endpoint.commands import talking, terminal
 from endpoint.completion import script
 from endpoint.serve import ServeSettings
+from tests.benchmarks import BENCHES
 from tests.endpoint.live import NEAR, Live, live
+from tests.parts.processes import started
 
 TURTLE = "@prefix ex: <http://ex/> . ex:z1 ex:partOf ex:c1 . ex:a ex:knows [ ex:name 'é' ] ."
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
@@ -306,7 +310,8 @@ def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.Captur
         assert capsys.readouterr().out == f"{says}\n"
     assert rillet("resume", "near", *server) == 1
     assert "there is no registered query 'near'" in capsys.readouterr().err
-    assert rillet("query", "DROP STREAM taxis", *server) == 0
+    assert rillet("query", "DROP STREAM taxis", *server) == 1, "it has gone with the query that made it"
+    assert "there is no stream 'taxis'" in capsys.readouterr().err
 
 
 def test_a_watcher_is_told_why_there_is_nothing_yet(near: Live) -> None:
@@ -358,7 +363,7 @@ def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pyte
     assert rillet("streams", *server) == 0
     told = {line.split()[0]: line.split()[1:-1] for line in capsys.readouterr().out.splitlines()}
     assert told["taxis"] == ["elements", "2026-06-01T12:00:00Z", "0", "0", "ms", "nothing"]
-    assert told["old"] == ["elements", "-1995", "0", "2000", "ms", "all"]
+    assert told["old"] == ["elements", "-1995", "(1969-12-31T23:59:58Z)", "0", "2000", "ms", "all"]
 
 
 @pytest.mark.parametrize(
@@ -375,27 +380,23 @@ def test_a_text_that_is_none_is_said_so(argv: list[str], says: str, capsys: pyte
 
 
 def test_a_watcher_is_told_of_the_connection_and_leaves_the_terminal_in_order(tmp_path: Path) -> None:
-    with live(tmp_path / "served") as first:
-        first.register().raise_for_status()
-        first.push(1000)
-        first.push(1150)
-        port = int(first.url.rpartition(":")[2])
-        watching = subprocess.Popen(
-            [sys.executable, "-m", "endpoint", "watch", "near", "--since", "0", "--server", first.url],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert watching.stdout is not None and watching.stderr is not None
-        assert watching.stdout.readline().startswith("1\t1100")
-    assert watching.stderr.readline().startswith("rillet: the connection is lost (")
-    with live(tmp_path / "served", port=port):
-        assert watching.stderr.readline() == "rillet: the connection is back\n"
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(20) == 130
-        assert watching.stderr.read() == "\n"
-    watching.stdout.close()
-    watching.stderr.close()
+    with ExitStack() as stack:
+        with live(tmp_path / "served") as first:
+            first.register().raise_for_status()
+            first.push(1000)
+            first.push(1150)
+            port = int(first.url.rpartition(":")[2])
+            argv = ["watch", "near", "--since", "0", "--server", first.url]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            watching = stack.enter_context(started([sys.executable, "-m", "endpoint", *argv], **pipes))
+            assert watching.stdout is not None and watching.stderr is not None
+            assert watching.stdout.readline().startswith("1\t1100")
+        assert watching.stderr.readline().startswith("rillet: the connection is lost (")
+        with live(tmp_path / "served", port=port):
+            assert watching.stderr.readline() == "rillet: the connection is back\n"
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(20) == 130
+            assert watching.stderr.read() == "\n"
 
 
 def test_people_see_the_first_digits_of_a_mean_and_programs_all(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
@@ -442,8 +443,9 @@ def test_a_server_is_asked_in_every_format_and_updated(near: Live, capsys: pytes
 
 
 def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0", "--store"]
-    with subprocess.Popen(
+    command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0"]
+    command += ["--log-level", "warning", "--store"]  # as on a terminal
+    with started(
         [*command, f"lmdb:{tmp_path / 'store'}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None and server.stderr is not None
@@ -472,6 +474,9 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
         (2, "invalid choice: 'frob'", ["frob"]),
         (2, "did you mean serve?", ["serv"]),
         (2, "did you mean --store?", ["serve", "--stor", "lmdb:x"]),
+        (2, "before the command: --store: --store belongs behind its command", ["--store", "lmdb:x", "serve"]),
+        (2, "unknown before the command: --spark-mastr: --spark-master belongs", ["--spark-mastr=local[1]", "serve"]),
+        (2, "unknown before the command: --frob\n", ["--frob", "serve"]),
         (2, "(try: rillet push --help)", ["push", "s", "--timestmp", "5"]),
         (2, "(try: rillet serve --help)", ["serve", "now"]),
         (2, "an absolute IRI that begins with http://, https:// or urn:", ["serve", "--base", "foo"]),
@@ -642,11 +647,31 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
     assert re.search(r"BAD +store: 'postgres:x' is no store; write lmdb:PATH .*\n", said)
     assert said.count("NAMESPACE") == 1, "what to write is said once"
     with monkeypatch.context() as here:
-        here.setattr(os, "access", lambda path, mode: path != tmp_path)  # who runs this may be allowed everything
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        here.setattr(tempfile, "TemporaryDirectory", full)  # who runs this may be allowed everything
+        here.setattr(tempfile, "TemporaryFile", full)
         assert rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", 0) == 1
     said = capsys.readouterr().out
-    assert "new is not there yet, and cannot be made" in said
-    assert f"{tmp_path} cannot be written to" in said
+    assert "new is not there yet, and cannot be made ([Errno 28] No space left on device)" in said
+    assert f"{tmp_path} must be writable, with room" in said
+    assert "nothing can be written there: No space left on device" in said
+    assert list(tmp_path.glob(".rillet-doctor*")) == []
+
+
+def test_the_doctor_starts_java_and_does_not_believe_a_file_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    (java.parent.parent / "release").write_text('JAVA_VERSION="21.0.1"\nMODULES="java.base jdk.incubator.vector"\n')
+    java.write_text("#!/bin/sh\necho 'a library is missing' >&2; exit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    assert rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", 0) == 1
+    assert re.search(r"BAD +Java: .*which does not start: a library is missing", capsys.readouterr().out)
 
 
 def test_the_doctor_names_no_writer_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -689,3 +714,23 @@ def test_what_is_no_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--timing-bytes", "much"])
     assert (ended.value.code, "'much' is no number of bytes: write 512M" in capsys.readouterr().err) == (2, True)
+
+
+def test_the_benchmarks_are_said_to_be_in_a_checkout_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tests.benchmarks", None)
+    assert rillet("bench", "line") == 2
+    assert "run this in a checkout" in capsys.readouterr().err
+
+
+def test_a_flag_that_may_be_given_more_than_once_goes_before_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RILLET_CORS", "https://a.example https://b.example")
+    parsed = build_parser().parse_args(["serve"])
+    assert parsed.cors == ("https://a.example", "https://b.example")
+    parsed = build_parser().parse_args(["serve", "--cors", "https://c.example", "--cors", "http://localhost:3000"])
+    assert parsed.cors == ("https://c.example", "http://localhost:3000")
+    assert build_parser().parse_args(["serve", "--allowed-host", "a", "--allowed-host", "[::2]"]).allowed_host == (
+        "a",
+        "::2",
+    )

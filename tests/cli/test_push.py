@@ -6,9 +6,13 @@ import gzip
 import io
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,8 @@ from endpoint.cli import main
 from endpoint.replay import AsItWas, Cutter, Element, Pacer, PerSecond, at_once, blocks_of_lines, unpacked
 from stream_ext.errors import BadData
 from tests.endpoint.live import Live, live
+from tests.parts.processes import started
+from tests.parts.waiting import until
 
 AT = "http://ex/at"
 
@@ -178,8 +184,7 @@ def test_a_pipe_is_pushed_as_it_comes(running: Live) -> None:
     window = "FROM NAMED WINDOW <urn:w> ON s [RANGE 1s] { WINDOW <urn:w> { ?s ?p ?o } }"
     running.register(f"REGISTER QUERY q AS SELECT ?s {window}").raise_for_status()
     argv = [sys.executable, "-m", "endpoint", "push", "s", "--format", "ndjson", "--server", running.url]
-    pushing = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
+    with started(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as pushing:
         assert pushing.stdin is not None
         for time in (5, 1500):
             pushing.stdin.write(f'{{"timestamp": {time}, "data": "<a:s{time}> <a:p> <a:o> ."}}\n')
@@ -188,9 +193,6 @@ def test_a_pipe_is_pushed_as_it_comes(running: Live) -> None:
         assert [row["s"]["value"] for row in answer.json()["results"]["bindings"]] == ["a:s5"]
         assert pushing.poll() is None, "it waits for more"
         told, _ = pushing.communicate(timeout=20)
-    finally:
-        pushing.kill()
-        pushing.wait(10)
     assert told.startswith("2 elements accepted")
 
 
@@ -239,22 +241,17 @@ def element(time: int) -> str:
 
 def test_a_pipe_outlives_its_server(tmp_path: Path) -> None:
     window = "FROM NAMED WINDOW <urn:w> ON s [RANGE 5s] { WINDOW <urn:w> { ?s ?p ?o } }"
-    with live(tmp_path / "served") as first:
-        port = int(first.url.rpartition(":")[2])
-        first.register(f"REGISTER QUERY q AS SELECT ?s {window}").raise_for_status()
-        argv = ["push", "s", "--format", "ndjson", "--source", "roof", "--server", first.url]
-        pushing = subprocess.Popen(
-            [sys.executable, "-m", "endpoint", *argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert pushing.stdin is not None and pushing.stderr is not None
-        pushing.stdin.write(element(5) + element(5500))
-        pushing.stdin.flush()
-        assert first.http.get("/queries/q/results", params={"wait": "15s"}).json()["results"]["bindings"]
-    try:
+    with ExitStack() as stack:
+        with live(tmp_path / "served") as first:
+            port = int(first.url.rpartition(":")[2])
+            first.register(f"REGISTER QUERY q AS SELECT ?s {window}").raise_for_status()
+            argv = ["push", "s", "--format", "ndjson", "--source", "roof", "--server", first.url]
+            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+            pushing = stack.enter_context(started([sys.executable, "-m", "endpoint", *argv], text=True, **pipes))
+            assert pushing.stdin is not None and pushing.stderr is not None
+            pushing.stdin.write(element(5) + element(5500))
+            pushing.stdin.flush()
+            assert first.http.get("/queries/q/results", params={"wait": "15s"}).json()["results"]["bindings"]
         pushing.stdin.write(element(6000))
         pushing.stdin.flush()
         assert "trying again for 60 s" in pushing.stderr.readline()
@@ -264,9 +261,6 @@ def test_a_pipe_outlives_its_server(tmp_path: Path) -> None:
             beat = {"timestamp": "11000", "wait": "evaluated"}
             second.http.post("/streams/s/heartbeat", params=beat).raise_for_status()
             said = second.http.get("/queries/q/results").json()["results"]["bindings"]
-    finally:
-        pushing.kill()
-        pushing.communicate()
     assert told.startswith("4 elements accepted")
     assert sorted(row["s"]["value"] for row in said) == ["a:s5500", "a:s6000"]
 
@@ -332,3 +326,44 @@ def test_flags_that_do_not_fit_are_refused(says: str, argv: list[str], capsys: p
         except SystemExit as stopped:
             code = int(stopped.code or 0)
     assert (code, says in capsys.readouterr().err) == (2, True)
+
+
+def test_a_push_that_is_stopped_says_in_a_whole_sentence_how_far_it_came(running: Live) -> None:
+    argv = [sys.executable, "-m", "endpoint", "push", "s", "--format", "ndjson", "--server", running.url]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with started(argv, text=True, **pipes) as pushing:
+        pushing.stdin.write(element(5))
+        pushing.stdin.flush()
+        until(lambda: running.http.get("/streams/s").json()["time"] == 5, "the first element is there")
+        pushing.send_signal(signal.SIGINT)
+        assert pushing.wait(20) == 130
+        *_, last = pushing.stderr.read().splitlines()
+    assert re.fullmatch(
+        r"rillet: stopped: (1 element accepted, snapshot \d+|no push was acknowledged); "
+        "one that was being sent may be taken, too",
+        last,
+    )
+
+
+def test_what_is_pushed_is_shown_as_it_grows(
+    running: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"".join(element(n).encode() for n in range(3)))))
+    monkeypatch.setattr("endpoint.commands.terminal.is_live", lambda out: True)
+    monkeypatch.setattr("endpoint.commands.pushing._SHOWN_EVERY_S", 0.0)
+    assert rillet("push", "s", "--format", "ndjson", "--rate", 1000, "--server", running.url) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("3 elements accepted, snapshot ")
+    shown = said.err.split("\r\x1b[K")
+    assert re.match(r"\d elements? accepted, snapshot \d+; [\d,]+ elements/s", shown[1]) and shown[-1] == ""
+
+
+def test_what_was_probably_not_meant_is_said_once(running: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = int(time.time())
+    lines = "".join(element(seconds + n) for n in range(3))
+    with pytest.MonkeyPatch.context() as here:
+        here.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+        assert rillet("push", "s", "--format", "ndjson", "--rate", 1000, "--server", running.url) == 0
+    assert capsys.readouterr().err.count("as seconds it would be") == 1
+    assert rillet("streams", "--server", running.url) == 0
+    assert "1970-01-2" in capsys.readouterr().out, "the time of the stream is a date, too"

@@ -81,6 +81,11 @@ def post(server: Live, path: str, status: int = 200, **data: str) -> Page:
     return Page(answer.text)
 
 
+def run(server: Live, text: str, status: int = 200, **data: str) -> Page:
+    """What the query page shows when its button is pressed."""
+    return post(server, "/query", status, query=text, **data)
+
+
 def said(page: Page) -> str:
     """What the page tells of what was done, or of what went wrong."""
     return " ".join(e.shown for e in page.elements if "notice" in e.attributes.get("class", "").split())

@@ -14,7 +14,7 @@ from endpoint.console import console_blueprint
 from endpoint.limits import HttpLimits
 from stream_ext.clock import SystemClock
 from stream_ext.service import Service
-from tests.console.html import Page, get, post, said
+from tests.console.html import Page, get, post, run, said
 from tests.endpoint.live import NEAR, Live, live
 
 
@@ -26,7 +26,7 @@ def fresh(tmp_path: Path) -> Iterator[Live]:
 
 def test_an_update_is_run_by_post_alone(fresh: Live) -> None:
     text = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
-    assert "press Run" in said(get(fresh, f"/query?query={text}", 400))
+    assert get(fresh, f"/query?query={text}").all("textarea")[0].text == text
     assert fresh.service.head() == 0
     assert "1 triples came, 0 went. Snapshot 1 has it" in said(post(fresh, "/query", query=text))
     assert get(fresh, "/").facts()["Triples"] == "1"
@@ -34,8 +34,14 @@ def test_an_update_is_run_by_post_alone(fresh: Live) -> None:
 
 def test_statements_and_registrations_are_run_from_the_editor_too(fresh: Live) -> None:
     assert post(fresh, "/query", query="CREATE STREAM taxis").cells()[0][1] == "taxis"
-    assert get(fresh, "/query?query=SHOW STREAMS").cells()[0][1] == "taxis"
+    assert run(fresh, "SHOW STREAMS").cells()[0][1] == "taxis"
     assert post(fresh, "/query", query=NEAR).all("h1")[0].shown == "near"
+
+
+def test_explain_is_a_word_in_the_editor_too(fresh: Live) -> None:
+    long = " ".join(f"?s <http://ex/{number}> ?o{number} ." for number in range(3_000))  # more than an address may be
+    page = run(fresh, f"EXPLAIN SELECT * {{ {long} }}")
+    assert (page.all("h1")[0].shown, "http://ex/2999" in page.all("pre")[0].text) == ("Explain", True)
 
 
 @pytest.mark.parametrize(
@@ -218,11 +224,20 @@ def test_a_cookie_of_one_server_opens_no_other(tmp_path: Path) -> None:
     with live(tmp_path / "a", token="one") as first, live(tmp_path / "b", token="two") as second:
         with httpx.Client(base_url=first.url) as browser:
             browser.post("/console/sign-in", data={"token": "one"})
-            cookie = browser.cookies["rillet_console"]
-        answer = httpx.post(
-            f"{second.url}/console/streams", data={"name": "s"}, headers={"cookie": f"rillet_console={cookie}"}
-        )
-        assert answer.status_code == 401
+            cookie = browser.cookies[f"rillet-{first.port}"]
+        for port in (first.port, second.port):  # browsers send it to both, and it may be renamed
+            headers = {"cookie": f"rillet-{port}={cookie}"}
+            answer = httpx.post(f"{second.url}/console/streams", data={"name": "s"}, headers=headers)
+            assert answer.status_code == 401
+
+
+def test_a_cookie_is_worth_nothing_after_signing_out(tmp_path: Path) -> None:
+    with live(tmp_path, token="one") as server, httpx.Client(base_url=server.url) as browser:
+        browser.post("/console/sign-in", data={"token": "one"})
+        stolen = {"cookie": f"rillet-{server.port}={browser.cookies[f'rillet-{server.port}']}"}
+        assert httpx.post(f"{server.url}/console/streams", data={"name": "s"}, headers=stolen).status_code == 302
+        browser.post("/console/sign-out")
+        assert httpx.post(f"{server.url}/console/streams", data={"name": "t"}, headers=stolen).status_code == 401
 
 
 def test_without_a_token_a_page_of_another_site_changes_nothing(server: Live) -> None:
@@ -249,7 +264,9 @@ def test_the_pages_are_a_blueprint_that_another_application_can_show(tmp_path: P
         app.secret_key = "of the host"
         app.register_blueprint(console_blueprint(service), url_prefix="/rdf")
         client = app.test_client()
-        client.post("/rdf/queries", data={"query": NEAR})
+        foreign = client.post("/rdf/queries", data={"query": NEAR}, headers={"origin": "http://localhost:3000"})
+        assert (foreign.status_code, service.queries()) == (403, [])
+        client.post("/rdf/queries", data={"query": NEAR}, headers={"origin": "http://localhost"})
         page = Page(client.get("/rdf/queries/near").text)
         assert page.all("h1")[0].shown == "near"
         assert not [element for element in page.elements if "data-live" in element.attributes]

@@ -90,6 +90,13 @@ def test_every_page_fits_the_screen_can_be_read_and_says_no_error(looked_at: Pag
         assert contrasts, path
         assert min(contrasts)[0] >= 4.5, (path, min(contrasts))
         assert not said, (path, said)
+    for text in ("SELECT * { ?s ?p ?o }", "SELECT * { ?s ?p"):
+        looked_at.goto("/console/query")
+        looked_at.get_by_label("SPARQL query or update").fill(text)
+        looked_at.get_by_role("button", name="Run").click()
+        assert looked_at.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, text
+        assert min(looked_at.evaluate(CONTRASTS))[0] >= 4.5, text
+        assert not said, (text, said)
 
 
 def test_light_and_dark_differ(browser: Browser, server: Live) -> None:
@@ -165,6 +172,7 @@ def test_a_file_is_uploaded_looked_at_and_dropped(browser: Browser, tmp_path: Pa
         expect(page.get_by_role("status").first).to_contain_text("from 0 to 1 triples")
         row = page.get_by_role("row").filter(has_text="http://ex/cities")
         row.get_by_role("link", name="Browse").click()
+        page.get_by_role("button", name="Run").click()
         expect(page.get_by_role("cell", name="Bern", exact=True)).to_be_visible()
         page.goto("/console/graphs")
         row.get_by_text("Drop").first.click()
@@ -253,4 +261,21 @@ def test_the_whole_way_from_a_stream_to_a_live_answer_needs_no_other_tool(browse
         page.get_by_role("link", name="near").click()
         expect(page.get_by_role("heading", name="Emission 1 at 1000")).to_be_visible()
         expect(page.get_by_role("region", name="The latest emission")).to_contain_text("ex:t1")
+        page.context.close()
+
+
+def test_where_reading_is_closed_whoever_has_signed_in_sees_what_a_query_says(browser: Browser, tmp_path: Path) -> None:
+    with live(tmp_path, token="t0ken", read_token="r3ad") as server:
+        server.http.headers["authorization"] = "Bearer t0ken"
+        fill(server)
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/queries/near")
+        page.get_by_label("Token").fill("r3ad")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_text("you may look")).to_be_visible()
+        page.goto("/console/queries/near")
+        expect(page.get_by_text("listening", exact=True)).to_be_visible()
+        expect(page.get_by_role("region", name="The latest emission")).to_contain_text("ex:t1")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         page.context.close()

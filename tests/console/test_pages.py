@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
+import httpx
 import pytest
 
-from tests.console.html import Page, get, post, said
+from tests.console.html import Page, get, post, run, said
 from tests.endpoint.live import NEAR, Live, live
 
 PATHS = (
     "/",
     "/query",
     "/query?query=SELECT * { ?s ?p ?o }",
-    "/query?query=ASK { ?s ?p ?o }",
-    "/query?query=SELECT",
+    "POST /query?query=SELECT * { ?s ?p ?o }",
+    "POST /query?query=ASK { ?s ?p ?o }",
+    "POST /query?query=SELECT",
     "/explain",
     "/explain?query=ASK { ?s ?p ?o }",
     "/graphs",
@@ -31,9 +34,16 @@ PATHS = (
 # ---- every page
 
 
+def show(server: Live, path: str) -> httpx.Response:
+    if not path.startswith("POST "):
+        return server.http.get("/console" + path)
+    path, _, text = path.removeprefix("POST ").partition("?query=")
+    return server.http.post("/console" + path, data={"query": text})
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_has_what_anybody_needs_to_find_the_way(path: str, server: Live) -> None:
-    answer = server.http.get("/console" + path)
+    answer = show(server, path)
     page = Page(answer.text)
     assert answer.headers["content-type"].startswith("text/html")
     assert page.all("html")[0].attributes["lang"] == "en"
@@ -46,7 +56,7 @@ def test_a_page_has_what_anybody_needs_to_find_the_way(path: str, server: Live) 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_field_has_a_label_and_every_region_a_name(path: str, server: Live) -> None:
-    page = Page(server.http.get("/console" + path).text)
+    page = Page(show(server, path).text)
     labelled = {label.attributes.get("for") for label in page.all("label")}
     for element in page.elements:
         if element.tag in ("input", "select", "textarea") and element.attributes.get("type") != "hidden":
@@ -62,10 +72,21 @@ def test_every_field_has_a_label_and_every_region_a_name(path: str, server: Live
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_loads_nothing_from_elsewhere_and_runs_nothing_of_its_own(path: str, server: Live) -> None:
-    answer = server.http.get("/console" + path)
+    answer = show(server, path)
     page = Page(answer.text)
-    assert "default-src 'self'" in answer.headers["content-security-policy"]
-    assert "'unsafe" not in answer.headers["content-security-policy"]
+    assert set(answer.headers["content-security-policy"].split("; ")) == {
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    }
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "same-origin"
+    assert answer.headers["cross-origin-opener-policy"] == "same-origin"
     for element in page.elements:
         assert not any(name.startswith("on") or name == "style" for name in element.attributes)
         if element.tag in ("script", "link"):
@@ -83,7 +104,7 @@ def test_a_page_is_said_to_be_of_a_snapshot_and_is_kept_nowhere(server: Live) ->
 
 def test_an_address_without_a_page_is_told_as_a_page(server: Live) -> None:
     assert "nothing at /nowhere for GET" in said(get(server, "/nowhere", 404))
-    assert "nothing at /graphs for POST" in said(post(server, "/graphs", 404))
+    assert server.http.post("/console/graphs").status_code == 405
     assert "no stream 'nowhere'" in said(get(server, "/streams/nowhere", 404))
     assert "no registered query 'nowhere'" in said(get(server, "/queries/nowhere", 404))
 
@@ -110,7 +131,7 @@ def test_the_graphs_are_listed_with_their_sizes(server: Live) -> None:
 
 def test_a_result_is_a_table_in_which_terms_look_like_what_they_are(server: Live) -> None:
     text = "PREFIX ex: <http://ex/> SELECT ?name { ex:z1 ?p ?name }"
-    page = get(server, f"/query?query={text}")
+    page = run(server, text)
     kinds = {e.shown: e.attributes["class"] for e in page.elements if "term" in e.attributes.get("class", "").split()}
     assert kinds == {
         "ex:c1": "term iri",
@@ -119,14 +140,36 @@ def test_a_result_is_a_table_in_which_terms_look_like_what_they_are(server: Live
         "12": "term number",
     }
     assert not page.all("b") or all(element.inside("header") for element in page.all("b"))
-    blank = get(server, "/query?query=SELECT ?s { GRAPH ?g { ?s ?p <http://ex/c2> } }")
+    blank = run(server, "SELECT ?s { GRAPH ?g { ?s ?p <http://ex/c2> } }")
     assert blank.cells()[0][1].startswith("_:b")
 
 
 def test_an_iri_leads_to_what_is_known_of_it(server: Live) -> None:
-    page = get(server, "/query?query=SELECT ?o { <http://ex/z1> <http://ex/partOf> ?o }")
+    page = run(server, "SELECT ?o { <http://ex/z1> <http://ex/partOf> ?o }")
     [link] = [link for link in page.all("a") if link.shown == "<http://ex/c1>"]
     assert Page(server.http.get(link.attributes["href"]).text).all("textarea")[0].text.count("<http://ex/c1>") == 1
+
+
+def test_only_an_iri_of_the_web_is_a_link(server: Live) -> None:
+    iris = ("javascript:alert(1)", "data:text/html,x", "urn:ex:a", "HTTPS://ex.org/b", "http://ex.org/a")
+    page = run(server, "SELECT ?iri { VALUES ?iri { " + " ".join(f"<{iri}>" for iri in iris) + " } }")
+    assert [row[1] for row in page.cells()] == [f"<{iri}>" for iri in iris]
+    assert [link.shown for link in page.all("a") if "term" in link.attributes.get("class", "")] == [
+        "<HTTPS://ex.org/b>",
+        "<http://ex.org/a>",
+    ]
+
+
+@pytest.mark.parametrize("text", ["SELECT ?s { ?s ?p ?o }", "DROP ALL", "<b>'\"no text"])
+def test_a_text_in_the_address_is_filled_in_and_waits(text: str, server: Live) -> None:
+    head, before = server.service.head(), get(server, "/").facts()["Triples"]
+    page = get(server, f"/query?query={quote(text)}")
+    assert page.all("textarea")[0].text == text
+    assert not page.all("tbody")
+    assert "This text came with the address" in said(page)
+    assert (server.service.head(), get(server, "/").facts()["Triples"]) == (head, before)
+    [empty] = [each for each in get(server, "/query").elements if "data-came" in each.attributes]
+    assert "hidden" in empty.attributes
 
 
 @pytest.mark.parametrize(
@@ -140,16 +183,14 @@ def test_an_iri_leads_to_what_is_known_of_it(server: Live) -> None:
 )
 def test_a_result_is_also_written_as_the_protocol_writes_it(form: str, media_type: str, server: Live) -> None:
     text = "SELECT ?o { <http://ex/z1> <http://ex/rooms> ?o }"
-    [raw] = get(server, f"/query?query={text}&as={form}").all("pre")
+    [raw] = run(server, text, **{"as": form}).all("pre")
     protocol = server.http.get("/sparql", params={"query": text}, headers={"accept": media_type}).text
     assert "12" in protocol
     assert raw.text.replace("\r", "") == protocol.replace("\r", "")
 
 
 def test_what_a_query_has_computed_is_shown_too(server: Live) -> None:
-    page = get(
-        server, "/query?query=SELECT (CONCAT('a', 'b') AS ?text) (?n * 100001 AS ?number) { ?s <http://ex/rooms> ?n }"
-    )
+    page = run(server, "SELECT (CONCAT('a', 'b') AS ?text) (?n * 100001 AS ?number) { ?s <http://ex/rooms> ?n }")
     assert [row[1:] for row in page.cells()] == [["ab", "1200012"]]
     assert page.cells()[0][0] == "1"
 
@@ -165,9 +206,9 @@ def test_what_a_query_has_computed_is_shown_too(server: Live) -> None:
     ],
 )
 def test_a_graph_is_a_table_of_triples_or_written_as_rdf(query: str, triples: list[list[str]], server: Live) -> None:
-    page = get(server, f"/query?query={query}")
+    page = run(server, query)
     assert [row[1:] for row in page.cells()] == triples
-    [raw] = get(server, f"/query?query={query}&as=nt").all("pre")
+    [raw] = run(server, query, **{"as": "nt"}).all("pre")
     assert len(raw.text.strip().splitlines()) == len(triples)
     assert {option.shown for option in page.all("option")} == {"Table", "Turtle", "N-Triples", "RDF/XML", "JSON-LD"}
 
@@ -177,12 +218,12 @@ def word(page: Page) -> list[str]:
 
 
 def test_an_ask_is_answered_with_a_word(server: Live) -> None:
-    assert word(get(server, "/query?query=ASK { ?s ?p ?o }")) == ["Yes"]
-    assert word(get(server, "/query?query=ASK { ?s <http://no> ?o }")) == ["No"]
+    assert word(run(server, "ASK { ?s ?p ?o }")) == ["Yes"]
+    assert word(run(server, "ASK { ?s <http://no> ?o }")) == ["No"]
 
 
 def test_an_error_says_where_and_the_text_stays(server: Live) -> None:
-    page = get(server, "/query?query=SELECT * { ?s ?p", 400)
+    page = run(server, "SELECT * { ?s ?p", status=400)
     [notice] = [element for element in page.elements if "data-line" in element.attributes]
     assert (notice.attributes["role"], notice.attributes["data-line"]) == ("alert", "1")
     assert "expected an object" in notice.shown
@@ -195,10 +236,10 @@ def test_an_older_snapshot_can_be_asked(tmp_path: Path) -> None:
         first = server.service.head()
         server.update("INSERT DATA { <http://ex/a> <http://ex/p> 2 }")
         text = "SELECT ?o { ?s ?p ?o }"
-        assert len(get(server, f"/query?query={text}").cells()) == 2
-        assert [row[1] for row in get(server, f"/query?query={text}&snapshot={first}").cells()] == ["1"]
-        assert "no snapshot 99" in said(get(server, f"/query?query={text}&snapshot=99", 410))
-        assert "'x' is not the number" in said(get(server, f"/query?query={text}&snapshot=x", 400))
+        assert len(run(server, text).cells()) == 2
+        assert [row[1] for row in run(server, text, snapshot=str(first)).cells()] == ["1"]
+        assert "no snapshot 99" in said(run(server, text, 410, snapshot="99"))
+        assert "'x' is not the number" in said(run(server, text, 400, snapshot="x"))
 
 
 def test_explain_shows_the_plan_and_does_nothing(server: Live) -> None:

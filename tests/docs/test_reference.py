@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 from pathlib import Path
@@ -25,6 +26,7 @@ from stream_ext.options import StreamOptions
 from stream_ext.rdf.pushes import PUSH_TYPES
 from stream_ext.service import Service
 from tests.docs.pages import DOCS, Page, codes, rows
+from tests.endpoint.live import live
 
 HTTP, ERRORS, LIMITS, SETTINGS, COMMANDS = (
     Page(DOCS / "reference" / f"{name}.md") for name in ("http", "errors", "limits", "settings", "command_line")
@@ -52,9 +54,12 @@ def test_every_field_of_an_emission_is_listed() -> None:
     asked = EmissionBody("q", 1, "RSTREAM", 1, [], 1, [], [], [], True, 0, None)
     made = EmissionBody("q", 1, "RSTREAM", 1, [], 1, ["s", "p", "o"], [], [b"", b"", b""], None, 0, None, True, True)
     section = HTTP.section("GET /queries/{query}/results")
-    listed = set(codes(section[section.index("An emission:") :]))
-    for one in (body, asked, made):
-        assert set(re.findall(rb'"(\w+)":', to_json(one))) <= {name.encode() for name in listed | {"vars", "bindings"}}
+    listed = fields_of(section[section.index("An emission:") :])
+    assert set().union(*(json.loads(to_json(one)) for one in (body, asked, made))) == listed
+
+
+def fields_of(section: str) -> set[str]:
+    return {name for row in rows(section) for name in codes(row[0])}
 
 
 def test_every_error_is_listed_with_its_status() -> None:
@@ -86,7 +91,8 @@ def test_the_limits_of_http_are_those_of_the_code() -> None:
     assert listed["body unpacked"] == f"{limits.inflated_bytes >> 20} MiB"
     assert listed["text of a query or update"].startswith(f"{limits.text_bytes:,} ")
     assert listed["time of a query (`--query-timeout`)"] == f"{limits.query_s:g} s"
-    assert listed["solutions that one step of a query may make (`--query-bytes`)"] == f"{limits.query_bytes >> 30} GiB"
+    assert listed["memory of a query (`--query-bytes`)"] == f"{limits.query_bytes >> 30} GiB"
+    assert listed["a term that an expression makes (`--term-bytes`)"] == f"{limits.term_bytes >> 20} MiB"
     assert listed["rows of an answer"] == f"{limits.rows:,}"
     assert listed["queries answered at once"] == f"{limits.readers}, and {limits.waiting:,} waiting"
     assert listed["pushes, updates and registrations under way"] == f"{limits.writers}, and {limits.waiting:,} waiting"
@@ -139,15 +145,15 @@ def test_every_command_has_a_section_and_every_flag_of_it_is_there() -> None:
             assert wanted <= named, f"rillet {name}: {wanted - named}"
 
 
-def test_every_field_of_a_status_is_listed(tmp_path: Path) -> None:
+def test_every_field_of_a_status_is_listed_and_no_other(tmp_path: Path) -> None:
     text = (
         "REGISTER QUERY q AS ASK FROM NAMED WINDOW <http://ex/w> ON s [RANGE 1s] { WINDOW <http://ex/w> { ?s ?p ?o } }"
     )
+    with live(tmp_path / "served") as server:
+        server.register(text).raise_for_status()
+        for heading, path in (("GET /$/stats", "/$/stats"), ("GET /queries/{query}", "/queries/q")):
+            assert set(server.http.get(path).json()) == fields_of(HTTP.section(heading)), heading
+        options = {"stream", "iri", *StreamOptions().as_json()} - {"time"}  # the stream's time, here
+        assert set(server.http.get("/streams/s").json()) - options == fields_of(HTTP.section("GET /streams/{stream}"))
     with Service.open(f"lmdb:{tmp_path}", base="http://ex/", clock=SystemClock(), engine="inline") as service:
-        service.register(text)
-        for heading, status in (
-            ("GET /$/stats", service.status()),
-            ("GET /queries/{query}", service.query_status("q")),
-        ):
-            assert set(status) <= set(codes(HTTP.section(heading))), heading
         assert set(service.explain(text)) <= set(codes(HTTP.section("POST /queries")))

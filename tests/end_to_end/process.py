@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from endpoint.bench.server import free_port
+from tests.benchmarks.server import free_port
 
 PATIENCE_S = 120
 

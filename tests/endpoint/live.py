@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from endpoint.app import create_app
 from endpoint.limits import HttpLimits
-from endpoint.serve import Server, listen
+from endpoint.serve import Server, ServeSettings, listen
 from stream_ext.clock import SystemClock
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.service import Service
@@ -30,9 +32,13 @@ WHERE { WINDOW ex:w { ?taxi ex:in ?zone } ?zone ex:partOf ?city }"""
 class Live:
     """A running server: its service, its URL, a client."""
 
-    def __init__(self, service: Service, server: Server, url: str) -> None:
+    def __init__(self, service: Service, server: Server, url: str, verify: ssl.SSLContext | bool = True) -> None:
         self.service, self.server, self.url = service, server, url
-        self.http = httpx.Client(base_url=url, timeout=20)
+        self.http = httpx.Client(base_url=url, timeout=20, verify=verify)
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
 
     def stop(self) -> None:
         self.server.should_exit = True
@@ -57,17 +63,26 @@ def live(
     port: int = 0,
     query_workers: int = 0,
     outside: Outside = NOTHING,
+    console: bool = True,
+    trusting: ssl.SSLContext | bool = True,
+    **rules: Any,
 ) -> Iterator[Live]:
+    """`rules`: settings of `rillet serve` on who may come in; `trusting`: the certificates that the client takes."""
+    settings = ServeSettings(f"lmdb:{folder}", token=token, **rules)
+    tls = settings.tls()
     with (
-        Service.open(f"lmdb:{folder}", base=BASE, clock=SystemClock(), engine="inline", outside=outside) as service,
+        Service.open(settings.store, base=BASE, clock=SystemClock(), engine="inline", outside=outside) as service,
         listen("127.0.0.1", port) as listening,
     ):
         ready = threading.Event()
-        server = Server(create_app(service, token=token, limits=limits, query_workers=query_workers), ready.set)
+        access = settings.access(service.base)
+        app = create_app(service, access=access, limits=limits, query_workers=query_workers, console=console)
+        server = Server(app, ready.set, tls)
         thread = threading.Thread(target=server.run_until_stopped, args=(listening,), name="server")
         thread.start()
         assert ready.wait(20), "the server did not start"
-        running = Live(service, server, f"http://127.0.0.1:{listening.getsockname()[1]}")
+        url = f"{'https' if tls else 'http'}://127.0.0.1:{listening.getsockname()[1]}"
+        running = Live(service, server, url, trusting)
         try:
             with running.http:
                 yield running

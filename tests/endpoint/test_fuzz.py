@@ -114,7 +114,7 @@ class Request:
         self.ends = self.cut or "transfer-encoding" in self.headers or "content-length" in self.headers
 
     def bytes(self) -> bytes:
-        headers = {"host": "x", "connection": "close", "content-length": str(len(self.body)), **self.headers}
+        headers = {"host": "localhost", "connection": "close", "content-length": str(len(self.body)), **self.headers}
         lines = [f"{self.method} {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         body = self.body[: len(self.body) // 2] if self.cut else self.body
         return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body

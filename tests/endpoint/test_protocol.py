@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ElementTree
+from html import escape
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,7 +15,7 @@ import rdflib
 from SPARQLWrapper import CSV, JSON, POST, POSTDIRECTLY, TSV, XML, SPARQLWrapper
 from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
-from tests.endpoint.live import NEAR, Live
+from tests.endpoint.live import NEAR, Live, live
 
 SAYS = "SELECT ?o { <http://ex/a> <http://ex/says> ?o }"
 SAID = {"one", "zwei", "3", '<&"\t,\n'}
@@ -67,17 +69,73 @@ def test_every_answer_names_its_snapshot_and_an_old_one_can_be_asked_again(serve
     assert gone.status_code == 410
 
 
-def test_without_a_question_people_get_the_page_and_programs_the_description(server: Live) -> None:
-    page = server.http.get(
-        "/sparql", headers={"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-    )
-    assert "yasgui" in page.text.lower()
+SHUT = ("frame-ancestors 'none'", "base-uri 'none'")
+CHROMIUM = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"
+
+
+@pytest.mark.parametrize("path", ["/sparql", "/query", "/update"])
+@pytest.mark.parametrize("accept", [CHROMIUM, "text/html", "text/html;q=0.9,*/*;q=0.1"])
+@pytest.mark.parametrize("text", [None, SAYS, "DROP ALL", "nonsense"])
+def test_a_browser_gets_the_query_page_which_runs_nothing(
+    server: Live, path: str, accept: str, text: str | None
+) -> None:
+    head = server.service.head()
+    answer = server.http.get(path, params={} if text is None else {"query": text}, headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "<h1>Query</h1>" in answer.text
+    assert text is None or escape(text) in answer.text
+    assert "zwei" not in answer.text
+    assert server.service.head() == head
+
+
+@pytest.mark.parametrize("accept", ["text/html,text/csv", "text/csv,text/html;q=0.9", "text/html,*/*", "*/*", ""])
+def test_whoever_likes_something_else_as_well_gets_the_answer(server: Live, accept: str) -> None:
+    answer = server.http.get("/sparql", params={"query": SAYS}, headers={"accept": accept})
+    assert "zwei" in answer.text
+
+
+def test_a_post_never_gets_the_page(server: Live) -> None:
+    for request in (
+        {"data": {"query": SAYS}},
+        {"content": SAYS, "headers": {"content-type": "application/sparql-query"}},
+    ):
+        headers = {"accept": CHROMIUM, **request.pop("headers", {})}
+        answer = server.http.post("/sparql", headers=headers, **request)
+        assert answer.headers["content-type"].startswith("application/xml")
+        assert "zwei" in answer.text
+
+
+def test_without_a_console_a_browser_gets_the_service_description(tmp_path: Path) -> None:
+    with live(tmp_path, console=False) as server:
+        for parameters in ({}, {"query": "ASK {}"}):
+            answer = server.http.get("/sparql", params=parameters, headers={"accept": "text/html"})
+            assert answer.headers["content-type"].startswith("text/turtle")
+            assert "sparql-service-description" in answer.text
+        assert server.http.get("/console/").status_code == 404
+        assert server.http.get("/docs").status_code == 200
+
+
+def test_without_a_question_programs_get_the_description(server: Live) -> None:
     sd = rdflib.Namespace("http://www.w3.org/ns/sparql-service-description#")
     for accept in ("text/turtle", "application/rdf+xml", "*/*"):
         answer = server.http.get("/sparql", headers={"accept": accept})
         described = rdflib.Graph().parse(data=answer.text, format=answer.headers["content-type"].split(";")[0])
         assert (None, rdflib.RDF.type, sd.Service) in described
         assert (None, sd.feature, sd.BasicFederatedQuery) not in described
+
+
+def test_whatever_an_answer_is_a_browser_runs_nothing_of_it(server: Live) -> None:
+    """Also what others wrote, and what went wrong."""
+    asked = ("/sparql?query=" + SAYS, "/sparql?query=nonsense", "/sparql", "/data?default", "/streams/none", "/$/ping")
+    for path in (*asked, "/nowhere", "/openapi.json", "/", "/docs/nothing"):
+        answer = server.http.get(path, headers={"accept": "application/xml, */*;q=0.1"})
+        policy = answer.headers["content-security-policy"].split("; ")
+        assert answer.headers.get_list("content-security-policy") == [answer.headers["content-security-policy"]]
+        is_xml = "xml" in answer.headers.get("content-type", "")
+        more = {"style-src 'unsafe-inline'"} if is_xml else set()
+        assert set(policy) - {"form-action 'none'"} == {"default-src 'none'", *SHUT, *more}, path
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "same-origin"
 
 
 def test_explain_is_a_word_or_a_parameter_and_does_nothing(server: Live) -> None:
@@ -354,14 +412,6 @@ def test_an_error_shows_the_place_and_can_be_had_as_a_problem(server: Live) -> N
     assert said["type"] == "urn:rillet:error:query-syntax-error"
 
 
-def test_a_page_elsewhere_may_ask_but_not_write(server: Live) -> None:
-    foreign, own = {"origin": "https://evil.example"}, {"origin": server.url}
-    asked = server.http.get("/sparql", params={"query": QUESTION}, headers=foreign)
-    assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (200, "*")
-    update = {"update": "INSERT DATA { <http://ex/origin> a 1 }"}
-    assert server.http.post("/update", data=update, headers=foreign).status_code == 403
-    assert server.http.post("/update", data=update, headers=own).status_code == 204
+def test_options_say_what_a_path_takes(server: Live) -> None:
     assert server.http.options("/data/a/b").headers["allow"] == "GET, PUT, POST, DELETE, HEAD, OPTIONS"
     assert "allow" not in server.http.options("/streams/a/b").headers
-    preflight = server.http.options("/streams/s", headers=foreign)
-    assert (preflight.status_code, "Last-Event-ID" in preflight.headers["access-control-allow-headers"]) == (204, True)

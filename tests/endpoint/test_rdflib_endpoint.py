@@ -1,13 +1,12 @@
-"""rdflib-endpoint's own tests (of version 0.6.3, in tests/parts/rdflib_endpoint) against our subclass of its endpoint.
+"""rdflib-endpoint's own tests, from its source distribution, against our subclass of its endpoint.
 
-They stand there word by word. What they import and make is ours here: an endpoint over a store of our own, a graph of
+They run word by word. What they import and make is ours here: an endpoint over a store of our own, a graph of
 the plugin over the same store, and a client that finds the endpoint where ours has it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,8 +17,9 @@ from rdflib_endpoint import SparqlEndpoint
 from endpoint.app import RilletEndpoint
 from plugin.store import RilletStore
 from tests.endpoint.live import Live, live
+from tests.parts.sources import source_of
 
-SUITE = Path(__file__).parents[1] / "parts" / "rdflib_endpoint"
+VERSION = "0.6.3"
 FILES = ("test_rdflib_endpoint", "test_oxrdflib")
 
 _PYTHON = "it registers a function in Python with rdflib's evaluator, which does not evaluate here"
@@ -98,7 +98,7 @@ def suite(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     with live(tmp_path_factory.mktemp("suite")) as server, ExitStack() as ends:
         stage = Stage(server, ends)
-        text = (SUITE / f"{request.param}.py.txt").read_text()
+        text = (source_of("rdflib-endpoint", VERSION) / "tests" / f"{request.param}.py").read_text()
         for theirs, ours in (
             ("from fastapi.testclient import TestClient\n", ""),
             ("from rdflib_endpoint import SparqlEndpoint\n", ""),

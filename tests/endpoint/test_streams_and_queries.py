@@ -5,11 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import process_time
+from time import process_time, time_ns
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +22,7 @@ from endpoint.client import Client
 from endpoint.limits import HttpLimits
 from hbase_store.errors import Fenced
 from tests.endpoint.live import NEAR, NT, SPARQL_QUERY, Live, live
+from tests.parts.waiting import until
 
 DATA = "<http://ex/t1> <http://ex/in> <http://ex/z1> ."
 LINE = {"content-type": "application/x-ndjson"}
@@ -148,12 +148,11 @@ def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_
 
         with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 20) as slow:
             slow.sendall(
-                f"POST /streams/s?timestamp=1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(large)}\r\n".encode()
+                f"POST /streams/s?timestamp=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(large)}\r\n".encode()
             )
             slow.sendall(b"Content-Type: application/n-triples\r\n\r\n" + large[:half])
-            heard = threading.Event()
-            while not server.server._app.desk.bodies.nbytes:  # a push that came before it would have it refused
-                assert not heard.wait(0.01)
+            # A push that came before it would have it refused.
+            until(lambda: server.server._app.desk.bodies.nbytes, "the slow body is known")
             refused = push(large)
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
             assert refused.headers["connection"] == "close"
@@ -200,7 +199,7 @@ def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_
         (404, "there is nothing at /$/nope; /docs lists the routes\n", "GET", "/$/nope", {}),
         (400, "heartbeat", "POST", "/streams/bad?timestamp=1", {"content": "", "headers": NT}),
         (400, "without a text", "GET", "/sparql?at=1", {}),
-        (405, "PUT", "PATCH", "/streams/bad", {}),
+        (405, "GET", "PATCH", "/streams/bad/late", {}),
         (405, "POST", "PUT", "/streams/bad/heartbeat", {}),
     ],
 )
@@ -253,7 +252,7 @@ def test_a_query_is_registered_described_and_dropped(server: Live) -> None:
     assert server.http.delete("/streams/cabs").status_code == 409
     assert server.http.delete("/queries/shown").status_code == 204
     assert [server.http.get(f"/queries/shown{rest}").status_code for rest in ("", "/results")] == [404, 404]
-    assert server.http.delete("/streams/cabs").status_code == 204
+    assert server.http.delete("/streams/cabs").status_code == 404, "it has gone with the query that made it"
 
 
 def test_put_gives_a_bare_query_its_name_and_must_agree_with_a_written_one(server: Live) -> None:
@@ -382,9 +381,7 @@ def test_listeners_end_when_the_query_is_dropped_and_are_let_go_when_they_leave(
     near.register().raise_for_status()
     with near.http.stream("GET", "/queries/near/results", headers={"accept": "text/event-stream"}) as answer:
         next(answer.iter_lines())
-    gone = threading.Event()
-    while near.service.status()["subscriptions"]:
-        assert not gone.wait(0.01)
+    until(lambda: not near.service.status()["subscriptions"], "the listener is let go")
 
 
 def test_stopping_the_server_ends_its_listeners_at_once(tmp_path: Path) -> None:
@@ -483,7 +480,8 @@ def test_a_server_whose_writer_has_stopped_is_not_ready(tmp_path: Path, monkeypa
         raise Fenced("another writer took over")
 
     with live(tmp_path / "store") as running:
-        monkeypatch.setattr(running.service.store, "commit", fenced)
+        for verb in ("commit", "take_lease"):
+            monkeypatch.setattr(running.service.store, verb, fenced)
         assert running.http.put("/streams/s").status_code == 503
         answer = running.http.get("/$/ready")
         assert (answer.status_code, "another writer took over" in answer.text) == (503, True)
@@ -506,3 +504,38 @@ def test_a_constructed_graph_is_read_as_one_and_an_emission_is_made_again(near: 
         again = near.http.get(f"/queries/{name}/results?emission=1")
         assert (again.status_code, again.json()) == (200, json.loads(stored))
     assert near.http.get("/queries/near/results?emission=99").status_code == 404
+
+
+def test_mistakes_are_told_with_what_there_is(near: Live) -> None:
+    gone = near.http.delete("/streams/nope")
+    assert gone.status_code == 404
+    assert "there is no stream 'nope'; there is 'taxis'" in gone.text and "CREATE" not in gone.text
+    near.http.put("/streams/taxis").raise_for_status()
+    assert "did you mean 'taxis'?" in near.http.delete("/streams/taxi").text
+    assert "there is no registered query 'x'; there is 'near'" in near.http.get("/queries/x").text
+    pushed = near.http.post("/streams/taxis?timestmp=5", content=DATA, headers=NT)
+    assert pushed.status_code == 400
+    assert "unknown here: timestmp= (did you mean 'timestamp'?); known: timestamp," in pushed.text
+    assert "qurey= (did you mean 'query'?)" in near.http.get("/sparql?qurey=ASK{}").text
+
+
+def test_a_stream_is_changed_by_patch_and_says_what_was_probably_not_meant(near: Live) -> None:
+    now_s = time_ns() // 10**9
+    slip = near.http.post(f"/streams/taxis?timestamp={now_s}", content=DATA, headers=NT).json()
+    assert slip["accepted"] == 1 and f"send {now_s * 1000}" in slip["warnings"][0]
+    far = f"/streams/taxis?timestamp={now_s * 1_000_000}"
+    refused = near.http.post(far, content=DATA, headers=NT)
+    assert refused.status_code == 400 and f"was {now_s * 1000} (microseconds) meant?" in refused.text
+    assert near.http.patch("/streams/taxis", json={"ahead": "2d"}).json()["ahead"] == 172_800_000
+    assert near.http.patch("/streams/taxis", json={"ahead": "any"}).json()["ahead"] == "any"
+    assert near.http.patch("/streams/taxis", json={"lateness": "5s"}).status_code == 409
+    assert near.http.patch("/streams/nope", json={"ahead": "any"}).status_code == 404
+    assert near.http.post(far, content=DATA, headers=NT).status_code == 202
+
+
+def test_a_stream_is_changed_with_the_token_alone(tmp_path: Path) -> None:
+    with live(tmp_path, token="s3cret") as guarded:
+        guarded.service.create_stream("s", {})
+        assert guarded.http.patch("/streams/s", json={"ahead": "any"}).status_code == 401
+        bearer = {"authorization": "Bearer s3cret"}
+        assert guarded.http.patch("/streams/s", json={"ahead": "any"}, headers=bearer).status_code == 200

@@ -17,6 +17,7 @@ import pyoxigraph as ox
 import hbase_store
 from hbase_store import PushMark, Store, StreamColumns, StreamMove
 from stream_ext.catalog import CatalogStep, QueryDefinition, StreamDefinition
+from stream_ext.openings import Openings, opened
 from stream_ext.options import StreamOptions
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
@@ -258,6 +259,7 @@ class Player:
         self.store, self.scene = store, scene
         self.times: dict[int, int | None] = {1: None, 2: None}
         self.firsts: dict[int, int | None] = {1: None, 2: None}
+        self.openings: dict[int, Openings] = {1: (), 2: ()}
         self.beats: dict[int, int | None] = {1: None, 2: None}
         self.latest: dict[int, int | None] = {1: None, 2: None}
         self.batches = {1: 0, 2: 0}
@@ -323,6 +325,7 @@ class Player:
             marks,
             {},
             latest=self.latest[stream],
+            openings=list(self.openings[stream]),
         )
         s, p, o = (batch.encode([t[i].encode() for t in texts]) for i in range(3))
         columns = StreamColumns(
@@ -334,6 +337,9 @@ class Player:
     def _move(self, push: Push) -> None:
         stream = push.stream
         times = [time for time, _ in push.elements]
+        if times:
+            before = self.latest[stream], self.beats[stream]
+            self.openings[stream] = opened(self.openings[stream], np.array(times, np.int64), *before)
         reached = [max(times) - self.scene.lateness[stream]] if times else []
         if push.heartbeat is not None:
             reached.append(push.heartbeat)

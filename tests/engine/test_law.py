@@ -26,6 +26,7 @@ from stream_ext.plan.algebra import R2S
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import FOREVER, Columns, Weights, ZSet, repeated
 from tests.engine import model
+from tests.engine.low_capacities import low_capacities
 from tests.engine.model import Entry, Row
 
 UNIVERSE = 4  # ids are few, so that rows meet
@@ -192,6 +193,30 @@ def test_distinct_shows_each_row_once_while_any_copy_is_valid(seed: int) -> None
         time = step * 10
         out += entries_of(operator.step(moment(time), zset(source.change(time, 8), 2)))
         assert model.alive(out, time) == model.distinct(model.alive(source.all, time)), f"seed {seed}, step {step}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_distinct_that_cleans_up_at_every_step_keeps_what_is_valid_until_exactly_now(seed: int) -> None:
+    """What it shows, and takes back: such a row is still there, and is no news when it comes again. Arrivals that come
+    late are evaluated at the same time as those before."""
+    source, time = Source(seed, 1), 0
+    with low_capacities():
+        operator, answer = Distinct(("a",)), Answer(Cut(("a",), ("a",)), R2S.ISTREAM)
+        out: list[Entry] = []
+        before = Counter[Row]()
+        for step in range(80):
+            time += source.random.choice([0, 10, 10])
+            change = source.change(time, 3)
+            if step < 5 * (seed % 4):  # nothing is taken back yet, as of windows
+                source.all = source.all[: len(source.all) - len(change)]
+                change = [(row, weight, min(until, time + 10)) for row, weight, until in change if weight > 0]
+                source.all += change
+            shown = operator.step(moment(time), zset(change, 1))
+            out += entries_of(shown)
+            now = model.distinct(model.alive(source.all, time))
+            assert model.alive(out, time) == now, f"seed {seed}, step {step}"
+            assert emitted(answer.step(moment(time), shown)) == model.gained(now, before), f"seed {seed}, step {step}"
+            before = now
 
 
 @pytest.mark.parametrize("seed", range(8))

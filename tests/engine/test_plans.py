@@ -78,6 +78,7 @@ def test_threads_may_share_a_plan(store: Store, text: str) -> None:
 
 @pytest.mark.parametrize("block", range(4))
 def test_generated_questions_keep_their_answers_while_the_store_changes(block: int, tmp_path: Path) -> None:
+    compared = 0
     for seed in range(block * 6, block * 6 + 6):
         try:
             data, queries = made(seed)
@@ -92,6 +93,8 @@ def test_generated_questions_keep_their_answers_while_the_store_changes(block: i
                     fresh = said(store, text, sn, None)
                     for _ in range(2):
                         assert said(store, text, sn, plans) == fresh, f"seed {seed}, snapshot {sn}: {asked}"
+                    compared += isinstance(fresh, Counter) and bool(fresh)
+    assert compared > 30, "these seeds compare too little to prove anything"
 
 
 #: What is said twice, and how many operators look for it.

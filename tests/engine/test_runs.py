@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from stream_ext.readings import query_of
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.shard import Shard
 from stream_ext.vocabulary import decoder
+from tests.engine.many import Registry, filled, parted
 from tests.engine.scene import BASE, EX, Change, Player, Push, Scene, Window
 
 A, B, P = f"<{EX}a>", f"<{EX}b>", f"<{EX}p>"
@@ -95,6 +97,47 @@ def test_a_run_spans_the_pushes_of_one_snapshot(store: Store) -> None:
     assert [(p.repeated, p.first, p.time) for p in told] == [(1200, 20, 12010)]
 
 
+YEAR = 365 * 24 * 3600 * 1000
+
+
+@pytest.mark.timeout(60)
+def test_a_leap_of_years_is_one_emission_that_says_what_a_count_says_each_time(store: Store) -> None:
+    play = Play(store, scene("SELECT (COUNT(*) AS ?n)", step_ms=1))
+    play(one(1, "a"))
+    play(beat(12))
+    (told,) = play(one(YEAR, "b"))
+    assert (told.first, told.time, told.repeated) == (13, YEAR, YEAR - 12)
+    assert play.rows(told) == [('"0"^^<http://www.w3.org/2001/XMLSchema#integer>',)]
+    assert [play.rows(part)[0][0][1] for part in play(beat(YEAR + 1))] == ["1"]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("r2s", "singly"), [("RSTREAM", 1), ("ISTREAM", 2), ("DSTREAM", 2)])
+def test_what_a_count_says_as_its_window_becomes_empty_is_told_apart_where_that_is_a_change(
+    store: Store, r2s: str, singly: int
+) -> None:
+    play = Play(store, scene("SELECT (COUNT(*) AS ?n)", r2s))
+    told = play(one(1, "a"), beat(YEAR))
+    assert [part.repeated > 0 for part in told] == [False] * singly + [True]
+    assert told[-1].repeated + singly == YEAR // 10 and told[-1].k == YEAR // 10 - 1
+    assert len(told[-1].columns[0]) == (r2s == "RSTREAM")
+
+
+@pytest.mark.timeout(60)
+def test_what_queries_of_one_template_say_of_empty_windows_is_one_emission_of_each(store: Store) -> None:
+    registry, what = Registry.over(store, scene()), scene("SELECT (COUNT(*) AS ?n)")
+    what.pattern = "WINDOW :w1 { ?x :p % }"
+    for seed in (1, 2):
+        registry.register(filled(random.Random(seed), what).text)
+    shard, states = Shard(store), {number: query.state for number, query in registry.queries.items()}
+    shard.build({}, int(store.head()))
+    shard.step(registry.player.play([one(1, "a")]))
+    parts = parted(shard.step(registry.player.play([one(YEAR, "b")])), states)
+    assert [(part.query, part.repeated) for part in parts] == [
+        (number, count) for number in (2, 3) for count in (0, YEAR // 10 - 1)
+    ]
+
+
 def test_an_element_at_the_time_of_a_close_is_in_the_next_window(store: Store) -> None:
     play = Play(store, scene())
     play(one(10, "a"))
@@ -161,7 +204,7 @@ def test_a_query_that_fails_is_reported_and_the_others_go_on(store: Store, monke
     shard = play.shard
     run = shard._runs[1]
 
-    def broken(sn: int, pushes: object) -> list[Part]:
+    def broken(sn: int, pushes: object, turn: object) -> list[Part]:
         raise ValueError("no such column")
 
     monkeypatch.setattr(run, "step", broken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ class At:
     first: int | None
     heartbeat: int | None = None
     idle: bool = False
+    openings: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True)
@@ -133,11 +135,11 @@ def test_elements_of_one_push_are_never_late_for_one_another() -> None:
     assert due(schedule)[0] == 5
 
 
-def test_what_was_closed_before_registration_makes_nothing_late() -> None:
+def test_what_belongs_only_to_windows_that_closed_before_registration_is_late() -> None:
     schedule = Steps([window(range_ms=5, step_ms=5)], QueryState(registered=20), {1: At(20, 1)})
     schedule.push(1, times(), 30)
     assert due(schedule) == [25, 30]
-    assert schedule.push(1, times(3, 22), 30).tolist() == [False, True]
+    assert schedule.push(1, times(3, 22, 27, 31), 31).tolist() == [True, True, True, False]
 
 
 def test_a_schedule_goes_on_from_the_last_evaluation() -> None:
@@ -212,3 +214,37 @@ def test_what_is_out_of_reach_is_in_no_window_from_that_time_on(seed: int) -> No
         later = untils if known is None else np.where(untils >= known, untils, froms - 1)
         assert not (later >= froms)[at < oldest].any()
     assert reach([ScheduledWindow("w", 1, 5, 1, None)], known)[1] == (None if known is None else known - 5)
+
+
+def test_the_first_closes_are_the_same_for_who_steps_and_for_who_skips() -> None:
+    """Two windows whose streams begin at different times: a close of one reports the other, too, as empty."""
+    windows = [ScheduledWindow("w1", 1, 10, 10), ScheduledWindow("w2", 2, 10, 10)]
+    stepped, skipped = Steps(windows, QueryState(), {}), Steps(windows, QueryState(), {})
+    for steps in (stepped, skipped):
+        steps.push(1, times(5, 50), 50)
+        steps.push(2, times(35, 45), 45)
+    assert due(stepped) == [10, 20, 30, 40]
+    skipped.schedule.skip_to_bound()
+    for steps in (stepped, skipped):
+        assert steps.schedule.begins == [10, 10]
+        assert steps.push(2, times(12, 42), 45).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_who_skips_knows_what_who_steps_knows(seed: int) -> None:
+    chance = random.Random(seed)
+    windows = [
+        ScheduledWindow(f"w{n}", n, chance.choice([3, 10, 25]), chance.choice([4, 10, 15]), chance.choice([0, 7]))
+        for n in (1, 2)
+    ]
+    stepped, skipped = Steps(windows, QueryState(), {}), Steps(windows, QueryState(), {})
+    now = {1: chance.randrange(200), 2: chance.randrange(200)}
+    for _ in range(25):
+        stream = chance.choice([1, 2])
+        now[stream] += chance.randrange(40)
+        elements = times(*(max(0, now[stream] - chance.randrange(60)) for _ in range(chance.randrange(3))))
+        late = [steps.push(stream, elements, now[stream]).tolist() for steps in (stepped, skipped)]
+        assert late[0] == late[1], seed
+        due(stepped)
+        skipped.schedule.skip_to_bound()
+        assert (stepped.schedule.begins, stepped.schedule.after) == (skipped.schedule.begins, skipped.schedule.after)

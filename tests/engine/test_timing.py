@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
+from stream_ext.openings import Openings, opened
 from stream_ext.plan.windows import Bounds
 from stream_ext.schedule import (
     Evaluated,
@@ -48,6 +49,13 @@ class Position:
     heartbeat: int | None = None
     first: int | None = None
     idle: bool = False
+    openings: Openings = ()
+
+    def after(self, event: Event) -> Position:
+        times, openings = event.element_times, self.openings
+        if len(times):
+            openings = opened(openings, times, self.latest, self.heartbeat)
+        return Position(event.latest, event.heartbeat, None, event.idle, openings)
 
 
 def random_windows(chance: random.Random) -> list[Window]:
@@ -101,8 +109,7 @@ class Engine:
 
     def take(self, event: Event, elements: list[Element]) -> tuple[list[bool], list[Said]]:
         late = self.schedule.take(event).tolist()
-        firsts = [e.time for e in elements] + _some(self.positions.get(event.stream, Position()).first)
-        self.positions[event.stream] = Position(event.latest, event.heartbeat, min(firsts, default=None), event.idle)
+        self.positions[event.stream] = self.positions.get(event.stream, Position()).after(event)
         told = []
         before = list(self.elements)
         for due in self.schedule.due(event):
@@ -160,8 +167,7 @@ class Play:
             event = self._event(stream, elements)
             self.model.comes_before(stream, elements)
             self.engine.elements += elements
-            firsts = [e.time for e in elements] + _some(self.engine.positions.get(stream, Position()).first)
-            self.engine.positions[stream] = Position(event.latest, None, min(firsts, default=None), False)
+            self.engine.positions[stream] = self.engine.positions.get(stream, Position()).after(event)
         self.engine.start()
         self.model.register()
 

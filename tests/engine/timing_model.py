@@ -44,14 +44,13 @@ class Model:
     registered: int | None = None
     latest: dict[int, int] = field(default_factory=dict)
     beats: dict[int, int] = field(default_factory=dict)
-    firsts: dict[int, int] = field(default_factory=dict)
+    begins: dict[int, int] = field(default_factory=dict)  # of each window, the element from which it counts
     idle: set[int] = field(default_factory=set)
     elements: list[Element] = field(default_factory=list)
     t0: int | None = None
     after: int | None = None
     last: int | None = None
-    begun: int | None = None  # the first evaluation
-    reported: set[tuple[int, int]] = field(default_factory=set)  # (window, time)
+    evaluated: list[tuple[int, bool]] = field(default_factory=list)  # times, and whether for an arrival
 
     # "T0 + k*STEP, k >= 1"; "T0 is the origin of the closes, and is not itself a close"
     def is_close(self, window: Window, time: int) -> bool:
@@ -106,7 +105,7 @@ class Model:
     # "The first report is at the first close whose window can hold the first element (with gaps: the first close after
     # it), each window counting from the first element of its own streams"
     def counts(self, window: Window, close: int) -> bool:
-        first = self.firsts.get(window.stream)
+        first = self.begins.get(self.windows.index(window))
         if first is None:
             return False
         end = close - window.until_ms
@@ -126,20 +125,13 @@ class Model:
         if not known or (self.t0 is None and any(w.t0 is None for w in self.windows)):
             return []
         out = []
-        for time in range(min(known + list(self.firsts.values())) - 100, max(known) + 1):
+        for time in range(min(known + list(self.begins.values())) - 100, max(known) + 1):
             if limit is not None and time > limit:
                 break
             if (self.after is None or time > self.after) and self.is_due(time) and self.all_have_come(time):
-                self.begun = time if self.begun is None else self.begun
                 self.after = time
                 self.last = time if self.last is None else max(self.last, time)
-                for place, window in enumerate(self.windows):
-                    if self.is_period(time):
-                        self.reported.add((place, time))
-                    # With an evaluation all windows are reported, those of streams without an element as empty.
-                    for close in range(self.begun, time + 1):
-                        if self.closes and self.is_close(window, close):
-                            self.reported.add((place, close))
+                self.evaluated.append((time, False))
                 out.append(self.said(time, False))
         return out
 
@@ -153,11 +145,39 @@ class Model:
                 and any(self.is_ever_in(w, time) and not self.can_be_in(w, time, self.last) for w in mine)
                 and not any(self.can_be_in(w, time, self.last) for w in mine)
             )
-        windows = self.windows
-        return any(windows[i].stream == stream and self.holds(windows[i], time, at, False) for i, at in self.reported)
+        # "once an evaluation has covered the element's time, cut at t or not, whichever trigger caused it"
+        # Of what arrivals caused beside closes, the last is remembered (decision 24).
+        known = [
+            (at, by_arrival)
+            for at, by_arrival in self.evaluated
+            if not by_arrival or (at == self.last and (self.after is None or at > self.after))
+        ]
+        if any(self.holds(w, time, at, by_arrival) for w in mine for at, by_arrival in known):
+            return True
+        # "when it belongs to windows and none of them is still to be reported"
+        later = [at for at in self.near(time) if self.after is None or at > self.after]
+        return any(self.belongs(w, time) for w in mine) and not any(
+            any(self.is_due(at) and self.holds(w, time, at, False) for at in later)
+            or (self.arrivals and self.can_be_in(w, time, time if self.last is None else self.last))
+            for w in mine
+        )
+
+    def near(self, time: int) -> range:
+        reach = max(w.range_ms + w.step_ms + w.until_ms for w in self.windows)
+        return range(time, time + reach + 2)
+
+    def belongs(self, window: Window, time: int) -> bool:
+        """To an instance of an evaluation, be it one that is never made."""
+        if self.arrivals and self.is_ever_in(window, time):
+            return True
+        return any(self.is_beat(at) and self.holds(window, time, at, False) for at in self.near(time))
+
+    def is_beat(self, time: int) -> bool:
+        closes = self.closes and any(self.is_close(window, time) for window in self.windows)
+        return closes or any(time % every == 0 for every in self.every)
 
     def is_period(self, time: int) -> bool:
-        firsts = [self.firsts[w.stream] for w in self.windows if w.stream in self.firsts]
+        firsts = self.begins.values()
         return any(time % every == 0 and bool(firsts) and time > min(firsts) for every in self.every)
 
     def is_ever_in(self, window: Window, time: int) -> bool:
@@ -184,8 +204,19 @@ class Model:
     def _moves(self, stream: int, elements: list[Element]) -> None:
         times = [e.time for e in elements]
         if times:
+            # "the first close is fixed by the first push, and moved back only by elements at or above the stream's
+            # time"
+            for place, window in enumerate(self.windows):
+                if window.stream == stream:
+                    begin = self.begins.get(place)
+                    older = [time for time in times if begin is None or not self.is_below(window, time)]
+                    self.begins[place] = min([*older, *([] if begin is None else [begin])])
             self.latest[stream] = max([*times, *([self.latest[stream]] if stream in self.latest else [])])
-            self.firsts[stream] = min([*times, *([self.firsts[stream]] if stream in self.firsts else [])])
+
+    def is_below(self, window: Window, time: int) -> bool:
+        """The stream's time."""
+        beat, latest = self.beats.get(window.stream), self.latest.get(window.stream)
+        return (beat is not None and time < beat) or (latest is not None and time < latest - window.lateness)
 
     # "an arrival is evaluated at once, waiting for no other stream, at t = max(its timestamp, the query's last t); time
     # windows once per timestamp of a push, in time order"; "An arrival that can be in no window of the query causes no
@@ -193,11 +224,11 @@ class Model:
     def push(self, stream: int, elements: list[Element]) -> tuple[list[bool], list[Said]]:
         if elements and self.t0 is None:
             self.t0 = min(e.time for e in elements) // 1000 * 1000
-        late = [self.is_late(stream, e.time) for e in elements]
         self.idle.discard(stream)
         times = [e.time for e in elements]
         # "It moves at the end of each push": for closes the whole push counts.
         self._moves(stream, elements)
+        late = [self.is_late(stream, e.time) for e in elements]
         out: list[Said] = []
         if self.arrivals:
             for time in sorted(set(times)):
@@ -207,6 +238,7 @@ class Model:
                 at = time if self.last is None else max(time, self.last)
                 if any(w.stream == stream and self.can_be_in(w, time, at) for w in self.windows):
                     self.last = at
+                    self.evaluated.append((at, True))
                     out.append(self.said(at, True))
         else:
             self.elements += elements

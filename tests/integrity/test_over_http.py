@@ -26,11 +26,11 @@ def check(folder: Path, seed: int, rounds: int, before: str = "") -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_answer_and_emission_is_a_state_that_was_there(tmp_path: Path, seed: int) -> None:
-    check(tmp_path, seed, rounds=25)
+    check(tmp_path, seed, rounds=15)
 
 
 def test_it_is_so_while_slabs_are_folded_all_the_time(tmp_path: Path) -> None:
-    check(tmp_path, 3, rounds=25, before=FOLD_OFTEN)
+    check(tmp_path, 3, rounds=15, before=FOLD_OFTEN)
 
 
 @pytest.mark.soak

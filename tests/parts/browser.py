@@ -26,11 +26,11 @@ def executable() -> str:
 
 
 @contextmanager
-def browser() -> Iterator[Browser]:
+def browser(*arguments: str) -> Iterator[Browser]:
     path = executable()
     with sync_playwright() as playwright:
         # Without a sandbox of its own, for a container runs all as root.
-        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", *arguments])
         try:
             yield running
         finally:

@@ -13,6 +13,7 @@ from rdflib.store import VALID_STORE, Store
 from hbase_store.errors import BadStoreUrl, Corrupt, StoreUnavailable, WriterElsewhere
 from plugin.store import HBaseStore, RilletStore
 from stream_ext.errors import BadArgument
+from tests.parts.processes import started
 
 EX = Namespace("http://ex/")
 
@@ -60,12 +61,12 @@ sys.stdin.read()
 
 def test_a_path_that_a_server_holds_is_refused_with_its_address(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _HOLDER, f"lmdb:{tmp_path / 'store'}"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(WriterElsewhere, match="send writes to http://the-server:1"):
             Graph(store="rillet").open(str(tmp_path / "store"))
-        holder.communicate()
+        holder.communicate(timeout=60)
     graph = Graph(store="rillet")
     graph.open(str(tmp_path / "store"))
     graph.close()

@@ -14,12 +14,12 @@ import pytest
 import hbase_store
 from hbase_store import Batch, Store
 from hbase_store.arrays import Ids
-from hbase_store.errors import BadRow, Fenced, StoreError, StoreUnavailable, Unwritable
+from hbase_store.errors import BadRow, Fenced, StoreError, StoreUnavailable, Undecided, Unwritable
 from stream_ext.adaptor import read_push
 from stream_ext.batching import Heartbeat, Push, Taken
 from stream_ext.catalog import CatalogStep, StreamDefinition
 from stream_ext.clock import ManualClock
-from stream_ext.errors import BadArgument, Overload
+from stream_ext.errors import BadArgument, NotWriter, OutcomeUnknown, Overload
 from stream_ext.injector import Injector, Intent, Pace, Published, Receipt, View
 from stream_ext.options import StreamOptions
 from stream_ext.waits import Waits
@@ -287,13 +287,54 @@ def test_a_writer_that_is_fenced_stops_and_says_so_to_all(bench: Bench, monkeypa
 
     monkeypatch.setattr(bench.store, "commit", fenced)
     first = bench.push(1)
-    with pytest.raises(Fenced):
+    with pytest.raises(NotWriter, match=r"another writer took over\. Nothing of this request was done"):
         first.result(5)
     bench.injector.close()
-    with pytest.raises(Fenced):
+    with pytest.raises(NotWriter):
         bench.push(1)
     assert isinstance(bench.listener.fault, Fenced)
     assert bench.injector.status()["fault"] == "Fenced: another writer took over"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("nobody answers"), Undecided("who knows"), ValueError("our bug")])
+def test_a_writer_that_stops_while_it_commits_says_that_the_outcome_is_unknown(
+    bench: Bench, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_ext.insistence._GIVE_UP_MS", 0)
+
+    def fails(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(bench.store, "commit", fails)
+    with pytest.raises(OutcomeUnknown, match=r"whether it counts is not known\. Look for it in a snapshot after 1"):
+        bench.push(1).result(5)
+    bench.injector.close()
+    with pytest.raises(NotWriter, match=r"[nN]othing of this request was done"):
+        bench.push(1)
+
+
+def test_a_fault_after_the_commit_is_no_refusal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(news: Published) -> None:
+        raise Fenced("it is the listener who is fenced")
+
+    monkeypatch.setattr(bench.listener, "published", fails)
+    with pytest.raises(OutcomeUnknown):
+        bench.push(1).result(5)
+    assert bench.store.refresh() == 2, "it is there"
+
+
+def test_an_injector_that_was_halted_refuses_what_waits_and_follows_what_others_publish(bench: Bench) -> None:
+    bench.push(1).result(5)
+    waiting = bench.push(1)
+    bench.injector.halt(Fenced("another took over"))
+    with pytest.raises(NotWriter):
+        waiting.result(5)
+    bench.injector.close()
+    batch = bench.store.begin()
+    batch.catalog("stream", 2, None)
+    bench.store.commit(batch)
+    bench.injector.follow()
+    assert (bench.injector.head, set(bench.injector.catalog.streams)) == (3, {1})
 
 
 def test_what_is_queued_is_written_before_the_writer_ends(bench: Bench) -> None:

@@ -11,6 +11,7 @@ from hbase_store import StreamPosition
 from stream_ext.batching import Taken
 from stream_ext.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.lateness import Lateness
+from stream_ext.openings import opened
 from stream_ext.options import StreamOptions
 from stream_ext.readings import query_of
 from stream_ext.schedule import QueryState, Schedule, initial_state
@@ -93,8 +94,8 @@ def test_late_elements_are_those_of_schedules_that_follow_every_push(seed: int) 
             if stream in schedule.streams():
                 late |= follow(schedule, taken)
         assert lateness.take(taken, turn + 1) == int(late.sum()), f"seed {seed}, turn {turn}"
-        firsts = [time for time in (before.first, *times.tolist()) if time is not None]
-        positions[stream] = StreamPosition(stream, 0, None, beat, min(firsts, default=None), latest=latest, idle=idle)
+        openings = opened(before.openings, times, before.latest, before.heartbeat) if len(times) else before.openings
+        positions[stream] = StreamPosition(stream, 0, None, beat, None, latest=latest, idle=idle, openings=openings)
         for number, schedule in schedules.items():
             assert lateness.waits_for(number) == schedule.waits_for()
 

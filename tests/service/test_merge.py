@@ -16,9 +16,9 @@ from hbase_store import EmissionRow, Sn
 from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog import QueryDefinition
 from stream_ext.clock import ManualClock
-from stream_ext.emission import decode_body
+from stream_ext.emission import columns_of, decode_body, decode_shared_body
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.part import Ids, Part
+from stream_ext.part import Ids, Part, SharedPart
 from stream_ext.runner.merge import Merge
 from stream_ext.schedule import Evaluated, QueryState
 
@@ -198,6 +198,140 @@ def test_any_interleaving_of_runners_and_crashes_says_everything_once(seed: int)
     assert stored == {query: state_at(query, LAST_SN) for query in QUERIES}
 
 
+GROUP = (11, 12, 13, 14)
+TOGETHER = {number: definition(number) for number in GROUP}
+#: Queries that stay inline from one snapshot up to the one before another, while the others are on Spark.
+AT_HOME = {13: (9, 22), 14: (15, 33)}
+
+
+def stays(query: int, sn: int) -> bool:
+    """Whether it is stepped inline in this snapshot; a move takes effect after the snapshot that it makes."""
+    first, end = AT_HOME.get(query, (0, 0))
+    return first < sn <= end
+
+
+def is_told(sn: int) -> bool:
+    return random.Random(sn).random() < 0.6
+
+
+def rows_of(query: int, sn: int) -> int:
+    return random.Random(1_000 * sn + query).choice((0, 1, 2))
+
+
+def shared_parts(sn: int, queries: Sequence[int], known: set[int]) -> list[SharedPart]:
+    """One evaluation of these together; who is new to their network brings how it came."""
+    if not queries or not is_told(sn):
+        return []
+    told = [each for each in range(1, sn) if is_told(each)]
+    before = Evaluated(told[-1], 0, 0, told[-1] * 10) if told else None
+    whose = [place for place, query in enumerate(queries) for _ in range(rows_of(query, sn))]
+    joined = {query: QueryState(query, before) for query in queries if query not in known}
+    known.update(queries)
+    return [
+        SharedPart(
+            np.array(queries, np.uint64), sn, 0, sn * 10, [], np.array(whose, np.uint64),
+            [np.full(len(whose), 7, np.uint64)], None, True, 0, None,
+            QueryState(0, Evaluated(sn, 0, 0, sn * 10)), joined,
+            before=before,
+        )
+    ]  # fmt: skip
+
+
+class Sender:
+    """A runner of queries that share a network; a query that is moved is new to the one where it goes."""
+
+    def __init__(self, merge: Merge, runner: str, chance: random.Random) -> None:
+        self.merge, self.runner, self.chance = merge, runner, chance
+        self.number, self.built, _ = merge.attempt(runner)
+        self.sn, self.known = self.built, set[int]()
+        self.sent: dict[int, list[SharedPart]] = {}
+
+    def takes(self, sn: int) -> list[int]:
+        if self.runner == "inline":
+            return list(GROUP)
+        return [query for query in GROUP if stays(query, sn) == (self.runner == "beside")]
+
+    def step(self) -> None:
+        """The next one, or one again that was sent before."""
+        if self.sent and self.chance.random() < 0.2:
+            sn = self.chance.choice(list(self.sent))
+            self.merge.take(self.runner, sn, list(self.sent[sn]))
+        elif self.sn < LAST_SN:
+            self.sn += 1
+            queries = self.takes(self.sn)
+            self.known.intersection_update(queries)
+            self.sent[self.sn] = shared_parts(self.sn, queries, self.known)
+            self.merge.take(self.runner, self.sn, list(self.sent[self.sn]))
+
+
+def said_of(merge: Merge, log: Log, query: int) -> list[tuple[int, int, int]]:
+    """(snapshot, time, rows) of each of its emissions, wherever it is kept."""
+    found = {}
+    for number in range(1, merge.last(query) + 1):
+        if (query, number) in log.rows:
+            own = decode_body(log.rows[query, number])
+            found[number] = own.sn, own.time, len(columns_of(own)[0])
+    for member in merge.memberships(query):
+        assert member.until is not None
+        for record in range(member.first, member.until + 1):
+            own = decode_shared_body(log.rows[member.group, record]).own(TOGETHER[query], member.number(record), False)
+            assert member.number(record) not in found, "said by itself, and in its group"
+            found[member.number(record)] = own.sn, own.time, len(columns_of(own)[0])
+    return [found[number] for number in range(1, merge.last(query) + 1)]
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_queries_that_are_told_together_say_everything_once_whoever_steps_them(seed: int) -> None:
+    """Two of them stay inline for a while beside Spark; attempts, losses and crashes come at any time."""
+    chance = random.Random(seed)
+    log = Log()
+
+    def opened() -> Merge:
+        numbers = count(1_000 + 100 * log.commits).__next__
+        merge = Merge(log, ManualClock(), lambda: TOGETHER, texts_of, numbers)
+        for sn in range(LAST_SN + 1):
+            merge.publish(sn, any(first <= sn < end for first, end in AT_HOME.values()))
+        return merge
+
+    merge = opened()
+    inline: Sender | None = None
+    spark: Sender | None = None
+    weights = {"inline": 10, "spark": 10, "tell": 4, "attempt": 1, "lost": 1, "die": 1, "flush": 1}
+    for action in chance.choices(list(weights), list(weights.values()), k=chance.randint(50, 250)):
+        log.dies = chance.choice(["before", "after"]) if action == "die" else None
+        try:
+            if action in ("inline", "die") and (role := merge.role) is not None:
+                if inline is None or inline.runner != role or not merge.goes_on(role):
+                    inline = Sender(merge, role, chance)
+                if role == "inline" and inline.sn != merge.position:
+                    inline = Sender(merge, role, chance)
+                inline.step()
+            elif action in ("flush", "die"):
+                merge.flush()
+            elif action == "attempt" and merge.position < LAST_SN:
+                spark = Sender(merge, "spark", chance)
+            elif action == "spark" and spark is not None:
+                spark.step()
+            elif action == "tell" and spark is not None:
+                merge.caught_up("spark", spark.number, spark.sn, {})
+            elif action == "lost" and spark is not None:
+                merge.lost("spark", spark.number)
+                spark = None
+        except Died:
+            merge, inline, spark = opened(), None, None
+    log.dies = None
+    if spark is not None:
+        merge.lost("spark", spark.number)
+    last = Sender(merge, "inline", random.Random("no repeats"))
+    while merge.position < LAST_SN:
+        last.step()
+    merge.flush()
+    for reader in (merge, opened()):
+        for query in GROUP:
+            told = [(sn, sn * 10, rows_of(query, sn)) for sn in range(1, LAST_SN + 1) if is_told(sn)]
+            assert said_of(reader, log, query) == told, f"seed {seed}, query {query}"
+
+
 def test_spark_becomes_the_owner_only_when_nothing_is_missing() -> None:
     merge = new_merge(Log())
     inline = Inline(merge)
@@ -211,18 +345,34 @@ def test_spark_becomes_the_owner_only_when_nothing_is_missing() -> None:
     merge.caught_up("spark", number, 3, {})
     assert owner_of(merge) == "inline", "snapshot 2 is missing"
     merge.take("spark", 2, parts_of(2))
+    merge.caught_up("spark", number, 4, {})
+    assert owner_of(merge) == "inline", "the last snapshot is missing"
     merge.caught_up("spark", number, 3, {})
     assert owner_of(merge) == "spark"
     assert merge.position == 3, "what was waiting is merged at the hand-over"
+
+
+@pytest.mark.parametrize(("there", "is_handed_over"), [(None, False), (0, True), (1, True), (2, False), (3, False)])
+def test_a_query_that_waits_is_handed_over_to_who_stands_with_it_where_it_stands_or_before(
+    there: int | None, is_handed_over: bool
+) -> None:
+    merge = new_merge(Log())
+    merge.take("inline", 1, [part_of(1, 1)])
+    merge.take("inline", 2, [part_of(2, None, 1)])
+    merge.take("inline", 3, [])
+    number, _, _ = merge.attempt("spark")
+    merge.caught_up("spark", number, 3, {} if there is None else {1: there})
+    assert (owner_of(merge) == "spark") == is_handed_over
 
 
 def part_of(sn: int, evaluated: int | None, stands: int | None = None) -> Part:
     """Of query 1: its evaluation in `evaluated`, or that it has none in `sn`, for it stands before."""
     at = sn if evaluated is None else evaluated
     known = stands if evaluated is None else evaluated
-    state = QueryState(1, None if known is None else Evaluated(known, 0, 0, 10 * known), sn=at, stands=stands)
+    evaluated = None if known is None else Evaluated(known, 0, 0, 10 * known)
+    state = QueryState(1, evaluated, sn=at, stands=stands, unanswered=stands is not None)
     columns = [np.array([7], np.uint64)]
-    is_told = evaluated is not None
+    is_told = at == known and stands is None
     return Part(1, at, 0, at * 10, [], columns, None, 0, None, state, is_told, evaluated=is_told)
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from hbase_store import Batch, Sn
-from hbase_store.errors import Fenced, StoreUnavailable
+from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.errors import BadArgument, BadData, NotFound, Overload, RilletError, TooLarge
+from stream_ext.lag import Lag
 from stream_ext.late import Late, LateElements
 from stream_ext.service import Limits, Service
+from stream_ext.shard import Shard
 
 from .opened import (
     EX,
@@ -352,6 +354,51 @@ def test_queries_that_are_far_behind_take_no_more_pushes(tmp_path: Path) -> None
         push(service, "unread", 2, triple("a", 1), wait="published")
 
 
+def test_pushes_are_held_against_the_work_that_waits_not_only_against_the_time_that_it_has_waited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of two seconds: a push is taken while those before it need at most three."""
+    clock = ManualClock(1_000_000)
+    with opened(tmp_path, clock, limits=Limits(lag_ms=3_000)) as service:
+        service.register(registration())
+        service._engine.merge.wait(service.head(), 60)
+        turn, begun, steps = threading.Semaphore(0), threading.Semaphore(0), Shard.step
+
+        def slow(shard: Shard, sn: int) -> object:
+            begun.release()
+            assert turn.acquire(timeout=60)
+            return steps(shard, sn)
+
+        monkeypatch.setattr(Shard, "step", slow)
+        first = push(service, "s", 1, triple("a", 1), wait="published").snapshot
+        assert begun.acquire(timeout=60)
+        clock.advance(599)  # it may be a pause
+        for _ in range(8):
+            push(service, "s", 2, triple("a", 1), wait="published")
+        clock.advance(1)
+        with pytest.raises(Overload, match=r"have work for 4800 ms before this push, more than 3000 ms") as refused:
+            push(service, "s", 3, triple("a", 1), wait="published")
+        assert refused.value.retry_after_s == 1
+        turn.release(9)
+        service._engine.merge.wait(first + 8, 60)
+        push(service, "s", 3, triple("a", 1), wait="published")
+        turn.release(1_000)
+
+
+def test_a_step_that_was_slow_once_counts_for_nothing_and_those_that_are_slow_now_do() -> None:
+    lag = Lag()
+    for sn in range(3):
+        lag.published(sn, 0, -1)
+    for took_ms in (5_000, 10, 5_000, 10, 10):
+        lag.stepped(took_ms)
+    assert lag.ahead_ms(0, 0, 10_000) == 20
+    for _ in range(3):
+        lag.stepped(4_000)
+    assert lag.ahead_ms(0, 0, 10_000) == 8_000
+    assert lag.ahead_ms(0, 3_000, 10_000) == 5_000
+    assert lag.ahead_ms(3, 3_000, 10_000) == 0
+
+
 def test_pushes_to_queries_that_have_stopped_for_good_are_told_why_and_not_to_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,29 +417,6 @@ def test_pushes_to_queries_that_have_stopped_for_good_are_told_why_and_not_to_co
     clock.advance(3_001)
     with pytest.raises(StoreUnavailable, match="no room is left"):
         push(service, "s", 2000, triple("a", 1), wait="published")
-    service.close()
-
-
-def test_a_store_that_fails_is_said_to_pushers_waiters_and_subscribers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = open_service(tmp_path)
-    service.register(registration())
-    reader = Reader(service, "q")
-
-    def fenced(*_: object) -> int:
-        raise Fenced("another writer took over")
-
-    monkeypatch.setattr(service.store, "commit", fenced)
-    with pytest.raises(Fenced):
-        push(service, "s", 1, triple("a", 1))
-    with pytest.raises(Fenced):
-        service.update(f"INSERT DATA {{ {triple('a', 1)} }}")
-    assert reader.read_to(1) == []
-    assert isinstance(reader.subscription.fault, Fenced)
-    status = service.status()
-    assert status["writer"]["fault"] == status["fault"] == "Fenced: another writer took over"
-    assert service.query_status("q")["state"] == "failed"
     service.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 from hbase_store.errors import WriterElsewhere
 from stream_ext.errors import RilletError
 from stream_ext.service import Service
+from tests.parts.processes import started
 
 from .opened import open_service, opened, push, registration, said, times, triple, values
 
@@ -127,14 +128,12 @@ def test_one_writer_at_a_time_and_the_next_one_when_it_has_closed(tmp_path: Path
 
 def run_until_killed(folder: Path, pushes: int) -> None:
     """A process that pushes as fast as it can, killed after it has acknowledged so many."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.service.test_restart", str(folder)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for _ in range(pushes):
-        assert process.stdout.readline(), "it ended before it was killed"
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    command = [sys.executable, "-m", "tests.service.test_restart", folder]
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(pushes):
+            assert process.stdout.readline(), "it ended before it was killed"
+        process.send_signal(signal.SIGKILL)
 
 
 def test_a_service_that_is_killed_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:

@@ -102,3 +102,19 @@ def test_subscriptions_end_when_the_service_closes(tmp_path: Path) -> None:
         subscription = other.subscribe("q", 0, ended.set)
     assert ended.wait(5)
     assert subscription.ended
+
+
+def test_what_a_reader_takes_at_a_time_has_a_bound_in_bytes_and_nothing_is_left_out(tmp_path: Path) -> None:
+    count, size = 40, 50_000
+    with opened(tmp_path, SystemClock()) as service:
+        service.register(registration(window="RANGE PT1S STEP PT1S"))
+        for number in range(count + 1):
+            push(service, "s", number * 1000, triple("a" * size, number), wait="published")
+        service.heartbeat("s", count * 1000 + 1000, wait="evaluated")
+        last = service.query_status("q")["emissions"]
+        subscription, taken = service.subscribe("q", 0, lambda: None), []
+        while found := subscription.take():
+            assert sum(len(emission.json) for emission in found[:-1]) < 256 << 10
+            taken += [emission.number for emission in found]
+        assert taken == list(range(1, last + 1))
+        assert last >= count

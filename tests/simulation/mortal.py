@@ -91,8 +91,8 @@ class Mortal:
 
     # ---- the rest
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
-        return self._inner.get_many(table, keys)
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
+        return self._inner.get_many(table, keys, sizes)
 
     def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[tuple[Key, Value]]:
         return self._inner.scan(table, start, stop)

@@ -8,27 +8,30 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stream_ext.budget import Budget
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.outside import Outside
+from stream_ext.runner.quarantine import Death
 
 FACTORY = "tests.spark.doubles:open_shard"
 PATIENCE_S = 120.0
 _MODULUS = (1 << 61) - 1
 
 #: Values of an SN that make the shard misbehave there, in a worker process only.
-DIES_ONCE, DIES_ALWAYS, RAISES = (1 << 40) + 1, (1 << 40) + 2, (1 << 40) + 3
+DIES_ONCE, DIES_ALWAYS, RAISES, SPOILS_ONCE = (1 << 40) + 1, (1 << 40) + 2, (1 << 40) + 3, (1 << 40) + 4
 
 
 class QueryState(msgspec.Struct):
     chain: int
     stands: int | None = None
+    unanswered: bool = False
 
 
 class Part(msgspec.Struct):
@@ -78,6 +81,16 @@ class ChainShard:
         self.sn = 0
         self.faults: dict[int, str] = {}
         self.behind: dict[int, int] = {}
+        self.held: Collection[int] = frozenset()
+        self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
+
+    has_more = False
+
+    def go_on(self) -> list[Part]:
+        return []
+
+    def return_to(self, states: Mapping[int, QueryState]) -> None:
+        pass
 
     def refresh(self) -> int:
         self._values = [int(line) for line in self._path.read_text().splitlines()]
@@ -90,7 +103,9 @@ class ChainShard:
     def step(self, sn: int) -> list[Part]:
         assert sn == self.sn + 1, f"at {self.sn}, told to step {sn}"
         value = self._values[sn - 1]
+        self.stepping(sn, [1])
         self._misbehave(value)
+        self.stepping(sn, [])
         self._state = (self._state * 31 + value) % _MODULUS
         self.sn = sn
         if value == 0:
@@ -102,6 +117,10 @@ class ChainShard:
         if value == RAISES:
             raise ValueError("this SN cannot be stepped")
         once = self._path.with_name("died")
+        if value == SPOILS_ONCE and not once.exists():
+            once.touch()
+            self._state += 1  # half of the step
+            raise ValueError("this step ends in the middle")
         if value == DIES_ALWAYS or (value == DIES_ONCE and not once.exists()):
             once.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -110,8 +129,22 @@ class ChainShard:
         pass
 
 
-def open_shard(store_url: str, base: str, outside: Outside) -> ChainShard:
+def open_shard(
+    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+) -> ChainShard:
     return ChainShard(Path(store_url.removeprefix("numbers:")))
+
+
+class Noticed:
+    """Stands for the quarantine."""
+
+    def __init__(self) -> None:
+        self.held: frozenset[int] = frozenset()
+        self.deaths: list[Death] = []
+
+    def hold(self, death: Death) -> None:
+        self.deaths.append(death)
+        self.held |= frozenset(death.numbers or ())
 
 
 class ChainMerge:
@@ -152,6 +185,15 @@ class ChainMerge:
                 self.owner = runner
                 self._merge_pending()
                 self._changed.notify_all()
+
+    def take_piece(self, runner: str, parts: list[Part]) -> None:
+        assert not parts, "none of these is ever behind"
+
+    def catching_up(self) -> Mapping[int, QueryState]:
+        return {}
+
+    def stand_for(self, queries: Collection[int]) -> Mapping[int, QueryState]:
+        return {}
 
     def lost(self, runner: str, attempt: int) -> None:
         with self._changed:

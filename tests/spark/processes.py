@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 from pathlib import Path
@@ -26,3 +27,13 @@ def worker(driver_pid: int) -> int:
     """The Python worker that serves the seat: the last child of the daemon that forks it."""
     seats = [pid for pid in family(driver_pid) if b"worker_module" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return seats[-1]
+
+
+def listens_on(pids: list[int]) -> set[str]:
+    """The addresses of the TCP ports on which these processes listen, in the kernel's hexadecimal."""
+    sockets = set()
+    for descriptor in (each for pid in pids for each in Path(f"/proc/{pid}/fd").glob("*")):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            sockets.add(os.readlink(descriptor).removeprefix("socket:[").removesuffix("]"))
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return {local.partition(":")[0] for _, local, _, state, *rest in lines if state == "0A" and rest[5] in sockets}

@@ -22,9 +22,11 @@ def test_a_folder_in_use_is_left_alone_and_one_left_behind_is_removed(tmp_path: 
 
 
 def test_the_driver_finds_our_modules_before_others_and_no_other_spark() -> None:
-    environ = {"SPARK_HOME": "/other", "PYTHONPATH": "/mine", "PATH": "", "KEPT": "yes"}
+    secrets = {"RILLET_TOKEN": "t", "RILLET_READ_TOKEN": "r"}
+    environ = {"SPARK_HOME": "/other", "PYTHONPATH": "/mine", "PATH": "", "KEPT": "yes", **secrets}
     given = driver_environ(SparkSettings(), Path("/folder"), JAVA, environ)
     root, mine = given["PYTHONPATH"].split(":")
     assert Path(root, "stream_ext", "shard.py").is_file() and mine == "/mine"
+    assert not secrets.keys() & given.keys()
     assert "SPARK_HOME" not in given and given["KEPT"] == "yes"
     assert given["PATH"] and given["JAVA_HOME"] == "/java"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -55,6 +56,19 @@ def test_a_runtime_without_the_vector_module_is_not_asked_for_it_and_gets_all_el
         check=True,
     )
     assert said.stdout.splitlines() == ["-Da=b c", "", "*", "--add-modules=java.sql"]
+
+
+def test_a_launcher_lies_in_a_folder_of_our_own_or_nowhere(tmp_path: Path) -> None:
+    trimmed, cache = runtime(tmp_path / "trimmed", "17.0.1", "java.base"), tmp_path / "cache"
+    before = os.umask(0)
+    find_java({"JAVA_HOME": str(trimmed)}, cache)
+    os.umask(before)
+    assert cache.stat().st_mode & 0o777 == 0o700
+    if os.getuid() != 0:
+        pytest.skip("only root can make a folder of another user")
+    os.chown(cache, 65534, 65534)
+    with pytest.raises(NoJava, match=r"belongs to another user.*set RILLET_CACHE"):
+        find_java({"JAVA_HOME": str(trimmed)}, cache)
 
 
 def test_no_java_at_all_is_said_with_what_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,3 +39,12 @@ def test_settings_without_meaning_are_refused() -> None:
 def test_a_setting_of_the_user_wins_over_ours() -> None:
     conf = spark_conf(SparkSettings(conf={"spark.ui.enabled": "true"}), Path("/folder"))
     assert conf["spark.ui.enabled"] == "true" and conf["spark.local.dir"] == "/folder"
+
+
+def test_spark_asks_for_a_secret_and_has_no_port_beyond_this_machine() -> None:
+    conf = spark_conf(SparkSettings(), Path("/folder"))
+    assert conf["spark.authenticate"] == "true" and conf["spark.ui.enabled"] == "false"
+    assert conf["spark.driver.bindAddress"] == conf["spark.driver.host"] == "127.0.0.1"
+    assert not any("secret" in name or "token" in name for name in conf)
+    cluster = SparkSettings(master="spark://127.0.0.1:7077")
+    assert spark_conf(cluster, Path("/folder"))["spark.authenticate"] == "false"  # whether it does is the cluster's

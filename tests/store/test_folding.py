@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from hbase_store.keyvalue import CompareAndSet, Put
 from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.opening import WallClock
 from hbase_store.terms import iri, literal
+from tests.parts.processes import started
+from tests.parts.waiting import until
 from tests.store.faulty import Shared
 from tests.store.model import Model, Operation
 from tests.store.test_store import NODES, QUADS, G, H, O, P, Q, S, add, check, quads, write
@@ -200,13 +203,14 @@ def test_the_writer_folds_by_itself_and_readers_notice_nothing(tmp_path: Path, m
     monkeypatch.setattr("hbase_store.upkeep.FOLD_SLABS", 5)
     store = hbase_store.open(f"lmdb:{tmp_path}/store")
     failures: list[BaseException] = []
-    done = threading.Event()
+    done, reads = threading.Event(), Counter[str]()
     add(store, (S, P, literal("0"), None))
     p = int(store.ids([P])[0])
 
     def read() -> None:
         try:
             while not done.is_set():
+                reads[threading.current_thread().name] += 1
                 snapshot = store.at()
                 assert snapshot.count(p) == len(snapshot.pairs(p)[0]) == snapshot.sn
                 older = store.at(max(1, snapshot.sn // 2))
@@ -215,14 +219,17 @@ def test_the_writer_folds_by_itself_and_readers_notice_nothing(tmp_path: Path, m
         except BaseException as failure:  # noqa: BLE001  # shown by the assertion below
             failures.append(failure)
 
-    readers = [threading.Thread(target=read) for _ in range(2)]
+    readers = [threading.Thread(target=read, name=name, daemon=True) for name in ("one", "other")]
     for reader in readers:
         reader.start()
     for i in range(1, 150):
         add(store, (S, P, literal(str(i)), None))
+        if i % 30 == 0:  # each goes on reading, however busy the machine is
+            reads.clear()
+            until(lambda: failures or all(reads[name] > 1 for name in ("one", "other")), "both readers read")
     done.set()
     for reader in readers:
-        reader.join()
+        reader.join(60)
     assert failures == []
     assert store._edges.list.runs, "it has folded"
     store.close()
@@ -307,13 +314,17 @@ READER = """
 import sys, hbase_store
 store = hbase_store.open(sys.argv[1], read_only=True)
 print("open", flush=True)
-while store.head() < int(sys.argv[2]):
-    snapshot = store.at()
-    p = int(store.ids([b"<http://ex/p>"])[0])
-    assert snapshot.count(p) == len(snapshot.pairs(p)[0]) == snapshot.sn
-    assert len(store.terms(snapshot.pairs(p, True)[0])) == snapshot.sn
-    for sn in range(max(1, snapshot.sn - 3), snapshot.sn + 1):
-        assert store.net_changes(sn).sign.tolist() == [1]
+for stage in (50, 100, 150, 200):
+    reads = 0
+    while store.head() < stage or not reads:
+        snapshot = store.at()
+        p = int(store.ids([b"<http://ex/p>"])[0])
+        assert snapshot.count(p) == len(snapshot.pairs(p)[0]) == snapshot.sn
+        assert len(store.terms(snapshot.pairs(p, True)[0])) == snapshot.sn
+        for sn in range(max(1, snapshot.sn - 3), snapshot.sn + 1):
+            assert store.net_changes(sn).sign.tolist() == [1]
+        reads += 1
+    print(stage, flush=True)
 print(store.head(), len(store._edges.list.runs) > 0, flush=True)
 """
 
@@ -324,15 +335,19 @@ def test_two_processes_read_while_one_writes_and_folds(tmp_path: Path, monkeypat
     store = hbase_store.open(url)
     add(store, (S, P, literal("1"), None))
     arguments = [sys.executable, "-c", READER, url, "200"]
-    readers = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    for reader in readers:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == "open\n"
-    for i in range(2, 201):
-        add(store, (S, P, literal(str(i)), None))
-    for reader in readers:
-        assert reader.communicate()[0] == "200 True\n"
-        assert reader.returncode == 0
+    with (
+        started(arguments, stdout=subprocess.PIPE, text=True) as one,
+        started(arguments, stdout=subprocess.PIPE, text=True) as other,
+    ):
+        for reader in (one, other):
+            assert reader.stdout.readline() == "open\n"
+        for i in range(2, 201):
+            add(store, (S, P, literal(str(i)), None))
+            if i % 50 == 0:  # each has read between two of these, however busy the machine is
+                assert [reader.stdout.readline() for reader in (one, other)] == [f"{i}\n"] * 2
+        for reader in (one, other):
+            assert reader.stdout.readline() == "200 True\n"
+            assert reader.wait(60) == 0
     store.close()
 
 

@@ -69,11 +69,11 @@ def test_a_store_hops_alike_through_runs_slabs_and_deletions(tmp_path: Path) -> 
     store = hbase_store.open(f"lmdb:{tmp_path}/store", folding=False)
     rng = np.random.default_rng(3)
     batch = store.begin()
-    p, *nodes = batch.encode([b"<http://ex/p>", *(b"<http://ex/%d>" % i for i in range(3_000))]).tolist()
+    p, *nodes = batch.encode([b"<http://ex/p>", *(b"<http://ex/%d>" % i for i in range(1_500))]).tolist()
     store.commit(batch)
     expected: set[tuple[int, int, int]] = set()
     for step in range(12):
-        size = 40_000 if step == 0 else 700
+        size = 15_000 if step == 0 else 500
         s, o, g = (rng.choice(nodes, size) for _ in range(3))
         g = np.where(rng.random(size) < 0.5, 0, g % np.uint64(3)).astype(np.uint64)
         gone = as_ids(sorted(expected)[:: 40 + step]).reshape(-1, 3)
@@ -87,9 +87,6 @@ def test_a_store_hops_alike_through_runs_slabs_and_deletions(tmp_path: Path) -> 
             store.fold()
         keys = as_ids([*rng.choice(nodes, 600).tolist(), 1])
         for inverse in (False, True):
-            for key in keys[:80].tolist():
-                there = sorted((a if inverse else b) for a, b, c in expected if c == 0 and key == (b if inverse else a))
-                assert store.at().values(p, key, inverse).tolist() == there
             for graph in (0, NAMED, 1):
                 found = told(*store.at().neighbours(p, keys, inverse, graph))
                 wanted: dict[int, list[Row]] = {int(key): [] for key in keys}
@@ -98,4 +95,7 @@ def test_a_store_hops_alike_through_runs_slabs_and_deletions(tmp_path: Path) -> 
                     if key in wanted and (c == graph if graph >= 0 else c != 0):
                         wanted[key].append((value, c) if graph == NAMED else (value,))
                 assert found == [sorted(wanted[key]) for key in keys.tolist()]
+                if graph == 0:
+                    for key in keys[:80].tolist():
+                        assert store.at().values(p, key, inverse).tolist() == sorted(row[0] for row in wanted[key])
     store.close()

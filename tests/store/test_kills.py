@@ -16,6 +16,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
+from tests.parts.processes import started
 from tests.store.crowd import KEPT, STREAM, P, content, deletes, passing
 
 KILLS = 40
@@ -67,22 +68,28 @@ def check_stream(store: Store, head: int) -> None:
     assert store.ids(list(ids)).tolist() == list(ids.values())
 
 
+def line_of(parent: subprocess.Popen[str]) -> str:
+    assert parent.stdout is not None
+    line = parent.stdout.readline()
+    assert line, "the process that forks the writers has ended"
+    return line
+
+
 def kill_often(url: str, kills: int, seed: int) -> None:
     rng = random.Random(seed)
     arguments = [sys.executable, "-m", "tests.store.crowd", url, str(seed)]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+    with started(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdin is not None
-        assert parent.stdout is not None
         head = 0
         for _ in range(kills):
             parent.stdin.write("go\n")
             parent.stdin.flush()
-            pid = int(parent.stdout.readline().removeprefix("pid "))
+            pid = int(line_of(parent).removeprefix("pid "))
             # After some acknowledgements, and then at any instant of the next ones.
-            told = [parent.stdout.readline() for _ in range(rng.randrange(1, 12))]
+            told = [line_of(parent) for _ in range(rng.randrange(1, 12))]
             killer = threading.Timer(rng.random() * 0.03, os.kill, (pid, signal.SIGKILL))
             killer.start()
-            while (line := parent.stdout.readline()) != "dead\n":
+            while (line := line_of(parent)) != "dead\n":
                 told.append(line)
             killer.join()
             numbers = [int(line) for line in told]

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.meta_cells import LEASE_KEY
 from stream_ext.clock import ManualClock
 from tests.parts.hbase.server import HBase
+from tests.parts.processes import started
 from tests.store.check_backend import CountingKeyValue
 
 ROOT = Path(__file__).parents[2]
@@ -42,13 +44,12 @@ sys.stdin.read()
 
 
 @contextmanager
-def another_holder(folder: Path, address: str) -> Iterator[subprocess.Popen[str]]:
+def another_holder(folder: Path, address: str) -> Iterator[subprocess.Popen[Any]]:
     command = [sys.executable, "-c", HOLD, str(folder), address]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    with started(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         yield holder
-        holder.kill()
 
 
 def test_a_second_process_learns_who_writes(tmp_path: Path) -> None:
@@ -145,17 +146,24 @@ def test_the_error_survives_the_way_between_processes() -> None:
 
 
 class FlakyKeyValue(CountingKeyValue):
-    """Publishes fail on demand, before or after they are done; `published` tells when one is over."""
+    """Publishes fail on demand, before or after they are done, or are done later; `published` says when one is over."""
 
     def __init__(self, inner: KeyValue) -> None:
         super().__init__(inner)
-        self.fails_before = self.fails_after = False
+        self.fails_before = self.fails_after = self.delays = False
+        self._delayed: list[CompareAndSet] = []
         self.published: queue.Queue[str] = queue.Queue()
 
     def publish(self, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
         if self.fails_before:
             self.published.put("failed")
             raise StoreUnavailable("not reachable")
+        if self.delays:
+            self._delayed.append(compare_and_set)
+            self.published.put("delayed")
+            raise StoreUnavailable("did not answer in time")
+        while self._delayed:  # what was given up is done after all, just before this
+            super().publish([], self._delayed.pop(0))
         done = super().publish(stages, compare_and_set)
         self.published.put("failed" if self.fails_after else str(done))
         if self.fails_after:
@@ -260,6 +268,79 @@ def test_a_renewal_whose_reply_was_lost_is_recognised_as_our_own(backend: FlakyK
     lease.release()
 
 
+def with_a_renewal_under_way(backend: FlakyKeyValue, clock: ManualClock) -> CellLease:
+    """A renewal was given up, and is done just before whatever is written next."""
+    lease = take(backend, clock)
+    backend.delays = True
+    clock.advance(LEASE_MS // 3)
+    assert backend.published.get(timeout=WAIT_S) == "delayed"
+    backend.delays = False
+    return lease
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_renewal_that_is_done_late_is_recognised_by_who_takes_the_lease_again(
+    backend: FlakyKeyValue, over: bool
+) -> None:
+    clock = ManualClock(1_000)
+    lease = with_a_renewal_under_way(backend, clock)
+    if over:
+        backend.fails_before = True
+        clock.advance(LEASE_MS)
+        backend.fails_before = False
+        assert lease.regain()
+    lease.take("again")
+    assert lease.held
+    with pytest.raises(WriterElsewhere, match="again"):
+        CellLease(backend, clock, "the store").take("")
+    lease.release()
+
+
+def test_a_renewal_that_is_done_late_does_not_keep_what_was_given_back(backend: FlakyKeyValue) -> None:
+    clock = ManualClock(1_000)
+    with_a_renewal_under_way(backend, clock).release()
+    second = CellLease(backend, clock, "the store")
+    second.take("")
+    assert second.held
+    second.release()
+
+
+def test_a_lease_whose_time_was_over_is_ours_again_only_if_nobody_took_it(backend: FlakyKeyValue) -> None:
+    stopped = [ManualClock(1_000), ManualClock(1_000)]
+    first = take(backend, stopped[0])
+    stopped[0].advance(LEASE_MS)
+    assert backend.published.get(timeout=WAIT_S) == "True", "nobody did, and its thread has renewed it"
+    second = take(backend, ManualClock(1_000 + 2 * LEASE_MS))
+    second.release()
+    stopped[0].advance(3 * LEASE_MS)
+    assert not first.regain(), "another had it, and may have written"
+    assert first.lost
+    first.take("here")
+    assert first.held
+    first.release()
+
+
+def test_a_lease_that_took_longer_to_take_than_it_lasts_is_not_held(backend: FlakyKeyValue) -> None:
+    clock = ManualClock(1_000)
+    lease = CellLease(SlowKeyValue(backend, clock, LEASE_MS), clock, "the store")
+    lease.take("here")
+    assert not lease.held
+    lease.release()
+
+
+class SlowKeyValue(CountingKeyValue):
+    """Its publishes take so long, by the clock."""
+
+    def __init__(self, inner: KeyValue, clock: ManualClock, takes_ms: int) -> None:
+        super().__init__(inner)
+        self._clock, self._takes_ms = clock, takes_ms
+
+    def publish(self, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
+        done = super().publish(stages, compare_and_set)
+        self._clock.advance(self._takes_ms)
+        return done
+
+
 def test_a_child_of_the_holder_is_not_the_holder(backend: FlakyKeyValue, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = take(backend, ManualClock(1_000))
     parent = os.getpid()
@@ -276,7 +357,7 @@ def hold_as(backend: FlakyKeyValue, pid: int, machine: str, born_at: int) -> Non
 
 
 def test_a_holder_killed_on_this_machine_need_not_be_waited_for(backend: FlakyKeyValue) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as killed:
+    with started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as killed:
         born_at = born(killed.pid)
         assert born_at is not None
         hold_as(backend, killed.pid, this_machine(), born_at)

@@ -20,6 +20,7 @@ from hbase_store.arrays import Ids, as_ids
 from hbase_store.errors import BadRow, BadStoreUrl, Corrupt, SnapshotGone, StoreError
 from hbase_store.rows import slab_key
 from hbase_store.terms import iri, literal
+from tests.parts.processes import started
 from tests.store.model import Model, Operation, Quad
 
 S, P, Q, O, G, H = (iri(f"http://ex/{name}") for name in "spqogh")  # noqa: E741  # as in s, p, o
@@ -488,13 +489,13 @@ def test_another_process_reads_whole_snapshots_while_one_writes(tmp_path: Path) 
     store = hbase_store.open(url)
     add(store, (S, P, literal("1"), None), (S, Q, literal("1"), None))
     arguments = [sys.executable, "-c", FOLLOWER, url, "300"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as follower:
+    with started(arguments, stdout=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None
         assert follower.stdout.readline() == "open\n"
         for i in range(2, 301):
             add(store, (S, P, literal(str(i)), None), (S, Q, literal(str(i)), None))
         assert follower.stdout.readline() == "300\n"
-    assert follower.returncode == 0
+        assert follower.wait(60) == 0
     store.close()
 
 

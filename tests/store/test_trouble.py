@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -178,6 +179,103 @@ def test_a_full_disk_is_said_and_the_batch_can_be_committed_when_there_is_room(t
     assert "make room, and try again" in done.stdout
 
 
+# ---- the file is cut off
+
+
+def cut(url: str, to: float) -> int:
+    """As a copy that was broken off; below 0: so many pages are missing."""
+    file = folder_of(url) / "data.mdb"
+    size = file.stat().st_size
+    size = (int(size * to) & -4096) if to >= 0 else size + int(to) * 4096
+    os.truncate(file, size)
+    return size
+
+
+OPENS = """
+import sys, hbase_store
+from hbase_store.errors import Corrupt
+try:
+    store = hbase_store.open(sys.argv[1], read_only=sys.argv[2] == "True")
+    print(store.at().count_all())
+    if sys.argv[2] == "False":
+        for number in range(20):
+            batch = store.begin()
+            batch.insert(*batch.encode([b"<a:s>", b"<a:p>", b'"%d"' % number]), 0)
+            store.commit(batch)
+        print("written")
+except Corrupt as error:
+    print(error)
+"""
+
+
+def test_no_page_that_is_missing_kills_a_process(url: str) -> None:
+    file = folder_of(url) / "data.mdb"
+    whole = file.read_bytes()
+    outcomes = []
+    for pages in range(1, 5):
+        file.write_bytes(whole)
+        cut(url, -pages)
+        done = subprocess.run([sys.executable, "-c", OPENS, url, "False"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (pages, done.stderr)
+        outcomes.append(done.stdout)
+    assert all("written" in outcome or "cut off" in outcome or "cannot be read" in outcome for outcome in outcomes)
+
+
+@pytest.mark.parametrize("to", [0, 0.4, 0.7])
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_file_that_was_cut_off_is_said_to_be_so(url: str, to: float, read_only: bool) -> None:
+    size = cut(url, to)
+    argv = [sys.executable, "-c", OPENS, url, str(read_only)]  # which was killed by SIGBUS
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = "is empty, and was a store" if size == 0 else rf"has {size} bytes, and \d+ are in use: it was cut off"
+    assert re.search(said, done.stdout), done.stdout
+
+
+SHRINKS = """
+import os, sys, hbase_store
+from hbase_store.errors import Corrupt
+store = hbase_store.open(sys.argv[1], folding=False)
+file = sys.argv[1].removeprefix("lmdb:") + "/data.mdb"
+os.truncate(file, 16384)
+for act in (lambda: store.refresh(), lambda: store.begin(), lambda: store.kv.put_many([])):
+    try:
+        act()
+    except Corrupt as error:
+        print(error)
+os._exit(0)
+"""
+
+
+def test_a_file_that_becomes_shorter_under_a_running_process_is_said_to_do_so(url: str) -> None:
+    argv = [sys.executable, "-c", SHRINKS, url]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("has 16384 bytes, and") >= 2
+
+
+def test_pages_at_the_end_that_nobody_uses_may_be_missing(url: str) -> None:
+    """They were taken and let go again in one transaction, and never written."""
+    environment = lmdb.open(str(folder_of(url)), max_dbs=20)
+    last, page = environment.info()["last_pgno"], environment.stat()["psize"]
+    with environment.begin(write=True) as transaction:
+        database = environment.open_db(b"slab", txn=transaction)
+        for big in range(100):
+            transaction.put(b"passing %d" % big, bytes(100_000), db=database)
+        for big in range(100):
+            transaction.delete(b"passing %d" % big, db=database)
+    grown = environment.info()["last_pgno"]
+    environment.close()
+    assert grown > last + 100
+    size = (folder_of(url) / "data.mdb").stat().st_size
+    os.truncate(folder_of(url) / "data.mdb", min(size, (last + 60) * page))
+    store = hbase_store.open(url)
+    assert len(quads(store, 3)) == 4
+    add(store, (S, P, iri("http://ex/more"), None))
+    assert len(quads(store, 4)) == 5
+    store.close()
+
+
 # ---- permissions
 
 
@@ -226,6 +324,9 @@ def test_a_read_only_folder_says_so(url: str, tmp_path: Path) -> None:
     said = as_nobody(lambda: hbase_store.open(url, read_only=True))
     assert "reading needs write access to lock.mdb in it" in said
     (folder / "lock.mdb").chmod(0o666)
+    said = as_nobody(lambda: hbase_store.open(url, read_only=True).at(3).graphs())
+    assert "writer.lock cannot be read; check its permissions" in said
+    (folder / "writer.lock").chmod(0o444)
     assert as_nobody(lambda: hbase_store.open(url, read_only=True).at(3).graphs()) == ""
 
 

@@ -7,18 +7,22 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import hbase_store
-from hbase_store import Batch, Store
+from hbase_store import Batch, Sn, Store
 from hbase_store.errors import Fenced, StoreError, StoreUnavailable, Unwritable, WriterElsewhere
+from hbase_store.lease import LEASE_MS
 from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.opening import WallClock
 from hbase_store.terms import iri, literal
+from stream_ext.clock import ManualClock
+from tests.parts.processes import started
 from tests.store import faulty
-from tests.store.faulty import Shared
+from tests.store.faulty import Leased, Shared
 
 S, P = iri("http://ex/s"), iri("http://ex/p")
 
@@ -32,6 +36,15 @@ def shared(tmp_path: Path) -> Iterator[Shared]:
 
 def opened(kv: Shared) -> Store:
     return Store(kv, "shared", WallClock())
+
+
+@contextmanager
+def leased(folder: Path) -> Iterator[tuple[Leased, Callable[[ManualClock], Store]]]:
+    """Stores of several processes, each with a lease of its own and a clock of its own."""
+    inner = LmdbKeyValue(folder / "store")
+    kv = Leased(inner)
+    yield kv, lambda clock: Store(kv, "shared", clock)
+    inner.close()
 
 
 def begun(store: Store, value: str) -> Batch:
@@ -112,7 +125,9 @@ def test_a_stale_writer_loses_and_can_write_again_after_taking_the_lease(shared:
     assert values(stale) == values(new) == texts("1", "2")
     with pytest.raises(Fenced):
         put(stale, "lost")
-    stale._lease.release()
+    with pytest.raises(Fenced, match=r"not the writer of shared any more; .* the lease is taken again"):
+        stale.begin()
+    stale.take_lease("")
     assert put(stale, "3") == 3
     with pytest.raises(Fenced):
         put(new, "lost")
@@ -161,12 +176,88 @@ def test_writers_in_turn_never_share_an_id(shared: Shared) -> None:
     for i in range(60):
         store = rng.choice(stores)
         for other in stores:
-            if other is not store:
-                other._lease.release()
-        store._lease.release()
+            other._lease.release()
+        store.take_lease("")
         put(store, str(i))
         expected.append(str(i))
     assert values(stores[0]) == values(stores[1]) == values(opened(shared)) == texts(*expected)
+
+
+def test_a_writer_that_slept_while_another_wrote_does_not_write_before_it_takes_the_lease_again(tmp_path: Path) -> None:
+    """A is stopped, B takes the lease, publishes and ends; A goes on."""
+    with leased(tmp_path) as (_, opened_at):
+        asleep, awake = ManualClock(1_000), ManualClock(1_000)
+        a = opened_at(asleep)
+        put(a, "1")
+        awake.advance(LEASE_MS)
+        b = opened_at(awake)
+        put(b, "2")
+        b._lease.release()
+        asleep.advance(2 * LEASE_MS)
+        for _ in range(2):  # it is not taken again in silence, however often it is tried
+            with pytest.raises(Fenced, match="the lease is taken again"):
+                put(a, "lost")
+        with pytest.raises(Fenced):
+            a.emissions.commit([], {}, Sn(1))
+        assert a.has_lost_lease
+        a.take_lease("")
+        assert not a.has_lost_lease
+        assert put(a, "3") == 3
+        assert values(a) == values(opened_at(awake)) == texts("1", "2", "3")
+        a._lease.release()
+
+
+def test_a_writer_whose_time_was_over_goes_on_if_nobody_else_wrote(tmp_path: Path) -> None:
+    with leased(tmp_path) as (kv, opened_at):
+        clock = ManualClock(1_000)
+        store = opened_at(clock)
+        put(store, "1")
+        epoch = store._cell.epoch
+        kv.fault = faulty.unreachable  # longer than the lease
+        clock.advance(3 * LEASE_MS)
+        with pytest.raises(StoreUnavailable):
+            store.begin()
+        kv.repair()
+        assert put(store, "2") == 2
+        assert store._cell.epoch == epoch
+        store._lease.release()
+
+
+@pytest.mark.parametrize("fault", [faulty.unreachable, faulty.applied_then_unreachable])
+def test_a_take_over_that_fails_half_way_leaves_no_writer_and_can_be_repeated(
+    shared: Shared, fault: Callable[..., bool]
+) -> None:
+    first, second = opened(shared), opened(shared)
+    put(first, "1")
+    put(second, "2")
+    shared.fault = fault
+    first._lease.release()
+    with pytest.raises(StoreUnavailable):
+        first.take_lease("")
+    shared.repair()
+    with pytest.raises(Fenced):
+        put(first, "lost")
+    first.take_lease("")
+    assert put(first, "3") == 3
+    assert values(first) == values(opened(shared)) == texts("1", "2", "3")
+
+
+def test_a_fold_that_counts_late_is_our_own(shared: Shared) -> None:
+    """The compare-and-set of its run list hangs for so long that it is given up, and is done after all."""
+    store = Store(shared, "shared", WallClock(), folding=False)
+    put(store, "1")
+    put(store, "2")
+    shared.fault = faulty.delayed
+    with pytest.raises(StoreUnavailable):
+        store.fold()
+    shared.fault = faulty.after_what_was_delayed
+    assert put(store, "3") == 3
+    assert put(store, "4") == 4
+    assert store._edges.list.number == store._cell.head.run_list
+    assert len(store._edges.list.runs) == 1
+    assert values(store) == values(opened(shared)) == texts("1", "2", "3", "4")
+    assert store.fold()
+    assert len(opened(shared)._edges.list.runs) == 2, "the first fold is in the list"
 
 
 # ---- processes
@@ -184,12 +275,12 @@ def test_a_second_writer_learns_who_the_first_one_is(tmp_path: Path) -> None:
     url = f"lmdb:{tmp_path}/store"
     store = hbase_store.open(url)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", WRITER, url, "http://here:1"], **pipes) as other:  # type: ignore[call-overload]
+    with started([sys.executable, "-c", WRITER, url, "http://here:1"], **pipes) as other:
         assert other.stdout.readline() == "ready\n"
         with pytest.raises(WriterElsewhere, match="send writes to http://here:1") as caught:
             store.begin()
         assert (caught.value.address, caught.value.pid) == ("http://here:1", other.pid)
-        other.stdin.write("\n")
+        other.communicate("\n", timeout=60)
     assert put(store, "1") == 1
     store.close()
 
@@ -214,7 +305,7 @@ def test_a_writer_that_is_killed_loses_nothing_that_it_acknowledged(tmp_path: Pa
     rng = random.Random(4)
     sizes: dict[int, int] = {}
     for seed in range(4):
-        with subprocess.Popen([sys.executable, "-c", BUSY, url, str(seed)], stdout=subprocess.PIPE) as writer:
+        with started([sys.executable, "-c", BUSY, url, str(seed)], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             stop = len(sizes) + rng.randrange(1, 120)
             while len(sizes) < stop:

@@ -13,6 +13,14 @@ for (const editor of document.querySelectorAll("[data-editor]")) {
   if (problem) select(editor, Number(problem.dataset.line), Number(problem.dataset.column));
 }
 
+// A text in the address is filled in, and waits for the button: whoever wrote the address did not press it.
+const came = document.querySelector("[data-came]");
+const fragment = new URLSearchParams(location.hash.slice(1)).get("query");
+if (came && fragment !== null) {
+  document.querySelector("[data-editor]").value = fragment;
+  came.hidden = false;
+}
+
 // On a narrow screen the bar is wider than the page: what one is looking at is in view.
 document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 

@@ -37,7 +37,10 @@ class Condition:
 
     def mask(self, columns: Sequence[Ids], scope: Scope, count: int | None = None) -> Mask:
         """The rows for which the condition is true. `count` says how many there are where there is no column."""
-        parts = [rows.truths(self._root.evaluate(rows)) > 0 for rows in _chunks(columns, scope, count)]
+        spent, parts = scope.control.spent, []
+        for rows in _chunks(columns, scope, count):
+            parts.append(rows.truths(self._root.evaluate(rows)) > 0)
+            scope.control.return_to(spent)
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
 
@@ -50,7 +53,12 @@ class Computed:
         self._root, self.is_volatile = root, is_volatile
 
     def ids(self, columns: Sequence[Ids], scope: Scope, count: int | None = None) -> Ids:
-        parts = [rows.ids(self._root.evaluate(rows)) for rows in _chunks(columns, scope, count)]
+        spent, parts = scope.control.spent, []
+        for rows in _chunks(columns, scope, count):
+            made = scope.vocabulary.made_bytes
+            parts.append(rows.ids(self._root.evaluate(rows)))
+            spent += scope.vocabulary.made_bytes - made
+            scope.control.return_to(spent)
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.uint64)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from stream_ext.errors import BadArgument
+from stream_ext.control import Control
+from stream_ext.errors import BadArgument, QueryTooLarge
 from stream_ext.plan.expressions.chance import FreshNode, Rand, Uuid
 from stream_ext.plan.expressions.equality import AnyOf, IdEquality, OneOf, SameTerm, TermTest
 from stream_ext.plan.expressions.nodes import (
@@ -43,13 +44,14 @@ from stream_ext.plan.formulas import (
     Not,
     Or,
 )
-from stream_ext.plan.functions import CASTS, FUNCTIONS, Function, View, custom, moments, terms
+from stream_ext.plan.functions import CASTS, FUNCTIONS, Function, Makes, View, custom, moments, terms
 from stream_ext.plan.terms import Constant, Variable
 from stream_ext.plan.values import value_of
 from stream_ext.plan.volatile import VOLATILE
 from stream_ext.plan.walk import walk
 from stream_ext.vocabulary import Vocabulary
 
+_FOLDED_MAX = 1024
 _TERM_TESTS = {"ISIRI": (1, -1, -1), "ISBLANK": (-1, 1, -1), "ISLITERAL": (-1, -1, 1)}
 
 
@@ -183,14 +185,23 @@ def _is_settled(expression: Expression) -> bool:
     return not any(isinstance(part, Call) and _needs_scope(part.name) for part in walk(expression))
 
 
+#: The one has the base of the request, patterns may take long: they are matched within the time of the query.
+_NOT_FOLDED = frozenset(("IRI", "REGEX", "REPLACE"))
+
+
 def _needs_scope(name: str) -> bool:
-    return name in VOLATILE or name == "IRI" or (name.startswith("<") and name[1:-1] not in CASTS)
+    return name in VOLATILE or name in _NOT_FOLDED or (name.startswith("<") and name[1:-1] not in CASTS)
 
 
-def _folded(node: Node) -> Fixed:
-    """Constant folding: worked out here, so that what is compared with it is compared by id, or as one array."""
-    rows = Rows((), Scope(Vocabulary.of_its_own()), 1)
-    found = rows.factored(node.evaluate(rows))
+def _folded(node: Node) -> Node:
+    """Constant folding: worked out here, so that what is compared with it is compared by id, or as one array.
+
+    What would become long is left to the query, and to its budget: a plan that is kept stays small."""
+    rows = Rows((), Scope(Vocabulary.of_its_own(), control=Control(term_bytes=_FOLDED_MAX)), 1)
+    try:
+        found = rows.factored(node.evaluate(rows))
+    except QueryTooLarge:
+        return node
     at = 0 if found.codes is None else int(found.codes[0])
     value = found.pool.values[at]
     return Fixed(found.pool.texts[at], value, constant_numbers(value))
@@ -229,11 +240,20 @@ def _now(rows: Rows) -> Function:
 
 
 def _iri(base: str | None, rows: Rows) -> Function:
-    return Function(partial(terms.iri_of, base=rows.scope.base if base is None else base))
+    made = terms.iri_within(rows.scope.base if base is None else base, rows.scope.control)
+    return Function(made, makes=Makes.TERMS)
 
 
 def _custom(name: str, rows: Rows) -> Function:
     function = rows.scope.functions.get(name)
     if function is None:
         raise BadArgument(f"there is no function <{name}>: register it before the query runs (register_function)")
-    return Function(partial(custom.call, function), View.TEXTS, View.TEXTS)
+    call, control = partial(custom.call, function), rows.scope.control
+
+    def checked(*texts: bytes | None) -> bytes | None:
+        made = call(*texts)
+        if made is not None:
+            control.term(len(made))
+        return made
+
+    return Function(checked, View.TEXTS, View.TEXTS, makes=Makes.TERMS)

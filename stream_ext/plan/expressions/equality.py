@@ -17,7 +17,7 @@ from stream_ext import known_values
 from stream_ext.plan.expressions.nodes import Column, Fixed, Node
 from stream_ext.plan.expressions.rows import Rows, applied
 from stream_ext.plan.expressions.vectors import Terms, Truths, Vector
-from stream_ext.plan.functions import FUNCTIONS, View
+from stream_ext.plan.functions import FUNCTIONS
 
 _NANS = [f'"NaN"^^<http://www.w3.org/2001/XMLSchema#{name}>'.encode() for name in ("double", "float")]
 
@@ -104,7 +104,7 @@ class SameTerm:
             return Truths(np.array(np.broadcast_to(np.where((a == 0) | (b == 0), np.int8(0), truths), rows.count)))
         arguments = [rows.factored(self.left.evaluate(rows)), rows.factored(self.right.evaluate(rows))]
         texts = [argument.pool.texts for argument in arguments]
-        return applied(arguments, texts, FUNCTIONS["SAMETERM"].apply, View.VALUES)
+        return applied(rows.scope.control, arguments, texts, FUNCTIONS["SAMETERM"])
 
 
 def _ids_of_any(node: Column | Fixed, rows: Rows) -> Ids:

@@ -17,7 +17,7 @@ from stream_ext.plan.expressions.arrays import calculate_arrays, compare_arrays,
 from stream_ext.plan.expressions.rows import Part, Rows, applied, signs
 from stream_ext.plan.expressions.vectors import FEW, NUMERIC, Factored, Numbers, Pool, Truths, Vector, constant_numbers
 from stream_ext.plan.formulas import ArithmeticOp, CompareOp
-from stream_ext.plan.functions import Function, View
+from stream_ext.plan.functions import Function, Makes, View
 from stream_ext.plan.values import Value, arithmetic, compare, negated, value_of
 
 Indices = npt.NDArray[np.intp]
@@ -140,7 +140,7 @@ class Comparison:
         held = compare_arrays(self.op, a, b) if a is not None and b is not None else None
         if held is not None:
             return Truths(signs(held, rows.count))
-        return _by_value(rows, partial(compare, self.op), left, right)
+        return _by_value(rows, Function(partial(compare, self.op)), left, right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,9 @@ class Calculation:
         a = rows.numbers_of(left)
         b = rows.numbers_of(right) if a is not None else None
         found = calculate_arrays(self.op, a, b) if a is not None and b is not None else None
-        return _by_value(rows, partial(arithmetic, self.op), left, right) if found is None else found
+        if found is not None:
+            return found
+        return _by_value(rows, Function(partial(arithmetic, self.op), makes=Makes.NUMBERS), left, right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +172,12 @@ class Negative:
         inner = self.inner.evaluate(rows)
         numbers = rows.numbers_of(inner)
         found = None if numbers is None else negate_array(numbers)
-        return _by_value(rows, negated, inner) if found is None else found
+        return _by_value(rows, Function(negated, makes=Makes.NUMBERS), inner) if found is None else found
 
 
-def _by_value(rows: Rows, function: Callable[..., Any], *vectors: Vector) -> Vector:
+def _by_value(rows: Rows, function: Function, *vectors: Vector) -> Vector:
     arguments = [rows.factored(vector) for vector in vectors]
-    return applied(arguments, [argument.pool.values for argument in arguments], function, View.VALUES)
+    return applied(rows.scope.control, arguments, [argument.pool.values for argument in arguments], function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +239,13 @@ class Apply:
     used: frozenset[int]
 
     def evaluate(self, rows: Rows) -> Vector:
+        function, control = self.function, rows.scope.control
         arguments = [rows.factored(argument.evaluate(rows)) for argument in self.arguments]
-        lists, function = _lists(arguments, self.function.takes), self.function.apply
-        if self.function.bind is not None and all(argument.codes is None for argument in arguments[1:]):
-            function = self.function.bind(*(items[0] for items in lists[1:]))
-            arguments, lists = arguments[:1], lists[:1]
-        return applied(arguments, lists, function, self.function.gives)
+        lists = _lists(arguments, function.takes)
+        if function.bind is not None and all(argument.codes is None for argument in arguments[1:]):
+            bound = function.bind(control, *(items[0] for items in lists[1:]))
+            return applied(control, arguments[:1], lists[:1], function, bound)
+        return applied(control, arguments, lists, function)
 
 
 def _lists(arguments: Sequence[Factored], view: View) -> list[list[Any]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import islice, repeat
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,13 @@ from stream_ext.plan.expressions.vectors import (
     numbers_of_values,
     pool_of_numbers,
 )
-from stream_ext.plan.functions import CustomFunction, View
-from stream_ext.plan.values import Value, truth
+from stream_ext.plan.functions import CustomFunction, Function, Makes, View
+from stream_ext.plan.values import Opaque, Resource, Tagged, Value, truth
 from stream_ext.vocabulary import Vocabulary
 
 _INLINE_MAX = 1 << 59
+#: Results before the first look at what they take.
+_AT_ONCE_LEAST = 64
 Part = tuple[npt.NDArray[np.intp], Vector]
 
 
@@ -69,7 +72,7 @@ class Rows:
 
     def column(self, at: int) -> Terms:
         if at not in self._terms:
-            self._terms[at] = Terms(self._columns[at], self.scope.vocabulary)
+            self._terms[at] = Terms(self._columns[at], self.scope.vocabulary, self.scope.control)
         return self._terms[at]
 
     def some(self, which: npt.NDArray[np.intp], used: Iterable[int]) -> Rows:
@@ -105,6 +108,7 @@ class Rows:
         if not vector.of_rows.ndim:
             return Factored(pool_of_numbers(vector, vector.of_rows[None]), None)
         distinct, codes = _bits_factorised(vector.of_rows)
+        self.scope.control.spend(_OBJECT * len(distinct))
         return Factored(pool_of_numbers(vector, distinct), codes)
 
     def ids(self, vector: Vector) -> Ids:
@@ -159,7 +163,7 @@ class Rows:
             ids = np.zeros(self.count, np.uint64)
             for which, vector in parts:
                 ids[which] = self.ids(vector) if isinstance(vector, Terms) else self._constant_id(vector)
-            return Terms(ids, self.scope.vocabulary)
+            return Terms(ids, self.scope.vocabulary, self.scope.control)
         return self._assembled_pools([(which, self.factored(vector)) for which, vector in parts])
 
     def _constant_id(self, vector: Vector) -> np.uint64:
@@ -180,9 +184,14 @@ class Rows:
 
 
 def applied(
-    arguments: Sequence[Factored], lists: Sequence[list[Any]], function: Callable[..., Any], gives: View
+    control: Control,
+    arguments: Sequence[Factored],
+    lists: Sequence[list[Any]],
+    function: Function,
+    bound: Callable[[Any], Any] | None = None,
 ) -> Factored:
-    """`function` once for each distinct combination of arguments (`lists`: their pools in the form it takes)."""
+    """`function` once for each distinct combination of arguments (`lists`: their pools in the form it takes); `bound`:
+    with the arguments behind the first."""
     combined, codes = _combined(arguments)
     columns: list[Iterable[Any]] = []
     for i, items in enumerate(lists):
@@ -191,8 +200,28 @@ def applied(
             columns.append(items if codes is None else repeat(items[0]))
         else:
             columns.append(items if picks is None else [items[pick] for pick in picks])
-    results = list(map(function, *columns)) if columns else [function()]
-    return Factored(Pool(texts=results) if gives is View.TEXTS else Pool(results), codes)
+    call: Callable[..., Any] = bound or (function.apply if function.within is None else function.within(control))
+    if columns:
+        results = _called(control, map(call, *columns), function)
+    else:
+        results = [call()]
+        control.spend(_SIZES[function.makes](results))
+    return Factored(Pool(texts=results) if function.gives is View.TEXTS else Pool(results), codes)
+
+
+def _called(control: Control, calls: Iterator[Any], function: Function) -> list[Any]:
+    """All results. After the first few, and then after more and more if these are quick, it is looked whether there is
+    time and room for the next."""
+    size_of, at_once = _SIZES[function.makes], min(_AT_ONCE_LEAST, function.at_once_max)
+    results = some = list(islice(calls, at_once))
+    control.spend(size_of(some))
+    while len(some) == at_once:
+        control.check()
+        at_once = min(2 * at_once, function.at_once_max)
+        some = list(islice(calls, at_once))
+        control.spend(size_of(some))
+        results += some
+    return results
 
 
 def _combined(arguments: Sequence[Factored]) -> tuple[list[list[int] | None], Codes | None]:
@@ -213,6 +242,35 @@ def _combined(arguments: Sequence[Factored]) -> tuple[list[list[int] | None], Co
 def _codes_of(argument: Factored) -> Codes:
     assert argument.codes is not None
     return argument.codes
+
+
+# ---- what results take in memory -------------------------------------------------------------------------------------
+
+#: Of a Python object and of the reference to it.
+_OBJECT = 64
+
+
+def _of_terms(results: Sequence[Any]) -> int:
+    try:
+        size = sum(map(str.__len__, results))
+    except TypeError:  # mostly they are strings
+        size = sum(map(_size, results))
+    return size + _OBJECT * len(results)
+
+
+def _size(result: Any) -> int:
+    if isinstance(result, Tagged):
+        return len(result.lexical)
+    if isinstance(result, (Resource, Opaque)):
+        return len(result.text)
+    return len(result) if isinstance(result, (str, bytes)) else getsizeof(result)
+
+
+_SIZES: Mapping[Makes, Callable[[Sequence[Any]], int]] = {
+    Makes.SMALL: lambda results: _OBJECT * len(results),
+    Makes.NUMBERS: lambda results: sum(map(getsizeof, results)),
+    Makes.TERMS: _of_terms,
+}
 
 
 # ---- small change ----------------------------------------------------------------------------------------------------

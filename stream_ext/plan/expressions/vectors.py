@@ -18,6 +18,7 @@ import numpy.typing as npt
 from hbase_store import terms
 from hbase_store.arrays import Ids, Mask, frozen
 from stream_ext import known_values
+from stream_ext.control import Control
 from stream_ext.known_values import Facts, no_facts
 from stream_ext.operators.key_table import KeyTable
 from stream_ext.plan.values import Opaque, Resource, Tagged, Value, text_of, value_of
@@ -104,10 +105,20 @@ _EACH = [frozen(np.arange(count, dtype=np.int32)) for count in range(FEW + 1)]
 class Terms:
     """A column of ids; what is found out about it is kept for whoever asks next."""
 
-    __slots__ = ("_factored", "_facts", "_inline", "_numbers", "_vocabulary", "codes", "distinct", "of_rows")
+    __slots__ = (
+        "_control",
+        "_factored",
+        "_facts",
+        "_inline",
+        "_numbers",
+        "_vocabulary",
+        "codes",
+        "distinct",
+        "of_rows",
+    )
 
-    def __init__(self, ids: Ids, vocabulary: Vocabulary) -> None:
-        self.of_rows, self._vocabulary = ids, vocabulary
+    def __init__(self, ids: Ids, vocabulary: Vocabulary, control: Control = Control.FREE) -> None:
+        self.of_rows, self._vocabulary, self._control = ids, vocabulary, control
         self._inline: bool | None = None
         self.distinct: Ids | None = None
         self.codes: Codes | None = None
@@ -132,7 +143,7 @@ class Terms:
         """Of the distinct ids."""
         if self._facts is None:
             distinct, _ = self.factors()
-            self._facts = _facts_of(distinct, self._vocabulary)
+            self._facts = _facts_of(distinct, self._vocabulary, self._control)
         return self._facts
 
     def factored(self) -> Factored:
@@ -205,19 +216,19 @@ def factorised(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ids, Codes]:
     return np.ascontiguousarray(table.cells[: table.used].T).view(np.uint64), codes
 
 
-def _facts_of(ids: Ids, vocabulary: Vocabulary) -> Facts:
+def _facts_of(ids: Ids, vocabulary: Vocabulary, control: Control) -> Facts:
     """Integers stand in their ids; nothing is known of 0."""
     inline = terms.tag_of(ids) == terms.INTEGER
     asked = ~inline & (ids != 0)
     if asked.all():
-        return vocabulary.facts(ids)
+        return vocabulary.facts(ids, control)
     facts = no_facts(len(ids))
     integers = terms.inline_integers(ids[inline])
     facts.kinds[inline] = known_values.INTEGER
     facts.exact[inline] = integers
     facts.values[inline] = np.array(integers.tolist(), np.object_)
     if asked.any():
-        facts.put(asked, vocabulary.facts(ids[asked]))
+        facts.put(asked, vocabulary.facts(ids[asked], control))
     return facts
 
 

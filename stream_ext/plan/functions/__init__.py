@@ -3,7 +3,11 @@
 BOUND, IF, COALESCE, and what depends on more than its arguments (NOW, RAND, UUID, STRUUID, BNODE, IRI) are not here:
 the compiler of expressions knows them itself."""
 
-from stream_ext.plan.functions import moments, numbers, strings, terms
+from collections.abc import Callable
+from typing import Any
+
+from stream_ext.control import Control
+from stream_ext.plan.functions import moments, numbers, regexes, strings, terms
 from stream_ext.plan.functions.casts import CASTS
 from stream_ext.plan.functions.custom import (
     CustomFunction,
@@ -12,7 +16,7 @@ from stream_ext.plan.functions.custom import (
     registered_functions,
     unregister_function,
 )
-from stream_ext.plan.functions.function import Function, View
+from stream_ext.plan.functions.function import AT_ONCE_MAX, Bind, Function, Makes, View
 from stream_ext.plan.functions.hashes import HASHES
 
 __all__ = [
@@ -21,11 +25,23 @@ __all__ = [
     "CustomFunction",
     "Function",
     "FunctionError",
+    "Makes",
     "View",
     "register_function",
     "registered_functions",
     "unregister_function",
 ]
+
+
+def _bounded(
+    within: Callable[[Control], Callable[..., Any]],
+    gives: View = View.VALUES,
+    bind: Bind | None = None,
+    makes: Makes = Makes.TERMS,
+    at_once_max: int = AT_ONCE_MAX,
+) -> Function:
+    return Function(within(Control.FREE), View.VALUES, gives, bind, within, makes, at_once_max)
+
 
 FUNCTIONS: dict[str, Function] = {
     "SAMETERM": Function(terms.same_term, takes=View.TEXTS),
@@ -33,29 +49,31 @@ FUNCTIONS: dict[str, Function] = {
     "ISBLANK": Function(terms.is_blank, takes=View.TEXTS),
     "ISLITERAL": Function(terms.is_literal, takes=View.TEXTS),
     "ISNUMERIC": Function(terms.is_numeric),
-    "STR": Function(terms.str_, takes=View.TEXTS),
-    "LANG": Function(terms.lang, takes=View.TEXTS),
+    "STR": Function(terms.str_, takes=View.TEXTS, makes=Makes.TERMS),
+    "LANG": Function(terms.lang, takes=View.TEXTS, makes=Makes.TERMS),
     "DATATYPE": Function(terms.datatype, takes=View.TEXTS),
-    "STRDT": Function(terms.strdt, gives=View.TEXTS),
-    "STRLANG": Function(terms.strlang, gives=View.TEXTS),
+    "STRDT": _bounded(terms.strdt_within, gives=View.TEXTS),
+    "STRLANG": _bounded(terms.strlang_within, gives=View.TEXTS),
     "STRLEN": Function(strings.strlen),
-    "SUBSTR": Function(strings.substr),
-    "UCASE": Function(strings.ucase),
-    "LCASE": Function(strings.lcase),
+    "SUBSTR": Function(strings.substr, makes=Makes.TERMS),
+    "UCASE": _bounded(strings.ucase_within),
+    "LCASE": _bounded(strings.lcase_within),
     "STRSTARTS": Function(strings.strstarts),
     "STRENDS": Function(strings.strends),
     "CONTAINS": Function(strings.contains),
-    "STRBEFORE": Function(strings.strbefore),
-    "STRAFTER": Function(strings.strafter),
-    "ENCODE_FOR_URI": Function(strings.encode_for_uri),
-    "CONCAT": Function(strings.concat),
+    "STRBEFORE": Function(strings.strbefore, makes=Makes.TERMS),
+    "STRAFTER": Function(strings.strafter, makes=Makes.TERMS),
+    "ENCODE_FOR_URI": _bounded(strings.encode_for_uri_within),
+    "CONCAT": _bounded(strings.concat_within),
     "LANGMATCHES": Function(strings.lang_matches),
-    "REGEX": Function(strings.regex, bind=strings.regex_bound),
-    "REPLACE": Function(strings.replace),
-    "ABS": Function(numbers.absolute),
-    "ROUND": Function(numbers.round_half_up),
-    "CEIL": Function(numbers.ceil),
-    "FLOOR": Function(numbers.floor),
+    "REGEX": _bounded(
+        strings.regex_within, bind=strings.regex_bound, makes=Makes.SMALL, at_once_max=regexes.AT_ONCE_MAX
+    ),
+    "REPLACE": _bounded(strings.replace_within, at_once_max=regexes.AT_ONCE_MAX),
+    "ABS": Function(numbers.absolute, makes=Makes.NUMBERS),
+    "ROUND": Function(numbers.round_half_up, makes=Makes.NUMBERS),
+    "CEIL": Function(numbers.ceil, makes=Makes.NUMBERS),
+    "FLOOR": Function(numbers.floor, makes=Makes.NUMBERS),
     "YEAR": Function(moments.year),
     "MONTH": Function(moments.month),
     "DAY": Function(moments.day),

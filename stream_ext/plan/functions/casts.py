@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from hbase_store.terms import literal, parse_term
-from stream_ext.plan.functions.function import Function, View
+from stream_ext.plan.functions.function import Function, Makes, View
 from stream_ext.plan.values import XSD, Duration, Resource, Timed, Value, is_number, text_of
 from stream_ext.plan.values.kinds import DATE, DATETIME, DAY_TIME, DURATION, TIME, YEAR_MONTH
 from stream_ext.plan.values.numbers import to_double, to_single
@@ -148,7 +148,7 @@ _PLAIN: dict[str, Callable[[_Argument], _Argument]] = {
     "float": to_float_value,
 }
 CASTS: dict[str, Function] = {
-    **{XSD + name: Function(cast) for name, cast in _PLAIN.items()},
+    **{XSD + name: Function(cast, makes=Makes.TERMS) for name, cast in _PLAIN.items()},
     **_derived(),
     **{datatype: Function(partial(to_timed, datatype)) for datatype in (DATETIME, DATE, TIME)},
     **{datatype: Function(partial(to_duration, datatype)) for datatype in (DURATION, DAY_TIME, YEAR_MONTH)},

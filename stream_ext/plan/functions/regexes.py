@@ -2,20 +2,29 @@
 
 The two languages look alike and are not: XPath has character classes with subtraction (`[a-z-[aeiou]]`), names of
 Unicode blocks, `\\i` and `\\c`, an `$` that means the very end; and has no look-around, no `\\b`, no `(?i)`. So a
-pattern is read as XPath says, and written anew. `re` runs it where it can; `regex` where Unicode properties or
-subtraction are needed, and where the pattern may take exponential time: there it gets a deadline."""
+pattern is read as XPath says, and written anew. `re` runs it where it can, and where that takes some milliseconds at
+most: nothing can end it before. `regex` runs it where Unicode properties or subtraction are needed, where the pattern
+may take exponential time, and where the text is long: there it gets a deadline, and holds up nobody."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from stream_ext.errors import DeadlineExceeded
+from stream_ext.control import Control
+from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 
 #: For one match of one text.
 _TIMEOUT_S = 2.0
+#: So many steps take `re` some milliseconds.
+_STEPS_MAX = 1_000_000
+#: Texts between two looks at the deadline.
+AT_ONCE_MAX = 64
+PATTERN_MAX, _NESTING_MAX = 16_384, 100
+#: A piece that is repeated more often than this counts as one that is repeated for ever.
+_OFTEN = 8
 _FLAGS = frozenset("smixq")
 _ESCAPED = {"n": r"\n", "r": r"\r", "t": r"\t"}
 _LITERAL_ESCAPES = frozenset(r"\|.?*+(){}-[]^$")
@@ -42,9 +51,23 @@ class BadRegex(ValueError):
     """The pattern is none of XPath's."""
 
 
+class Replacement(NamedTuple):
+    """What stands for a match: texts, and the numbers of groups."""
+
+    parts: tuple[str | int, ...]
+    template: str  # the same in Python's syntax
+    length: int  # of its texts; each group counts one
+
+    def of(self, match: Any, room: Callable[[int], None]) -> str:
+        """`room` is told how long it will be."""
+        texts = [part if isinstance(part, str) else match[part] or "" for part in self.parts]
+        room(sum(map(len, texts)) - len(match[0]))
+        return "".join(texts)
+
+
 class Regex(NamedTuple):
-    search: Callable[[str], Any]
-    replace: Callable[[str, str], str]  # (replacement in Python's syntax, text)
+    search: Callable[[str, Control], bool]
+    replace: Callable[[Replacement, str, Control], str]
     groups: int
     matches_empty: bool
     literal: str | None  # the text itself that is looked for, where the pattern is plain
@@ -55,6 +78,8 @@ def regex_of(pattern: str, flags: str) -> Regex | None:
     """None where the pattern or a flag is not legal: in SPARQL that is an error of the call."""
     if not _FLAGS.issuperset(flags):
         return None
+    if len(pattern) > PATTERN_MAX:
+        raise QueryTooLarge(f"a regular expression of {len(pattern)} characters; it may have {PATTERN_MAX}")
     literal = pattern if not flags and pattern and pattern.isalnum() else None
     try:
         translation = _quoted(pattern) if "q" in flags else _Translation(pattern, flags)
@@ -65,36 +90,74 @@ def regex_of(pattern: str, flags: str) -> Regex | None:
 
 def _compiled(translation: _Translation, flags: str, literal: str | None) -> Regex:
     ignore = re.IGNORECASE if "i" in flags else 0
-    if not (translation.needs_properties or translation.is_risky):
-        compiled = re.compile(translation.text, re.DOTALL | ignore)
-        empty = compiled.search("") is not None
-        return Regex(compiled.search, compiled.sub, compiled.groups, empty, literal)
-    import regex  # late: 30 ms that only such patterns cost
+    if translation.needs_properties or translation.is_risky:
+        timed = _Timed(translation, ignore)
+        return Regex(timed.search, timed.replace, timed.groups, timed.matches_empty, literal)
+    compiled = re.compile(translation.text, re.DOTALL | ignore)
+    found, replaced = compiled.search, compiled.sub
+    length_max = translation.length_max()
+    slow: list[_Timed] = []  # made when it is needed
 
-    try:
-        # V1 has classes within classes; without full case-folding a character matches one character.
-        slow = regex.compile(f"(?V1{'-f' if ignore else ''}){translation.text}", regex.DOTALL | ignore)
-    except regex.error as error:  # a block or category that there is not
-        raise BadRegex(str(error)) from None
-    timeout = _TIMEOUT_S if translation.is_risky else None
+    def timed_anew() -> _Timed:
+        if not slow:
+            slow.append(_Timed(translation, ignore))
+        return slow[0]
 
-    def search(text: str) -> Any:
-        return _in_time(lambda: slow.search(text, timeout=timeout), translation.source)
+    def search(text: str, control: Control) -> bool:
+        return found(text) is not None if len(text) <= length_max else timed_anew().search(text, control)
 
-    def replace(replacement: str, text: str) -> str:
-        return str(_in_time(lambda: slow.sub(replacement, text, timeout=timeout), translation.source))
+    def replace(by: Replacement, text: str, control: Control) -> str:
+        if len(text) > length_max:
+            return timed_anew().replace(by, text, control)
+        return _replaced(lambda made: replaced(made, text), by, text, control)
 
-    return Regex(search, replace, slow.groups, slow.search("") is not None, literal)
+    return Regex(search, replace, compiled.groups, found("") is not None, literal)
 
 
-def _in_time(work: Callable[[], Any], pattern: str) -> Any:
-    try:
-        return work()
-    except TimeoutError:
-        raise DeadlineExceeded(
-            f"the regular expression {pattern[:80]!r} took longer than {_TIMEOUT_S:g} s on one text: "
-            "write it without repetitions inside of repetitions"
-        ) from None
+def _replaced(replaced: Callable[[Any], str], by: Replacement, text: str, control: Control) -> str:
+    """A text has no more matches than characters, and a group in one is no longer than the match."""
+    if len(text) + (2 * len(text) + 1) * by.length <= control.term_bytes:
+        return control.text(replaced(by.template))
+    size = len(text)
+
+    def room(more: int) -> None:
+        nonlocal size
+        size += more
+        control.term(size)
+
+    return control.text(replaced(lambda match: by.of(match, room)))
+
+
+class _Timed:
+    """By `regex`: it stops when its time is over, and others go on meanwhile."""
+
+    def __init__(self, translation: _Translation, ignore: int) -> None:
+        import regex  # late: 30 ms that only such patterns cost
+
+        try:
+            # V1 has classes within classes; without full case-folding a character matches one character.
+            compiled = regex.compile(f"(?V1{'-f' if ignore else ''}){translation.text}", regex.DOTALL | ignore)
+        except regex.error as error:  # a block or category that there is not
+            raise BadRegex(str(error)) from None
+        self._compiled, self._source = compiled, translation.source
+        self.groups, self.matches_empty = int(compiled.groups), compiled.search("") is not None
+
+    def search(self, text: str, control: Control) -> bool:
+        return bool(self._in_time(self._compiled.search, control, text))
+
+    def replace(self, by: Replacement, text: str, control: Control) -> str:
+        return _replaced(lambda made: str(self._in_time(self._compiled.sub, control, made, text)), by, text, control)
+
+    def _in_time(self, work: Callable[..., Any], control: Control, *arguments: Any) -> Any:
+        control.check()
+        try:
+            return work(*arguments, timeout=control.left_s(_TIMEOUT_S), concurrent=True)
+        except TimeoutError:
+            control.check()
+            raise DeadlineExceeded(
+                f"the regular expression {self._source[:80]!r} took longer than {_TIMEOUT_S:g} s on one text: "
+                "write it without repetitions inside of repetitions, or make the text shorter"
+            ) from None
 
 
 def _quoted(pattern: str) -> _Translation:
@@ -117,10 +180,16 @@ class _Translation:
         self._closed: set[int] = set()
         self._unbounded = 0  # repetitions without an end
         self._choices = 0  # repetitions and alternatives
+        self._depth = 0
         self.text = self._alternatives()
         if self._at < len(self._pattern):
             raise BadRegex("a ) that closes nothing")
         self.is_risky = self.is_risky or self._unbounded > 2
+
+    def length_max(self) -> int:
+        """So many characters a text may have to be matched in not too many steps."""
+        steps = _STEPS_MAX // (1 + len(self.text) // 32)
+        return int(steps ** (1 / (1 + self._unbounded)))
 
     def _alternatives(self) -> str:
         parts: list[str] = []
@@ -143,7 +212,8 @@ class _Translation:
         repeated, comma, most, _ = found.groups()
         # What can match in several ways, and is repeated, may take exponential time.
         self.is_risky = self.is_risky or (repeated != "?" and self._choices > before)
-        self._unbounded += repeated in "*+" or bool(comma and most is None)
+        often = repeated[0] == "{" and int(most or repeated[1:].rstrip("}").split(",")[0]) > _OFTEN
+        self._unbounded += repeated in "*+" or bool(comma and most is None) or often
         self._choices += 1
         if most is not None and int(most) < int(repeated[1:].split(",")[0]):
             raise BadRegex(f"{repeated} counts down")
@@ -175,7 +245,11 @@ class _Translation:
             number = self._groups
         else:
             self._at += 2
+        self._depth += 1
+        if self._depth > _NESTING_MAX:
+            raise QueryTooLarge(f"a regular expression with more than {_NESTING_MAX} groups, one inside the other")
         inner = self._alternatives()
+        self._depth -= 1
         if not self._pattern.startswith(")", self._at):
             raise BadRegex("a ( that is not closed")
         self._at += 1
@@ -321,29 +395,34 @@ _REPLACEMENT = re.compile(r"\\(.?)|\$([0-9]*)|[^\\$]+", re.DOTALL)
 
 
 @lru_cache(maxsize=512)
-def replacement_of(text: str, groups: int, literal: bool) -> str | None:
-    """`$1` and `\\$` as Python writes them; None where XPath does not allow the text."""
+def replacement_of(text: str, groups: int, literal: bool) -> Replacement | None:
+    """What `$1` and `\\$` mean; None where XPath does not allow the text."""
     if literal:
-        return text.replace("\\", r"\\")
-    parts: list[str] = []
+        return _replacement([text])
+    parts: list[str | int] = []
     for found in _REPLACEMENT.finditer(text):
         if found[1] is not None:
             if found[1] not in ("\\", "$"):
                 return None
-            parts.append(r"\\" if found[1] == "\\" else "$")
+            parts.append(found[1])
         elif found[2] is not None:
             if not found[2]:
                 return None
-            parts.append(_group_reference(found[2], groups))
+            parts += _group_reference(found[2], groups)
         else:
             parts.append(found[0])
-    return "".join(parts)
+    return _replacement(parts)
 
 
-def _group_reference(digits: str, groups: int) -> str:
+def _replacement(parts: Sequence[str | int]) -> Replacement:
+    texts = [rf"\g<{part}>" if isinstance(part, int) else part.replace("\\", r"\\") for part in parts]
+    return Replacement(tuple(parts), "".join(texts), sum(len(part) if isinstance(part, str) else 1 for part in parts))
+
+
+def _group_reference(digits: str, groups: int) -> list[str | int]:
     """The longest number of a group that there is; what is behind it is text. A group that is not there is empty."""
     length = len(digits)
     while length > 1 and int(digits[:length]) > groups:
         length -= 1
     number = int(digits[:length])
-    return (rf"\g<{number}>" if number <= groups else "") + digits[length:]
+    return [*([number] if number <= groups else []), digits[length:]]

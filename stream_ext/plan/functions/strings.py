@@ -1,17 +1,21 @@
 """Functions on strings (SPARQL 1.1, 17.4.3).
 
 A string is a `str` or a `Tagged`. Two of them are compatible if the second is a `str`, or has the language of the
-first. What is made from one string keeps its language."""
+first. What is made from one string keeps its language. What may be longer than its arguments is made `within` a
+budget, which looks at its length before it is made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import quote
 
+from stream_ext.control import Control
 from stream_ext.plan.functions.regexes import Regex, regex_of, replacement_of
 from stream_ext.plan.values import Tagged, Value
 
 _Argument = Value | None
+_UNRESERVED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~"
 
 
 def _lexical(value: _Argument) -> str | None:
@@ -42,14 +46,18 @@ def strlen(value: _Argument) -> int | None:
     return None if lexical is None else len(lexical)
 
 
-def ucase(value: _Argument) -> Value | None:
-    lexical = _lexical(value)
-    return None if lexical is None else _like(value, lexical.upper())
+def _in_case(change: Callable[[str], str], control: Control) -> Callable[[_Argument], Value | None]:
+    """One character becomes three at most."""
+
+    def changed(value: _Argument) -> Value | None:
+        lexical = _lexical(value)
+        return None if lexical is None else _like(value, control.text(change(lexical)))
+
+    return changed
 
 
-def lcase(value: _Argument) -> Value | None:
-    lexical = _lexical(value)
-    return None if lexical is None else _like(value, lexical.lower())
+ucase_within = partial(_in_case, str.upper)
+lcase_within = partial(_in_case, str.lower)
 
 
 def strstarts(value: _Argument, start: _Argument) -> bool | None:
@@ -84,21 +92,36 @@ def strafter(value: _Argument, part: _Argument) -> Value | None:
     return _like(value, after) if found else ""
 
 
-def encode_for_uri(value: _Argument) -> str | None:
-    lexical = _lexical(value)
-    return None if lexical is None else quote(lexical, safe="-_.~")
+def encode_for_uri_within(control: Control) -> Callable[[_Argument], str | None]:
+    def encoded(value: _Argument) -> str | None:
+        lexical = _lexical(value)
+        if lexical is None:
+            return None
+        if 12 * len(lexical) > control.term_bytes:  # one character becomes four bytes, each of them three
+            data = lexical.encode()
+            control.term(3 * len(data) - 2 * (len(data) - len(data.translate(None, _UNRESERVED))))
+        return quote(lexical, safe="-_.~")
+
+    return encoded
 
 
-def concat(*values: _Argument) -> Value | None:
+def concat_within(control: Control) -> Callable[..., Value | None]:
     """The language stays where all have the same one."""
-    lexicals = [_lexical(value) for value in values]
-    if not all(lexical is not None for lexical in lexicals):
-        return None
-    joined = "".join(lexical for lexical in lexicals if lexical)
-    first = values[0] if values else None
-    if isinstance(first, Tagged) and all(isinstance(v, Tagged) and v.language == first.language for v in values):
-        return _like(first, joined)
-    return joined
+    most = control.term_bytes
+
+    def concat(*values: _Argument) -> Value | None:
+        lexicals = [value if type(value) is str else _lexical(value) for value in values]
+        if None in lexicals:
+            return None
+        if (length := sum(map(len, lexicals))) > most:  # type: ignore[arg-type]  # none of them is None
+            control.term(length)
+        joined = control.text("".join(lexicals))  # type: ignore[arg-type]  # as above
+        first = values[0] if values else None
+        if isinstance(first, Tagged) and all(isinstance(v, Tagged) and v.language == first.language for v in values):
+            return _like(first, joined)
+        return joined
+
+    return concat
 
 
 def substr(value: _Argument, start: _Argument, *length: _Argument) -> Value | None:
@@ -126,11 +149,14 @@ def _regex(pattern: _Argument, flags: tuple[_Argument, ...]) -> Regex | None:
     return regex_of(pattern, given) if isinstance(pattern, str) and isinstance(given, str) else None
 
 
-def regex(value: _Argument, pattern: _Argument, *flags: _Argument) -> bool | None:
-    return regex_bound(pattern, *flags)(value)
+def regex_within(control: Control) -> Callable[..., bool | None]:
+    def regex(value: _Argument, pattern: _Argument, *flags: _Argument) -> bool | None:
+        return regex_bound(control, pattern, *flags)(value)
+
+    return regex
 
 
-def regex_bound(pattern: _Argument, *flags: _Argument) -> Callable[[_Argument], bool | None]:
+def regex_bound(control: Control, pattern: _Argument, *flags: _Argument) -> Callable[[_Argument], bool | None]:
     """REGEX of one pattern: all that depends on it is done once."""
     found = _regex(pattern, flags)
     if found is None:
@@ -141,16 +167,20 @@ def regex_bound(pattern: _Argument, *flags: _Argument) -> Callable[[_Argument], 
         lexical = value if type(value) is str else _lexical(value)
         if lexical is None:
             return None
-        return literal in lexical if literal is not None else search(lexical) is not None
+        return literal in lexical if literal is not None else search(lexical, control)
 
     return matches
 
 
-def replace(value: _Argument, pattern: _Argument, replacement: _Argument, *flags: _Argument) -> Value | None:
+def replace_within(control: Control) -> Callable[..., Value | None]:
     """A pattern that matches the empty string is an error (F&O, FORX0003)."""
-    lexical, found = _lexical(value), _regex(pattern, flags)
-    if lexical is None or found is None or found.matches_empty or not isinstance(replacement, str):
-        return None
-    is_literal = bool(flags) and isinstance(flags[0], str) and "q" in flags[0]
-    written = replacement_of(replacement, found.groups, is_literal)
-    return None if written is None else _like(value, found.replace(written, lexical))
+
+    def replace(value: _Argument, pattern: _Argument, replacement: _Argument, *flags: _Argument) -> Value | None:
+        lexical, found = _lexical(value), _regex(pattern, flags)
+        if lexical is None or found is None or found.matches_empty or not isinstance(replacement, str):
+            return None
+        is_literal = bool(flags) and isinstance(flags[0], str) and "q" in flags[0]
+        parts = replacement_of(replacement, found.groups, is_literal)
+        return None if parts is None else _like(value, found.replace(parts, lexical, control))
+
+    return replace

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from hbase_store.terms import LANG_STRING, XSD_STRING, iri, literal, parse_term
+from stream_ext.control import Control
 from stream_ext.iris import is_absolute, resolve
 from stream_ext.plan.values import Resource, Value, is_number
 
@@ -60,27 +62,39 @@ def datatype(text: bytes | None) -> Resource | None:
     return _STRING if text.endswith(b'"') else _LANG_STRING
 
 
-def strdt(lexical: Value | None, datatype: Value | None) -> bytes | None:
-    if not isinstance(lexical, str) or not isinstance(datatype, Resource) or not is_iri(datatype.text):
-        return None
-    if datatype == _LANG_STRING:  # its literals have a language
-        return None
-    return literal(lexical, datatype=parse_term(datatype.text).value)
+def strdt_within(control: Control) -> Callable[[Value | None, Value | None], bytes | None]:
+    def strdt(lexical: Value | None, datatype: Value | None) -> bytes | None:
+        if not isinstance(lexical, str) or not isinstance(datatype, Resource) or not is_iri(datatype.text):
+            return None
+        if datatype == _LANG_STRING:  # its literals have a language
+            return None
+        control.term(len(lexical) + len(datatype.text))
+        return literal(lexical, datatype=parse_term(datatype.text).value)
+
+    return strdt
 
 
-def strlang(lexical: Value | None, language: Value | None) -> bytes | None:
-    if not isinstance(lexical, str) or not isinstance(language, str):
-        return None
-    try:
-        return literal(lexical, language)
-    except ValueError:  # no language tag: an error of SPARQL
-        return None
+def strlang_within(control: Control) -> Callable[[Value | None, Value | None], bytes | None]:
+    def strlang(lexical: Value | None, language: Value | None) -> bytes | None:
+        if not isinstance(lexical, str) or not isinstance(language, str):
+            return None
+        control.term(len(lexical) + len(language))
+        try:
+            return literal(lexical, language)
+        except ValueError:  # no language tag: an error of SPARQL
+            return None
+
+    return strlang
 
 
-def iri_of(value: Value | None, base: str) -> Resource | None:
-    if isinstance(value, Resource):
-        return value if is_iri(value.text) else None
-    if not isinstance(value, str) or not _FORBIDDEN_IN_IRI.isdisjoint(value):
-        return None
-    resolved = resolve(value, base)
-    return Resource(iri(resolved)) if is_absolute(resolved) else None
+def iri_within(base: str, control: Control) -> Callable[[Value | None], Resource | None]:
+    def iri_of(value: Value | None) -> Resource | None:
+        if isinstance(value, Resource):
+            return value if is_iri(value.text) else None
+        if not isinstance(value, str) or not _FORBIDDEN_IN_IRI.isdisjoint(value):
+            return None
+        control.term(len(value) + len(base))
+        resolved = resolve(value, base)
+        return Resource(iri(resolved)) if is_absolute(resolved) else None
+
+    return iri_of

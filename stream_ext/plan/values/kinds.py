@@ -52,6 +52,10 @@ class Opaque(NamedTuple):
 Number = int | Decimal | np.float32 | float
 Value = bool | Number | str | Tagged | Timed | Duration | Resource | Opaque
 
+#: What is worked out is an error (an overflow) if it has more digits, and a text with more characters has no value: who
+#: computes with longer numbers keeps all others from the interpreter for seconds.
+DIGITS_MAX = 10_000
+CHARACTERS_MAX = 3 * DIGITS_MAX
 #: Sums, differences and products of decimals are exact; what does not end (1 / 3) is kept to 50 digits.
 EXACT = Context(prec=10_000_000, traps=[])
 DIVISION = Context(prec=50, traps=[])

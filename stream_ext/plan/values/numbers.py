@@ -5,13 +5,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from decimal import Decimal
+from math import log10
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from stream_ext.plan.formulas import ArithmeticOp
-from stream_ext.plan.values.kinds import DIVISION, EXACT, Number, Value
+from stream_ext.plan.values.kinds import DIGITS_MAX, DIVISION, EXACT, Number, Value
 
+#: Of an integer; and of a decimal, which has 19 digits in 8 bytes.
+_BITS_MAX, _BYTES_MAX = int(DIGITS_MAX / log10(2)), 200 + DIGITS_MAX * 8 // 19
 #: A number of a lower rank is promoted to the higher one of the two that meet.
 RANKS: dict[type, int] = {int: 0, Decimal: 1, np.float32: 2, float: 3}
 
@@ -78,11 +81,17 @@ def number_arithmetic(op: ArithmeticOp, left: Value, right: Value) -> Number | N
     if rank >= RANKS[np.float32]:
         return _float_arithmetic(op, a, b, np.float64 if rank == RANKS[float] else np.float32)
     if op is not ArithmeticOp.DIVIDE and isinstance(a, int) and isinstance(b, int):
-        return _INTEGER_OPS[op](a, b)
+        whole = _INTEGER_OPS[op](a, b)
+        return whole if whole.bit_length() <= _BITS_MAX else None
     if op is ArithmeticOp.DIVIDE and b == 0:
         return None
     exact = _DECIMAL_OPS[op](Decimal(a), Decimal(b))  # type: ignore[arg-type]  # ints or decimals, by their rank
-    return exact if exact.is_finite() else None
+    return exact if exact.is_finite() and _is_short(exact) else None
+
+
+def _is_short(number: Decimal) -> bool:
+    """By the memory that it takes, and by where its first digit stands: its digits need not be counted."""
+    return number.__sizeof__() <= _BYTES_MAX and abs(number.adjusted()) <= DIGITS_MAX
 
 
 def _float_arithmetic(op: ArithmeticOp, left: Number, right: Number, width: type[np.float32 | np.float64]) -> Number:

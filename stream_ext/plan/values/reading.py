@@ -10,6 +10,7 @@ from functools import partial
 from hbase_store.terms import parse_term
 from stream_ext.plan.values.durations import duration_of
 from stream_ext.plan.values.kinds import (
+    CHARACTERS_MAX,
     DATE,
     DATETIME,
     DAY_TIME,
@@ -46,7 +47,7 @@ def value_of(text: bytes) -> Value:
     reader = READERS.get(datatype)
     if reader is None:
         return Opaque(text, is_false=False)
-    value = reader(lexical)
+    value = reader(lexical) if len(lexical) <= CHARACTERS_MAX or datatype == _STRING else None
     return Opaque(text, is_false=datatype not in _OF_TIME) if value is None else value
 
 
@@ -89,6 +90,7 @@ INTEGER_BOUNDS: dict[str, tuple[int | None, int | None]] = {
     **{name: (-(2**bits), 2**bits - 1) for name, bits in (("long", 63), ("int", 31), ("short", 15), ("byte", 7))},
     **{f"unsigned{name}": (0, 2**bits - 1) for name, bits in (("Long", 64), ("Int", 32), ("Short", 16), ("Byte", 8))},
 }
+_STRING = XSD + "string"
 _OF_TIME: dict[str, Callable[[str], Value | None]] = {
     DATETIME: _timed(DATETIME, datetime_of),
     DATE: _timed(DATE, date_of),

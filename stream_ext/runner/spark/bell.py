@@ -11,21 +11,30 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import logging
+import os
 import secrets
+import signal
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from stream_ext.budget import USUAL, Budget
 from stream_ext.clock import Clock
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.outside import Outside
+from stream_ext.runner.quarantine import Death
 from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.runner.underway import Stepping, Watched
+
+log = logging.getLogger("rillet.spark")
 
 RUNNER = "spark"
 #: A seat is told heads at most this far beyond what is merged.
@@ -36,7 +45,19 @@ _STEPS_BACK_MAX = 256
 _STRIKES_MAX = 3
 #: How long an orderly seat may take to say its last words once its successor is there.
 _LAST_WORDS_S = 0.25
-_HELLO_S = 5.0
+#: When a seat was lost, the next task may take so many times the limit of a step.
+_STARTS_WITHIN = 3
+#: Who has connected shows the token, and says what for, within this time as a whole.
+HELLO_MS = 5_000
+#: So many at most have still to do so; one more, and the one that has waited longest is closed.
+STRANGERS_MAX = 8
+_ACCEPT_PAUSE_MS = 250
+#: Whether a seat that has work still shows signs of life is looked at so often.
+_LOOK_MS = 500
+#: A silence that is told of; within two seconds with the look before it.
+_SILENCE_MS = 1_250
+#: Which process has the seat is known by its machine and number.
+Worker = tuple[str, int]
 
 
 class Merge(Protocol):
@@ -48,9 +69,20 @@ class Merge(Protocol):
     def owner(self) -> str: ...
     def attempt(self, runner: str) -> tuple[int, int, Mapping[int, Any]]: ...
     def take(self, runner: str, sn: Any, parts: list[Any]) -> None: ...
+    def take_piece(self, runner: str, parts: list[Any]) -> None: ...
     def caught_up(self, runner: str, attempt: int, sn: Any, behind: Mapping[int, int]) -> None: ...
+    def catching_up(self) -> Mapping[int, Any]: ...
+    def stand_for(self, queries: Collection[int]) -> Mapping[int, Any]: ...
     def lost(self, runner: str, attempt: int) -> None: ...
     def wait(self, sn: Any, deadline_s: float) -> None: ...
+
+
+class Quarantine(Protocol):
+    """What the bell asks of stream_ext/runner/quarantine.py."""
+
+    @property
+    def held(self) -> frozenset[int]: ...
+    def hold(self, death: Death) -> None: ...
 
 
 class Figures(msgspec.Struct):
@@ -60,6 +92,7 @@ class Figures(msgspec.Struct):
     builds: int = 0
     lost: int = 0
     refused: int = 0
+    killed: int = 0
     done: int = 0
     #: From ringing a head to its `Done`: the way there and back, and the step.
     round_trip_ms: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=512))
@@ -70,14 +103,40 @@ class Figures(msgspec.Struct):
 class _Seat:
     """One attempt: a connection, and how far it has been told, and has come."""
 
-    def __init__(self, connection: socket.socket, attempt: int) -> None:
-        self.connection, self.attempt = connection, attempt
+    def __init__(self, connection: socket.socket, attempt: int, worker: Worker, watched: Watched, now_ms: int) -> None:
+        self.connection, self.attempt, self.worker, self.watched = connection, attempt, worker, watched
         self.ready = self.ended = self.bye = False
         self.told = self.done = 0
         self.end_ms: int | None = None
         self.rung: dict[int, float] = {}
-        self.behind: dict[int, int] = {}  # its queries that wait for an answer from elsewhere
+        self.behind: dict[int, int] = {}  # its queries that have fallen behind the others
+        # They go on from where they stand with the merge, once it has nothing to step; until then: heads up to this.
+        self.is_settled = False
+        self.limit: int | None = None
+        self.more, self.goes_on = True, False
         self.left = threading.Event()
+        self.held: frozenset[int] = frozenset()  # queries that it was told to leave out
+        # What it owes an answer to, it owes since then; or since it last showed a sign of life.
+        self.alive_ms = self.stepping_since_ms = now_ms
+        self.changes = 0  # in `watched`, then
+        self.listened_to = True  # False while the bell itself is busy with what it has said
+
+    @property
+    def owes(self) -> bool:
+        return not self.ready or self.told > self.done or self.goes_on or self.ended
+
+    def silent_ms(self, now_ms: int) -> int:
+        """For how long it has not shown a sign of life, with an answer to give."""
+        if not self.owes or not self.listened_to or self.changes != self.watched.changes:
+            self.alive_ms, self.changes = now_ms, self.watched.changes
+        return now_ms - self.alive_ms
+
+    def doing(self) -> str:
+        if not self.ready:
+            return "was building its state"
+        if self.told > self.done:
+            return f"was stepping snapshot {self.done + 1}"
+        return "was catching up with queries that are behind" if self.goes_on else "was told to end"
 
     def send(self, message: wire.FromBell) -> None:
         # A connection that is gone is noticed where it is read.
@@ -85,8 +144,21 @@ class _Seat:
             self.connection.sendall(wire.frame(message))
 
     def drop(self) -> None:
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
+        _shut(self.connection)
+
+
+def _shut(connection: socket.socket) -> None:
+    """Whoever reads or writes it, here or there, sees its end."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def kill_worker(worker: Worker) -> None:
+    """Of this machine; it may have ended."""
+    host, pid = worker
+    if host == socket.gethostname() and pid != os.getpid():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 class Bell:
@@ -98,35 +170,54 @@ class Bell:
         base: str,
         clock: Clock,
         outside: Outside,
+        quarantine: Quarantine,
         *,
         on_up: Callable[[], None],
         on_lost: Callable[[str], None],
         on_give_up: Callable[[str], None],
+        on_silence: Callable[[str], None] = lambda _: None,
+        on_step: Callable[[float], None] = lambda took_ms: None,
+        kill: Callable[[Worker], None] = lambda worker: kill_worker(worker),
+        on_fault: Callable[[int, str], None] = lambda query, why: None,
+        has_room: Callable[[], bool] = lambda: True,
+        budget: Budget = USUAL,
     ) -> None:
+        """`on_silence` is told what does not answer, and an empty text when it does again, or is there no more;
+        `on_step` what each step took."""
+        self._budget, self._on_fault = budget, on_fault
         self._settings, self._merge, self._clock = settings, merge, clock
         self._store_url, self._base, self._outside = store_url, base, outside
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
+        self._on_step, self._has_room = on_step, has_room
+        self._on_silence, self._kill, self._quarantine = on_silence, kill, quarantine
         self._codec = wire.Codec(settings.shard_factory)
         self._service = secrets.token_hex(8)
-        self._token = secrets.token_hex(32)
+        self._token = secrets.token_hex(wire.TOKEN_BYTES // 2)
         self.figures = Figures()
         self.faults: dict[int, str] = {}
 
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._keeping = threading.Condition(self._lock)  # a time limit has changed
+        self._accepting = threading.Condition(self._lock)
         self._planning = threading.Condition(self._lock)  # the planner of micro-batches may have work
         self._seat: _Seat | None = None
         self._connections: set[socket.socket] = set()
+        self._strangers: dict[socket.socket, int] = {}  # the oldest first, and by when each must be admitted
         self._head = self._merged = int(merge.position)
         self._done = 0
         self._owned = False
+        self._more = False  # the last seat knew of more to make up for
         self._epochs = 0  # of this driver
         self._attempt = 0
         self._vacant_ms: int | None = None
         self._start_by_ms: int | None = None
         self._bye_at: float | None = None
         self._strikes = (0, 0)  # at which SN, how many
+        self._death: Death | None = None  # of the last worker that died in a step; None: since then it was done
+        self._worker: Worker | None = None  # whose `Done` was taken last
+        self._silence = ""
+        self._folder = Path()
         self._closed = False
         self._server = socket.create_server(("127.0.0.1", 0))
         self._threads = [
@@ -140,11 +231,13 @@ class Bell:
         for thread in self._threads:
             thread.start()
 
-    def admit(self) -> wire.Address:
-        """The address for a new driver: whatever an older one has started is not listened to any more."""
+    def admit(self, folder: Path) -> wire.Address:
+        """The address for a new driver, which has this folder: whatever an older one has started is not listened to any
+        more."""
         host, port = self._server.getsockname()[:2]
         with self._lock:
-            self._token = secrets.token_hex(32)
+            self._token = secrets.token_hex(wire.TOKEN_BYTES // 2)
+            self._folder = folder
             self._epochs, self._vacant_ms, self._bye_at = 0, None, None
             self._strikes = (0, 0)
             self._start_by_ms = self._clock.now_ms() + int(self._settings.start_s * 1000)
@@ -164,21 +257,35 @@ class Bell:
             self._merged = max(self._merged, int(self._merge.position))
             self._tell()
 
+    def under_way_ms(self) -> int:
+        """For how long the seat has been stepping a snapshot; 0: it is not."""
+        with self._lock:
+            seat = self._seat
+            if seat is None or not seat.ready or seat.told <= seat.done or not seat.listened_to:
+                return 0
+            return self._clock.now_ms() - seat.stepping_since_ms
+
+    def held_changed(self) -> None:
+        """Other queries than before are in quarantine."""
+        with self._lock:
+            if self._seat is not None and self._seat.ready:
+                self._tell_held(self._seat)
+
     def cut(self, why: str) -> None:
         """Spark has gone: no connection counts any more, and the queries go on inline."""
         with self._lock:
-            self._token = secrets.token_hex(32)
+            self._token = secrets.token_hex(wire.TOKEN_BYTES // 2)
             self._start_by_ms = None
             for connection in self._connections:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                _shut(connection)
         with self._turn:
-            self._lose(why)
+            self._lose(why, ended=True)
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             self._keeping.notify_all()
+            self._accepting.notify_all()
             self._planning.notify_all()
         self.cut("it was closed")
         with contextlib.suppress(OSError):
@@ -191,48 +298,71 @@ class Bell:
     # ---- who comes --------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        while not self._closed:
+        while True:
             try:
                 connection, _ = self._server.accept()
-            except OSError:
-                return  # closed
+            except OSError as error:
+                with self._lock:
+                    if self._closed:
+                        return
+                    # It was reset, or there is no file descriptor left: the next one may be a seat.
+                    log.warning("the bell cannot accept a connection", extra={"fields": {"error": str(error)}})
+                    self._clock.wait(self._accepting, self._clock.now_ms() + _ACCEPT_PAUSE_MS)
+                continue
+            if not self._lets_in(connection):
+                return
             threading.Thread(target=self._receive, args=(connection,), name="rillet-bell-line", daemon=True).start()
+
+    def _lets_in(self, stranger: socket.socket) -> bool:
+        with self._lock:
+            if self._closed:
+                stranger.close()
+                return False
+            if len(self._strangers) >= STRANGERS_MAX:
+                _shut(next(iter(self._strangers)))
+                del self._strangers[next(iter(self._strangers))]
+                self.figures.refused += 1
+            self._strangers[stranger] = self._clock.now_ms() + HELLO_MS
+            self._connections.add(stranger)
+            self._keeping.notify()
+            return True
 
     def _receive(self, connection: socket.socket) -> None:
         with connection:
-            with self._lock:
-                if self._closed:
-                    return
-                self._connections.add(connection)
             try:
                 self._answer(wire.tune(connection))
             except OSError:
-                pass  # whoever it was has gone
+                pass  # whoever it was has gone, or said what nobody understands
             except Exception as error:  # noqa: BLE001 -- the merge or the wire failed: this Spark leads nowhere, and says so
                 self._on_give_up(f"{type(error).__name__}: {error}")
             finally:
                 with self._lock:
                     self._connections.discard(connection)
+                    self._strangers.pop(connection, None)
 
     def _answer(self, connection: socket.socket) -> None:
-        connection.settimeout(_HELLO_S)
-        try:
-            first = wire.from_seat.decode(wire.receive(connection, wire.HELLO_BYTES_MAX))
-        except msgspec.DecodeError:
-            first = wire.Await("")
-        connection.settimeout(None)
-        if not isinstance(first, wire.Hello | wire.Await) or not self._admitted(first.token):
-            with self._lock:
+        token = wire.token_of(connection)
+        first = self._first(connection) if self._admits(token) else None
+        with self._lock:
+            in_time = self._strangers.pop(connection, None) is not None
+            if first is None or not in_time:
                 self.figures.refused += 1
-            return
+                return
         if isinstance(first, wire.Await):
             self._plan(connection)
         else:
-            self._take_seat(connection, first)
+            self._take_seat(connection, first, token)
 
-    def _admitted(self, token: str) -> bool:
+    def _first(self, connection: socket.socket) -> wire.Hello | wire.Await | None:
+        try:
+            first = wire.heard(wire.from_seat, connection, wire.HELLO_BYTES_MAX)
+        except wire.Garbled:
+            return None
+        return first if isinstance(first, wire.Hello | wire.Await) else None
+
+    def _admits(self, token: bytes) -> bool:
         with self._lock:
-            return not self._closed and hmac.compare_digest(token.encode(), self._token.encode())
+            return not self._closed and hmac.compare_digest(token, self._token.encode())
 
     def _plan(self, connection: socket.socket) -> None:
         with self._lock:
@@ -245,22 +375,26 @@ class Bell:
         connection.sendall(wire.frame(wire.Moved(self._head)))
 
     def _work_to_plan(self) -> bool:
+        if self._owned and self._more:
+            return True
         cold = self._epochs <= self._settings.warmup_epochs
         return self._settings.epoch_s > 0 or cold or not self._owned or self._head > self._done
 
     # ---- one attempt ------------------------------------------------------------------------------------------
 
-    def _take_seat(self, connection: socket.socket, hello: wire.Hello) -> None:
+    def _take_seat(self, connection: socket.socket, hello: wire.Hello, token: bytes) -> None:
         self._settle(hello)
         with self._turn:
-            if not self._admitted(hello.token):
+            if not self._admits(token):
                 return
             self._lapse()
             number, position, states = self._merge.attempt(RUNNER)
-            seat = _Seat(connection, number)
+            watched = Watched(self._folder / f"underway-{number}")
+            seat = _Seat(connection, number, (hello.host, hello.pid), watched, self._clock.now_ms())
             self._seated(seat, int(position))
+            welcome = self._welcome(seat, hello, int(position), states)
         try:
-            connection.sendall(wire.frame(self._welcome(seat, hello, int(position), states)))
+            connection.sendall(wire.frame(welcome))
             self._listen(seat)
         finally:
             seat.left.set()
@@ -269,11 +403,13 @@ class Bell:
     def _seated(self, seat: _Seat, position: int) -> None:
         with self._lock:
             self._seat, self._attempt = seat, seat.attempt
+            seat.limit = position if self._owned else None
             self._merged = max(self._merged, position)
             self._epochs += 1
             self._vacant_ms = self._start_by_ms = None
             self.figures.epochs += 1
             self.faults = {}
+            self._keeping.notify()
 
     def _settle(self, hello: wire.Hello) -> None:
         """Before a seat is taken anew: its last task may still be heard, and what that has sent be merged."""
@@ -297,8 +433,12 @@ class Bell:
 
     def _welcome(self, seat: _Seat, hello: wire.Hello, position: int, states: Mapping[int, Any]) -> wire.Welcome:
         usable = [s.sn for s in hello.stamps if self._ours(s) and position - _STEPS_BACK_MAX <= s.sn <= position]
-        if not self._owned and any(state.stands is not None for state in states.values()):
-            usable = []  # who waits for an answer stands where it does with the owner, or there is no hand-over
+        seat.held = self._quarantine.held
+        waits = any(state.stands is not None and state.unanswered for state in states.values())
+        if (seat.held or waits) and not self._goes_on(seat):
+            # Who waits for an answer, or is in quarantine, stands where it does with who had the queries last. Another
+            # state may be past that, without having said what it made up for.
+            usable = []
         seat.told = seat.done = usable[0] if usable else position
         return wire.Welcome(
             attempt=seat.attempt,
@@ -306,25 +446,42 @@ class Bell:
             store_url=self._store_url,
             base=self._base,
             outside=self._outside,
+            budget=self._budget,
             factory=self._settings.shard_factory,
             position=position,
             states=None if usable else self._codec.encode_states(states),
+            held=sorted(seat.held),
+            underway=str(seat.watched.path),
         )
+
+    def _goes_on(self, seat: _Seat) -> bool:
+        """Whether this worker process has the queries, and had them last."""
+        return self._owned and seat.worker == self._worker
 
     def _listen(self, seat: _Seat) -> None:
         parts: list[Any] = []
         while not seat.bye:
-            match wire.from_seat.decode(wire.receive(seat.connection)):
+            seat.listened_to = True
+            message = wire.heard(wire.from_seat, seat.connection)
+            # What we need ourselves is no silence of the seat: the store may not answer the merge.
+            seat.listened_to, seat.alive_ms = False, self._clock.now_ms()
+            match message:
                 case wire.Ready(sn, built):
                     self._ready(seat, sn, built)
                 case wire.Parts(_, body):
                     parts.extend(self._codec.parts(body))
-                case wire.Done(sn):
+                case wire.Done(sn, took_ms):
                     self._take(seat, sn, parts)
+                    parts = []
+                    if self._owned:
+                        self._on_step(took_ms)
+                case wire.Piece(more):
+                    self._take_piece(seat, parts, more)
                     parts = []
                 case wire.Fault(query, why):
                     with self._lock:
                         self.faults = {**self.faults, query: why}
+                    self._on_fault(query, why)
                 case wire.Mended(query):
                     with self._lock:
                         self.faults = {number: why for number, why in self.faults.items() if number != query}
@@ -336,7 +493,7 @@ class Bell:
                 case wire.Bye():
                     seat.bye = True
                 case other:
-                    raise ConnectionError(f"a seat said {type(other).__name__}")
+                    raise wire.Garbled(f"a seat said {type(other).__name__}")
 
     def _ready(self, seat: _Seat, sn: int, built: bool) -> None:
         with self._turn:
@@ -344,13 +501,14 @@ class Bell:
         with self._lock:
             seat.ready = True
             self._done = sn
+            self._tell_held(seat)
             self.figures.builds += built
             if self._bye_at is not None and self._settings.epoch_s > 0:
                 self.figures.boundary_ms.append((time.perf_counter() - self._bye_at) * 1000)
             self._bye_at = None
             self._tell()
             if self._settings.epoch_s == 0 or self._epochs <= self._settings.warmup_epochs:
-                self._end(seat)
+                self._end(seat, seat.told)  # it is what this epoch is for
             else:
                 seat.end_ms = self._clock.now_ms() + int(self._settings.epoch_s * 1000)
                 self._keeping.notify()
@@ -364,21 +522,60 @@ class Bell:
             self._caught_up(seat, sn)
         with self._lock:
             seat.done = self._done = sn
+            seat.stepping_since_ms = self._clock.now_ms()
+            self._worker = seat.worker
+            if self._death is not None and self._death.sn <= sn:
+                self._death = None
+            seat.more = self._more = bool(seat.behind)
             self.figures.done += 1
             if (rung := seat.rung.pop(sn, None)) is not None:
                 self.figures.round_trip_ms.append((now - rung) * 1000)
+            self._tell()
+
+    def _take_piece(self, seat: _Seat, parts: list[Any], more: bool) -> None:
+        with self._turn:
+            if self._seat is not seat:
+                raise ConnectionError("another task has this seat")
+            self._merge.take_piece(RUNNER, parts)
+        with self._lock:
+            seat.goes_on, seat.more, self._more = False, more, more
+            self._planning.notify_all()
             self._tell()
 
     def _caught_up(self, seat: _Seat, sn: int) -> None:
         """Hands the queries over, once this driver is warm. Under `_turn`."""
         if self._seat is not seat:
             raise ConnectionError("another task has this seat")
-        if not self._owned and self._epochs > self._settings.warmup_epochs:
+        if not self._owned and self._epochs > self._settings.warmup_epochs and self._has_stepped_all(seat, sn):
             self._merge.caught_up(RUNNER, seat.attempt, sn, seat.behind)
             self._owned = self._merge.owner == RUNNER
             if self._owned:
                 self._on_up()
+            else:
+                seat.limit = None
         self._merged = int(self._merge.position)
+        if self._owned and not seat.is_settled and (seat.limit is None or sn >= seat.limit):
+            self._settle_behind(seat)
+
+    def _has_stepped_all(self, seat: _Seat, sn: int) -> bool:
+        """Whether it stands where the merge does, where that matters: those that are behind are to go on from where
+        they stand with the owner, and no step of them may be under way."""
+        if not seat.behind and not self._merge.catching_up():
+            return True
+        with self._lock:
+            seat.limit = max(seat.told, sn)
+            if seat.told > sn:
+                return False
+        with contextlib.suppress(DeadlineExceeded):
+            self._merge.wait(sn, _LAST_WORDS_S)
+        return True
+
+    def _settle_behind(self, seat: _Seat) -> None:
+        states = self._merge.stand_for(seat.behind)
+        with self._lock:
+            seat.is_settled, seat.limit = True, None
+            if states:
+                self._let_go_on(seat, self._codec.encode_states(states))
 
     # ---- ringing: under `_lock` -------------------------------------------------------------------------------
 
@@ -387,19 +584,41 @@ class Bell:
         if seat is None or not seat.ready or seat.ended:
             return
         head = min(self._head, self._merged + HEADS_AHEAD_MAX)
+        if seat.limit is not None:
+            head = min(head, seat.limit)
         if head > seat.told:
+            if not seat.owes:
+                seat.alive_ms = seat.stepping_since_ms = self._clock.now_ms()
             seat.told = head
             seat.rung[head] = time.perf_counter()
             seat.send(wire.Head(head))
+        may_go_on = self._owned and seat.is_settled and not seat.goes_on
+        if may_go_on and seat.behind and seat.more and self._has_room():
+            self._let_go_on(seat, {})
 
-    def _end(self, seat: _Seat) -> None:
+    def _let_go_on(self, seat: _Seat, states: dict[int, msgspec.Raw]) -> None:
+        if not seat.owes:
+            seat.alive_ms = self._clock.now_ms()
+        seat.goes_on = True
+        seat.send(wire.GoOn(states))
+
+    def _tell_held(self, seat: _Seat) -> None:
+        if seat.held != self._quarantine.held:
+            seat.held = self._quarantine.held
+            seat.send(wire.Held(sorted(seat.held)))
+
+    def _end(self, seat: _Seat, sn: int = 0) -> None:
+        if not seat.owes:
+            seat.alive_ms = self._clock.now_ms()
         seat.ended, seat.end_ms = True, None
-        seat.send(wire.End())
+        seat.send(wire.End(sn))
 
     # ---- leaving ----------------------------------------------------------------------------------------------
 
     def _vacated(self, seat: _Seat) -> None:
         with self._lock:
+            stepping = seat.watched.read()
+            seat.watched.close()
             if self._seat is not seat:
                 return  # another has the seat, or Spark was cut off
             self._seat = None
@@ -407,17 +626,31 @@ class Bell:
                 self._bye_at = time.perf_counter()
             if self._settings.epoch_s > 0 or not seat.bye:
                 self._vacate()
-            died = not seat.bye and (seat.told > seat.done or not seat.ready)
+            died = not seat.bye and seat.owes
         if died:
-            self._strike(seat, f"its Python worker died at SN {seat.done + 1}")
+            self._died(seat, f"its Python worker died while it {seat.doing()}", stepping)
 
     def _vacate(self) -> None:
         if self._vacant_ms is None:
             self._vacant_ms = self._clock.now_ms()
             self._keeping.notify()
 
-    def _strike(self, seat: _Seat, why: str) -> None:
-        """A step or a build failed. Spark tries again, later each time, and is stopped at the third."""
+    def _died(self, seat: _Seat, why: str, stepping: Stepping | None, hung: bool = False) -> None:
+        """A worker has ended, or was ended, with work to do. At the first death another one tries the same; then what
+        it was stepping waits in quarantine, and the others go on."""
+        count = self._strike(seat, why)
+        log.warning(
+            "a worker of Spark was killed" if hung else "a worker of Spark died",
+            extra={"fields": {"why": why, "worker": seat.worker[1], "snapshot": seat.done + 1, "times": count}},
+        )
+        with self._turn:
+            if stepping is not None:
+                self._death = Death(max(stepping.sn, seat.done + 1), stepping.numbers, count, why)
+            if hung or count > 1:
+                self._lose(why)
+
+    def _strike(self, seat: _Seat, why: str) -> int:
+        """A step or a build failed. Spark tries again, later each time, and is stopped at the third. How often now."""
         with self._lock:
             seat.bye = True  # it is counted, and not once more when the connection closes
             at, count = self._strikes
@@ -425,15 +658,23 @@ class Bell:
             self._strikes = (seat.done, count)
         if count >= _STRIKES_MAX:
             self._on_give_up(f"{count} attempts failed at SN {seat.done + 1}: {why}")
+        return count
 
-    def _lose(self, why: str) -> None:
-        """The seat is empty for good: the queries are inline again. Under `_turn`."""
+    def _lose(self, why: str, ended: bool = False) -> None:
+        """The seat is empty for good: the queries are inline again. `ended`: the whole driver is. Under `_turn`."""
         self._lapse()
         with self._lock:
             number, self._attempt = self._attempt, 0
             self._vacant_ms = None
             was_ours, self._owned = self._owned, False
+            death, self._death = self._death, None
             self.figures.lost += was_ours
+            if not ended and self._start_by_ms is None:
+                # Whoever is to start the next task may hang, too.
+                self._start_by_ms = self._clock.now_ms() + _STARTS_WITHIN * self._timeout_ms
+                self._keeping.notify()
+        if was_ours and death is not None:
+            self._quarantine.hold(death)  # before the server's own process would step it
         if number:
             self._merge.lost(RUNNER, number)
         if was_ours:
@@ -442,26 +683,72 @@ class Bell:
     # ---- time limits ------------------------------------------------------------------------------------------
 
     def _keep(self) -> None:
-        """The keeper's thread: ends epochs, and gives up waiting for an empty seat."""
+        """The keeper's thread: ends epochs, sees to it that seats answer, and gives up waiting for empty ones."""
         while True:
             with self._lock:
                 if self._closed:
                     return
                 now = self._clock.now_ms()
+                self._close_strangers(now)
                 seat = self._seat
                 if seat is not None and seat.end_ms is not None and seat.end_ms <= now:
                     self._end(seat)
+                silent_ms = self._vacant_for_ms(now) if seat is None else seat.silent_ms(now)
+                silence = self._silence_of(seat, silent_ms)
+                changed, self._silence = silence != self._silence, silence
+                hung = seat is not None and silent_ms >= self._limit_ms(seat)
                 lost = self._vacant_ms is not None and self._vacant_ms + self._grace_ms <= now
                 late = self._start_by_ms is not None and self._start_by_ms <= now
                 if late:
                     self._start_by_ms = None
-                if not (lost or late):
-                    self._clock.wait(self._keeping, self._next_ms())
+                if not (lost or late or hung or changed):
+                    self._clock.wait(self._keeping, self._next_ms(now))
                     continue
-            if late:
-                self._on_give_up(f"no task came to its seat within {self._settings.start_s:g} s")
-            else:
+            if changed:
+                self._on_silence(silence)
+            if hung and seat is not None:
+                self._hung(seat, silent_ms)
+            elif late:
+                self._on_give_up("no task came to its seat in time")
+            elif lost:
                 self._lose_if_still_vacant()
+
+    def _hung(self, seat: _Seat, silent_ms: int) -> None:
+        with self._lock:
+            if self._seat is not seat:
+                return
+            stepping = seat.watched.read()
+            self._seat = None  # whatever it may still say
+            self.figures.killed += 1
+        self._kill(seat.worker)
+        seat.drop()
+        self._died(
+            seat, f"its Python worker has not answered for {silent_ms / 1000:g} s: it {seat.doing()}", stepping, True
+        )
+
+    def _vacant_for_ms(self, now: int) -> int:
+        """With work to do."""
+        return now - self._vacant_ms if self._vacant_ms is not None and self._head > self._done else 0
+
+    def _silence_of(self, seat: _Seat | None, silent_ms: int) -> str:
+        """What is to be said of it; empty: nothing."""
+        if not self._owned or silent_ms < self._silence_ms:
+            return ""
+        if seat is None:
+            return f"Spark starts no task; after {self._settings.grace_s:g} s the queries run inline"
+        return (
+            f"the Python worker does not answer: it {seat.doing()}, and is killed after {self._timeout_ms / 1000:g} s"
+        )
+
+    def _limit_ms(self, seat: _Seat) -> int:
+        """While others have the queries, nobody waits for what it builds; that may take long."""
+        return self._timeout_ms if self._owned or seat.ready else int(self._settings.start_s * 1000)
+
+    def _close_strangers(self, now: int) -> None:
+        for stranger in [each for each, by_ms in self._strangers.items() if by_ms <= now]:
+            del self._strangers[stranger]
+            self.figures.refused += 1
+            _shut(stranger)
 
     def _lose_if_still_vacant(self) -> None:
         with self._turn:
@@ -474,10 +761,21 @@ class Bell:
     def _grace_ms(self) -> int:
         return int(self._settings.grace_s * 1000)
 
-    def _next_ms(self) -> int | None:
-        limits: Sequence[int | None] = (
-            self._seat.end_ms if self._seat is not None else None,
-            None if self._vacant_ms is None else self._vacant_ms + self._grace_ms,
-            self._start_by_ms,
-        )
-        return min((limit for limit in limits if limit is not None), default=None)
+    @property
+    def _silence_ms(self) -> int:
+        return min(_SILENCE_MS, self._timeout_ms // 2)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._settings.step_timeout_s * 1000)
+
+    def _next_ms(self, now: int) -> int | None:
+        seat, vacant_ms = self._seat, self._vacant_ms
+        limits: list[int | None] = [self._start_by_ms, next(iter(self._strangers.values()), None)]
+        if seat is not None:
+            limits += [seat.end_ms, now + min(_LOOK_MS, self._timeout_ms // 4)]
+        if vacant_ms is not None:
+            limits.append(vacant_ms + self._grace_ms)
+            if self._head > self._done:
+                limits.append(vacant_ms + self._silence_ms)
+        return min((limit for limit in limits if limit is not None and limit > now), default=None)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.util
+import logging
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -16,16 +18,19 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 import stream_ext
+from stream_ext.children import environment
 from stream_ext.runner.spark.driver import Job, Report
 from stream_ext.runner.spark.java import Java
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.runner.spark.wire import Address
+
+log = logging.getLogger("rillet.spark")
 
 _TAIL_LINES = 100
 _WHY_LINES = 20
@@ -36,14 +41,17 @@ _FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATE
 
 
 class DriverProcess:
-    def __init__(self, settings: SparkSettings, address: Address, java: Java, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: SparkSettings, admit: Callable[[Path], Address], java: Java, environ: Mapping[str, str]
+    ) -> None:
+        """`admit` gives the address of the bell to the tasks of a driver that has this folder."""
         self._folder = Folder(_temporary_folder())
         folder = self._folder.path
         address_file = folder / "bell.json"
-        address.write(address_file)
+        admit(folder).write(address_file)
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "stream_ext.runner.spark.driver"],
+            [sys.executable, "-m", settings.driver_module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -60,11 +68,21 @@ class DriverProcess:
             self._process.stdin.write(msgspec.json.encode(job) + b"\n")
             self._process.stdin.flush()
 
-    def reports(self) -> Iterator[Report]:
-        """What the driver says, until it is dead."""
+    def reports(self, within_s: float) -> Iterator[Report | None]:
+        """What the driver says, until it is dead; None whenever it has said nothing for so long."""
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            yield msgspec.json.decode(line, type=Report)
+        said, descriptor = b"", self._process.stdout.fileno()
+        while True:
+            readable, _, _ = select.select([descriptor], [], [], within_s)
+            if not readable:
+                yield None
+                continue
+            more = os.read(descriptor, 1 << 16)
+            if not more:
+                return
+            *lines, said = (said + more).split(b"\n")
+            for line in lines:
+                yield msgspec.json.decode(line, type=Report)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -91,12 +109,13 @@ class DriverProcess:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._tail.append(line.decode("utf-8", "replace").rstrip())
+            log.debug("Spark says", extra={"fields": {"line": self._tail[-1]}})
 
 
 def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: Mapping[str, str]) -> dict[str, str]:
     """Of the driver, and by inheritance of the JVM and of Spark's Python workers."""
     root = str(Path(stream_ext.__path__[0]).parent)
-    inherited = {name: value for name, value in environ.items() if name not in _FOREIGN}
+    inherited = {name: value for name, value in environment(environ).items() if name not in _FOREIGN}
     return inherited | {
         "JAVA_HOME": str(java.home),
         # Spark is started by shell scripts, which look for `dirname` and the like.

@@ -18,6 +18,9 @@ import msgspec
 
 from stream_ext.runner.spark.settings import SparkSettings, spark_conf, spark_master
 
+#: So often the runner hears of a driver and a JVM that are well.
+_SIGN_OF_LIFE_S = 0.5
+
 
 class Job(msgspec.Struct, frozen=True):
     settings: SparkSettings
@@ -26,7 +29,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """One line to the runner: the query runs, or why nothing does."""
+    """One line to the runner: the query runs, again and again while it does, or why nothing does."""
 
     state: str  # running, failed
     why: str = ""
@@ -41,7 +44,8 @@ def main() -> None:
     try:
         query = _start(job)
         _report(report_to, Report("running"))
-        query.awaitTermination()
+        while not query.awaitTermination(_SIGN_OF_LIFE_S):  # that goes to the JVM and back
+            _report(report_to, Report("running"))
         _report(report_to, Report("failed", "the streaming query ended"))
     except Exception as error:  # noqa: BLE001 -- all that Spark may raise goes to the runner, which says it
         _report(report_to, Report("failed", f"{type(error).__name__}: {error}"[:4000]))

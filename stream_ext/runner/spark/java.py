@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stream_ext.children import environment
 from stream_ext.errors import RilletError
 
 VERSION_MIN = 17
@@ -122,9 +123,12 @@ def _release(java: Path) -> dict[str, str]:
 
 
 def _asked(java: Path) -> dict[str, str]:
+    def run(flag: str) -> subprocess.CompletedProcess[str]:
+        given = environment(os.environ)
+        return subprocess.run([java, flag], capture_output=True, text=True, timeout=20, check=False, env=given)
+
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
-        modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, timeout=20, check=False)
+        said, modules = run("-version"), run("--list-modules")
     except (OSError, subprocess.TimeoutExpired):
         return {}
     version = re.search(r'version "([^"]+)"', said.stderr + said.stdout)
@@ -150,6 +154,12 @@ def _home(candidate: _Candidate, release: Mapping[str, str], cache: Path) -> Pat
 def _write_launcher(home: Path, java: Path) -> Path:
     script = home / "bin" / "java"
     text = _LAUNCHER.format(module=VECTOR_MODULE, java=java)
+    home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if home.parent.stat().st_uid not in (os.getuid(), 0):
+        raise NoJava(
+            f"the program that starts Java would lie in {home.parent}, which belongs to another user, who could put "
+            "another program there: set RILLET_CACHE to a folder of your own"
+        )
     if script.is_file() and script.read_text("utf-8") == text:
         return home
     script.parent.mkdir(parents=True, exist_ok=True)

@@ -5,22 +5,29 @@ matter. A driver that dies is started again, later each time while it keeps dyin
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from statistics import quantiles
 from typing import Any, Literal
 
-from stream_ext.clock import Clock
+from stream_ext.budget import USUAL, Budget
+from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.errors import RilletError
 from stream_ext.outside import NOTHING, Outside
-from stream_ext.runner.spark.bell import Bell, Merge
+from stream_ext.runner.spark.bell import Bell, Merge, Quarantine
 from stream_ext.runner.spark.child import DriverProcess
 from stream_ext.runner.spark.java import Java, find_java
 from stream_ext.runner.spark.settings import SparkSettings, spark_master
 
 State = Literal["starting", "up", "down"]
 
+log = logging.getLogger("rillet.spark")
+
+#: A sign of life of the driver is looked for so often; a silence that is told of.
+_LOOK_S = 0.4
+_SILENCE_MS = 1_250
 _RETRY_S_MIN = 1.0
 _RETRY_S_MAX = 60.0
 
@@ -34,12 +41,20 @@ class SparkRunner:
         base: str,
         clock: Clock,
         *,
+        quarantine: Quarantine,
         outside: Outside = NOTHING,
+        budget: Budget = USUAL,
+        on_fault: Callable[[int, str], None] = lambda query, why: None,
         environ: Mapping[str, str] = os.environ,
         on_state: Callable[[State, str], None] | None = None,
+        on_silence: Callable[[str], None] = lambda _: None,
+        on_step: Callable[[float], None] = lambda took_ms: None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`on_silence` is told what of Spark does not answer though something waits for it; empty: nothing."""
+        clock = MonotonicClock(clock)
         self._settings, self._clock, self._environ = settings, clock, dict(environ)
-        self._on_state = on_state
+        self._on_state, self._on_silence = on_state, on_silence
         self._changed = threading.Condition()
         self._state: State = "starting"
         self._why = "Spark is starting"
@@ -49,6 +64,7 @@ class SparkRunner:
         self._starts = 0
         self._deaths = 0  # in a row
         self._up_ms: int | None = None
+        self._silences: dict[str, str] = {}  # of the worker, of the driver
         self._closing = False
         self._bell = Bell(
             settings,
@@ -57,9 +73,15 @@ class SparkRunner:
             base,
             clock,
             outside,
+            quarantine,
             on_up=self._is_up,
             on_lost=lambda why: self._becomes("starting", why),
             on_give_up=self._give_up,
+            on_silence=lambda what: self._is_silent("worker", what),
+            on_fault=on_fault,
+            budget=budget,
+            on_step=on_step,
+            has_room=has_room,
         )
         self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)
 
@@ -76,6 +98,14 @@ class SparkRunner:
     def merged(self) -> None:
         """Somebody else's parts were merged."""
         self._bell.merged()
+
+    def under_way_ms(self) -> int:
+        """For how long its worker has been stepping a snapshot; 0: it is not."""
+        return self._bell.under_way_ms()
+
+    def held_changed(self) -> None:
+        """Other queries than before are in quarantine."""
+        self._bell.held_changed()
 
     def close(self) -> None:
         """Idempotent; when it returns neither driver nor JVM runs any more."""
@@ -99,7 +129,7 @@ class SparkRunner:
     @property
     def why(self) -> str:
         """Empty when all is well."""
-        return self._why
+        return "; ".join(filter(None, (self._why, *self._silences.values())))
 
     @property
     def faults(self) -> dict[int, str]:
@@ -114,7 +144,7 @@ class SparkRunner:
         figures = self._bell.figures
         return {
             "state": self._state,
-            "why": self._why,
+            "why": self.why,
             "master": spark_master(self._settings),
             "java": self._java.describe() if self._java else None,
             "driver_pid": self._driver.pid if self._driver else None,
@@ -124,6 +154,7 @@ class SparkRunner:
             "builds": figures.builds,
             "lost": figures.lost,
             "refused": figures.refused,
+            "killed": figures.killed,
             "steps": figures.done,
             "round_trip_ms": _summary(figures.round_trip_ms),
             "boundary_ms": _summary(figures.boundary_ms),
@@ -150,18 +181,44 @@ class SparkRunner:
             if self._closing:
                 return ""
             self._given_up = ""
-            self._driver = driver = DriverProcess(self._settings, self._bell.admit(), java, self._environ)
+            self._driver = driver = DriverProcess(self._settings, self._bell.admit, java, self._environ)
             self._starts += 1
-        said = ""
-        for report in driver.reports():
-            if report.state == "failed":
-                said = report.why
+        said = self._followed(driver)
         with self._changed:
             self._driver = None
         ended = driver.bury()
         why = self._given_up or said or ended
         self._bell.cut(why)
         return why
+
+    def _followed(self, driver: DriverProcess) -> str:
+        """What a driver says of its end. One that is frozen, or whose JVM is, says nothing, and is killed."""
+        said, runs, heard_ms = "", False, self._clock.now_ms()
+        limit_ms = int(self._settings.step_timeout_s * 1000)
+        for report in driver.reports(min(_LOOK_S, self._settings.step_timeout_s / 4)):
+            if report is not None:
+                said, runs, heard_ms = report.why or said, runs or report.state == "running", self._clock.now_ms()
+                self._is_silent("driver", "")
+                continue
+            silent_ms = self._clock.now_ms() - heard_ms if runs else 0
+            if silent_ms >= limit_ms and not self._given_up:
+                self._give_up(f"neither the driver nor its JVM has answered for {silent_ms / 1000:g} s")
+            elif silent_ms >= min(_SILENCE_MS, limit_ms // 2):
+                limit_s = self._settings.step_timeout_s
+                self._is_silent("driver", f"Spark's driver does not answer, and is killed after {limit_s:g} s")
+        self._is_silent("driver", "")
+        return said
+
+    def _is_silent(self, who: str, what: str) -> None:
+        """`what` of it does not answer; empty: it does, or is there no more."""
+        with self._changed:
+            if self._silences.get(who, "") == what:
+                return
+            self._silences[who] = what
+            silence = "; ".join(filter(None, self._silences.values()))
+        if silence:
+            log.warning("Spark does not answer", extra={"fields": {"what": silence}})
+        self._on_silence(silence)
 
     def _died(self, why: str) -> None:
         self._deaths = 1 if self._was_up_long() else self._deaths + 1
@@ -181,6 +238,7 @@ class SparkRunner:
         with self._changed:
             self._given_up = why
             driver = self._driver
+        log.warning("Spark is ended, and started again", extra={"fields": {"why": why}})
         if driver is not None:
             driver.kill()
 

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
+import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
 
 from stream_ext.runner.spark import wire
+from stream_ext.runner.underway import Underway
 
 
 @dataclass(slots=True)
@@ -44,9 +51,7 @@ def serve(address: wire.Address, shard: int, epoch: int) -> Served:
     """One Spark epoch of one shard. Never raises for what a query or the store does: that goes by the bell."""
     with address.connect() as connection:
         stamps = [wire.Stamp(kept.service, url, int(kept.shard.sn)) for url, kept in _kept.items() if kept.clean]
-        connection.sendall(
-            wire.frame(wire.Hello(address.token, shard, epoch, socket.gethostname(), os.getpid(), stamps))
-        )
+        connection.sendall(wire.frame(wire.Hello(shard, epoch, socket.gethostname(), os.getpid(), stamps)))
         seat = _Seat(connection)
         # Closed early: the endpoint has gone, or another task has this seat. The state stays as it is stamped.
         with contextlib.suppress(ConnectionError):
@@ -74,44 +79,77 @@ class _Seat:
         welcome = self._hear()
         if not isinstance(welcome, wire.Welcome):
             raise TypeError(f"the bell began with {type(welcome).__name__}")
-        kept = self._take_up(welcome)
-        while True:
-            match self._hear():
-                case wire.Head(sn):
-                    self._step_to(kept, sn)
-                case wire.End():
-                    self._connection.sendall(wire.frame(wire.Bye(self.sn, self.steps)))
-                    return
-                case other:
-                    raise TypeError(f"the bell said {type(other).__name__} to a seat that is taken")
+        underway = Underway(Path(welcome.underway))
+        kept = self._take_up(welcome, underway)
+        head, end = self.sn, None
+        while end is None or self.sn < end:
+            # What came meanwhile goes before the heads that wait: an end is not to wait for a long way.
+            if end is None and (self.sn >= head or self._has_news()):
+                match self._hear():
+                    case wire.Head(sn):
+                        head = sn
+                    case wire.Held(queries):
+                        kept.shard.held = frozenset(queries)
+                    case wire.GoOn(states):
+                        self._go_on(kept, states, underway)
+                    case wire.End(sn):
+                        end = sn
+                    case other:
+                        raise TypeError(f"the bell said {type(other).__name__} to a seat that is taken")
+            else:
+                self._step(kept, head, underway)
+        self._connection.sendall(wire.frame(wire.Bye(self.sn, self.steps)))
 
     def _hear(self) -> wire.FromBell:
-        return wire.from_bell.decode(wire.receive(self._connection))
+        return wire.heard(wire.from_bell, self._connection)
 
-    def _take_up(self, welcome: wire.Welcome) -> Kept:
+    def _has_news(self) -> bool:
+        readable, _, _ = select.select([self._connection], [], [], 0)
+        return bool(readable)
+
+    def _take_up(self, welcome: wire.Welcome, underway: Underway) -> Kept:
         kept = _kept.get(welcome.store_url)
         if welcome.states is not None or kept is None:
-            kept = _build(welcome, kept)
+            underway.steps(welcome.position)
+            kept = _build(welcome, kept, underway)
+        kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps
+        underway.rests()
         self.sn = int(kept.shard.sn)
         self._tell_faults(kept)
         self._connection.sendall(wire.frame(wire.Ready(self.sn, welcome.states is not None)))
         return kept
 
-    def _step_to(self, kept: Kept, head: int) -> None:
-        while self.sn < head:
+    def _step(self, kept: Kept, head: int, underway: Underway) -> None:
+        """The next snapshot."""
+        sn = self.sn + 1
+        underway.steps(sn)
+        if kept.head < head:
+            kept.head = int(kept.shard.refresh())
             if kept.head < head:
-                kept.head = int(kept.shard.refresh())
-                if kept.head < head:
-                    raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
-            sn = self.sn + 1
-            kept.clean = False
-            parts = kept.shard.step(sn)
-            kept.clean = True
-            self.sn = sn
-            self.steps += 1
-            self._tell_faults(kept)
-            for frame in kept.codec.parts_frames(sn, parts):
-                self._connection.sendall(frame)
+                raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
+        kept.clean = False
+        began = time.perf_counter()
+        parts = kept.shard.step(sn)
+        took_ms = (time.perf_counter() - began) * 1000
+        kept.clean = True
+        self.sn = sn
+        self.steps += 1
+        underway.rests()
+        self._tell_faults(kept)
+        for frame in kept.codec.parts_frames(sn, parts, wire.Done(sn, took_ms)):
+            self._connection.sendall(frame)
+
+    def _go_on(self, kept: Kept, states: Mapping[int, msgspec.Raw], underway: Underway) -> None:
+        """A piece of what queries have missed that are behind."""
+        underway.steps(self.sn)
+        kept.clean = False
+        kept.shard.return_to(kept.codec.decode_states(states))
+        parts = kept.shard.go_on()
+        kept.clean = True
+        underway.rests()
+        self._tell_faults(kept)
+        for frame in kept.codec.parts_frames(self.sn, parts, wire.Piece(kept.shard.has_more)):
+            self._connection.sendall(frame)
 
     def _tell_faults(self, kept: Kept) -> None:
         if kept.shard.faults != self._told_faults:
@@ -126,7 +164,7 @@ class _Seat:
             self._told_behind = behind
 
 
-def _build(welcome: wire.Welcome, kept: Kept | None) -> Kept:
+def _build(welcome: wire.Welcome, kept: Kept | None, underway: Underway) -> Kept:
     if kept is not None and not kept.clean:
         # A step or a build failed in it; what it left open must be closed before the store is opened again.
         del _kept[welcome.store_url]
@@ -134,9 +172,11 @@ def _build(welcome: wire.Welcome, kept: Kept | None) -> Kept:
         kept = None
     if kept is None:
         codec = wire.Codec(welcome.factory)
-        kept = Kept(welcome.service, codec, codec.open_shard(welcome.store_url, welcome.base, welcome.outside))
+        shard = codec.open_shard(welcome.store_url, welcome.base, welcome.outside, welcome.budget)
+        kept = Kept(welcome.service, codec, shard)
         _kept[welcome.store_url] = kept
     kept.service, kept.clean = welcome.service, False
+    kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps
     kept.head = int(kept.shard.refresh())
     kept.shard.build(kept.codec.decode_states(welcome.states or {}), welcome.position)
     kept.clean = True

@@ -27,13 +27,19 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     warmup_epochs: int = 20  #: short epochs before the first long one, until the JVM is warm
     grace_s: float = 3.0  #: how long a seat may be empty before the queries run inline again
     start_s: float = 120.0  #: a driver whose first task takes longer is started anew
+    step_timeout_s: float = (
+        10.0  #: `--step-timeout`: a worker or driver that shows no sign of life for longer is killed
+    )
     driver_memory: str = "512m"
     shard_factory: str = "stream_ext.shard:open_shard"  #: module:function; its module also has Part and QueryState
+    driver_module: str = "stream_ext.runner.spark.driver"
     conf: dict[str, str] = {}  #: more settings of Spark, over ours
 
     def __post_init__(self) -> None:
         if self.epoch_s < 0 or self.grace_s <= 0:
             raise BadArgument(f"a Spark epoch of {self.epoch_s} s with {self.grace_s} s of grace has no meaning")
+        if self.step_timeout_s <= 0:
+            raise BadArgument(f"--step-timeout {self.step_timeout_s:g}s: no step takes no time")
         if self.shards != 1:
             raise BadArgument(f"{self.shards} shards: this version runs all queries on one")
         spark_master(self)  # here, so that whoever shows it later cannot fail
@@ -64,6 +70,9 @@ def spark_conf(settings: SparkSettings, folder: Path, cores: int | None = None) 
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Its port for tasks and the one for blocks open anyway, on loopback, where other users of this machine are.
+        # Spark makes the secret itself in local mode; a standalone cluster has its own, which we do not know.
+        "spark.authenticate": str(settings.master.startswith("local")).lower(),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": f"{_JVM_OPTIONS} -Djava.io.tmpdir={folder}",
         "spark.local.dir": str(folder),

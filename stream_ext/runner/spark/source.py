@@ -40,7 +40,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark's ty
         a source that always advances costs more than a core when idle."""
         address = wire.Address.read(self._address_file)
         with address.connect() as connection:
-            connection.sendall(wire.frame(wire.Await(address.token)))
+            connection.sendall(wire.frame(wire.Await()))
             wire.receive(connection)
         return {"epoch": start["epoch"] + 1}
 

@@ -1,4 +1,4 @@
-"""What the bell and a seat say to each other: framed messages over one socket.
+"""What the bell and a seat say to each other: the token, then framed messages over one socket.
 
 A frame is its length (4 bytes) and a message in msgpack, tagged with its name. Columns of ids travel inside
 it as raw little-endian uint64, each in 5 microseconds (an Arrow stream costs 40 a part, and its schema says
@@ -9,19 +9,22 @@ from __future__ import annotations
 import importlib
 import socket
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
 
+from stream_ext.budget import Budget
 from stream_ext.outside import Outside
 
 #: A frame begins with the size of its body.
 LENGTH = struct.Struct("<I")
 FRAME_BYTES_MAX = (1 << 32) - 1
-#: What may be sent by someone who has not yet shown the token.
+#: Whoever connects begins with the token, in so many bytes: nothing of a stranger is ever decoded.
+TOKEN_BYTES = 64
+#: The first frame after it names the states of a worker.
 HELLO_BYTES_MAX = 1 << 16
 #: Parts travel in frames of about this size, so that neither half holds a second copy of much more.
 PARTS_BYTES = 8 << 20
@@ -29,6 +32,10 @@ PARTS_BYTES = 8 << 20
 
 class Closed(ConnectionError):
     """The other half has gone."""
+
+
+class Garbled(ConnectionError):
+    """What came is no message, or not one that may come now."""
 
 
 # ---- a seat (or the planner) speaks ---------------------------------------------------------------------------
@@ -45,7 +52,6 @@ class Stamp(msgspec.Struct, frozen=True):
 class Hello(msgspec.Struct, tag=True, frozen=True):
     """A task has come to its seat."""
 
-    token: str
     shard: int
     epoch: int
     host: str
@@ -55,8 +61,6 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 
 class Await(msgspec.Struct, tag=True, frozen=True):
     """The planner of micro-batches asks: is there anything to do? Answered by `Moved`, when there is."""
-
-    token: str
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
@@ -72,9 +76,16 @@ class Parts(msgspec.Struct, tag=True, frozen=True):
 
 
 class Done(msgspec.Struct, tag=True, frozen=True):
-    """Those were all parts of `sn`."""
+    """Those were all parts of `sn`; its step took so long."""
 
     sn: int
+    took_ms: float = 0.0
+
+
+class Piece(msgspec.Struct, tag=True, frozen=True):
+    """Those were all parts of a piece that was made up for; is there `more`?"""
+
+    more: bool
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
@@ -91,7 +102,7 @@ class Mended(msgspec.Struct, tag=True, frozen=True):
 
 
 class Behind(msgspec.Struct, tag=True, frozen=True):
-    """The queries that wait for an answer from elsewhere, and the snapshot at which each of them stands."""
+    """The queries that have fallen behind the others, and the snapshot at which each of them stands."""
 
     queries: dict[int, int]
 
@@ -114,16 +125,26 @@ class Bye(msgspec.Struct, tag=True, frozen=True):
 
 
 class Welcome(msgspec.Struct, tag=True, frozen=True):
-    """Go on after `position`: from the state of your stamp, or (with `states`) from one that you build there."""
+    """Go on after `position`: from the state of your stamp, or (with `states`) from one that you build there; leave out
+    the queries that are `held`, and write down in the file `underway` what you step."""
 
     attempt: int
     service: str
     store_url: str
     base: str
     outside: Outside
+    budget: Budget
     factory: str
     position: int
     states: dict[int, msgspec.Raw] | None
+    held: list[int]
+    underway: str
+
+
+class Held(msgspec.Struct, tag=True, frozen=True):
+    """From the next step on, these queries and no others are left out."""
+
+    queries: list[int]
 
 
 class Head(msgspec.Struct, tag=True, frozen=True):
@@ -132,20 +153,30 @@ class Head(msgspec.Struct, tag=True, frozen=True):
     sn: int
 
 
+class GoOn(msgspec.Struct, tag=True, frozen=True):
+    """Make up for a piece of what those have missed that are behind. These `states` say where they stand, wherever they
+    are by then in this worker process."""
+
+    states: dict[int, msgspec.Raw]
+
+
 class End(msgspec.Struct, tag=True, frozen=True):
-    """The Spark epoch is over."""
+    """The Spark epoch is over, once `sn` is stepped; other heads that wait are the next one's."""
+
+    sn: int = 0
 
 
 class Moved(msgspec.Struct, tag=True, frozen=True):
     head: int
 
 
-FromSeat = Hello | Await | Ready | Parts | Done | Fault | Mended | Behind | Trouble | Bye
-FromBell = Welcome | Head | End | Moved
+FromSeat = Hello | Await | Ready | Parts | Done | Piece | Fault | Mended | Behind | Trouble | Bye
+FromBell = Welcome | Held | Head | GoOn | End | Moved
 Message = FromSeat | FromBell
 
 from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
 from_bell: msgspec.msgpack.Decoder[FromBell] = msgspec.msgpack.Decoder(FromBell)
+Heard = TypeVar("Heard")
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -162,6 +193,20 @@ def receive(connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> bytea
     if size > size_max:
         raise Closed(f"a frame of {size} bytes where {size_max} are allowed")
     return _exactly(connection, size)
+
+
+def heard(decoder: msgspec.msgpack.Decoder[Heard], connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> Heard:
+    """The next message; raises Garbled for bytes that are none."""
+    body = receive(connection, size_max)
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:  # deep nesting, and texts that are no UTF-8
+        raise Garbled(f"a frame of {len(body)} bytes is no message: {error}") from error
+
+
+def token_of(connection: socket.socket) -> bytes:
+    """What whoever has connected begins with; it may be anything."""
+    return bytes(_exactly(connection, TOKEN_BYTES))
 
 
 def _exactly(connection: socket.socket, size: int) -> bytearray:
@@ -200,7 +245,14 @@ class Address(msgspec.Struct, frozen=True):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
     def connect(self) -> socket.socket:
-        return tune(socket.create_connection((self.host, self.port), timeout=None))
+        """A connection that has shown the token."""
+        connection = tune(socket.create_connection((self.host, self.port), timeout=None))
+        try:
+            connection.sendall(self.token.encode())
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
 
 # ---- parts and states -----------------------------------------------------------------------------------------
@@ -211,13 +263,27 @@ class Shard(Protocol):
 
     sn: Any
     faults: dict[int, str]
+    held: Collection[int]
+    stepping: Callable[[int, Sequence[int]], None]
 
     @property
     def behind(self) -> dict[int, int]: ...
     def build(self, states: Any, sn: Any) -> None: ...
+    @property
+    def has_more(self) -> bool: ...
     def step(self, sn: Any) -> Sequence[Any]: ...
+    def go_on(self) -> Sequence[Any]: ...
+    def return_to(self, states: Any) -> None: ...
     def refresh(self) -> int: ...
     def close(self) -> None: ...
+
+
+class OpenShard(Protocol):
+    """`only`: of these queries; None: of all that are on Spark."""
+
+    def __call__(
+        self, url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None, /
+    ) -> Shard: ...
 
 
 class Codec:
@@ -226,7 +292,7 @@ class Codec:
     def __init__(self, factory: str) -> None:
         module_name, _, function = factory.partition(":")
         module = importlib.import_module(module_name)
-        self.open_shard: Callable[[str, str, Outside], Shard] = getattr(module, function)
+        self.open_shard: OpenShard = getattr(module, function)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
         self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[module.Told], dec_hook=_column)  # type: ignore[name-defined]
         self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)
@@ -234,8 +300,8 @@ class Codec:
     def parts(self, body: msgspec.Raw) -> list[Any]:
         return self._parts.decode(body)
 
-    def parts_frames(self, sn: int, parts: Sequence[Any]) -> list[bytes]:
-        """The frames that carry all parts of an SN, its Done with the last of them."""
+    def parts_frames(self, sn: int, parts: Sequence[Any], end: Done | Piece | None = None) -> list[bytes]:
+        """The frames that carry all parts of an SN, its Done (or another `end`) with the last of them."""
         frames: list[bytes] = []
         bundle: list[msgspec.Raw] = []
         size = 0
@@ -247,7 +313,7 @@ class Codec:
             size += len(memoryview(body))
         if bundle:
             frames.append(frame(Parts(sn, _raw_array(bundle))))
-        done = frame(Done(sn))
+        done = frame(end or Done(sn))
         if frames:
             frames[-1] += done
         return frames or [done]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from tests.parts.cache import folder, locked
 
 SOURCES = Path(__file__).parent
 JAVA_VERSION_MIN = 17
@@ -45,11 +44,10 @@ def _jdk_tool(name: str) -> str:
 def class_path() -> str:
     """The jars and our compiled class, made on first use. Test processes that start together wait for one another."""
     java()  # a clear word about a missing JDK before a long download
-    cache = Path(os.environ.get("RILLET_HBASE_KIT") or Path.home() / ".cache" / "rillet" / "hbase-kit")
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = folder("hbase-kit", "RILLET_HBASE_KIT")
     jars, classes, stamp = cache / "jars", cache / "classes", cache / "made-from"
     sources = _digest("pom.xml", "Standalone.java")
-    with _locked(cache / "lock"):
+    with locked(cache / "lock"):
         if not stamp.exists() or stamp.read_text() != sources:
             stamp.unlink(missing_ok=True)
             _fetch(jars)
@@ -60,13 +58,6 @@ def class_path() -> str:
 
 def _digest(*names: str) -> str:
     return hashlib.sha256(b"".join((SOURCES / name).read_bytes() for name in names)).hexdigest()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _fetch(jars: Path) -> None:

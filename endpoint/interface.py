@@ -1,0 +1,45 @@
+"""The description of the interface: for programs /openapi.json, for people /docs."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from endpoint import assets, browsers
+from endpoint.openapi import document
+from hbase_store.version import __version__
+
+TITLE = "Rillet"
+DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
+
+_PAGE = Markup("""\
+<!doctype html>
+<html lang="en">
+<head>
+  <meta charset="utf-8">
+  <meta name="viewport" content="width=device-width, initial-scale=1">
+  <title>{title}</title>
+  <link rel="icon" href="data:,">
+  <link rel="stylesheet" href="{assets}swagger-ui.css">
+  <script src="{assets}swagger-ui-bundle.js" defer></script>
+  <script src="{assets}docs.js" defer></script>
+</head>
+<body><div id="interface" data-document="{document}"></div></body>
+</html>
+""")
+
+
+async def openapi(request: Request) -> Response:
+    return JSONResponse(document(TITLE, DESCRIPTION, __version__, root(request)))
+
+
+async def docs(request: Request) -> Response:
+    at = root(request)
+    page = _PAGE.format(title=TITLE, assets=f"{at}/{assets.PATH}", document=f"{at}/openapi.json")
+    return HTMLResponse(page, headers=browsers.of_page())
+
+
+def root(request: Request) -> str:
+    """Where this application is mounted."""
+    return str(request.scope.get("root_path", "")).rstrip("/")

@@ -1,0 +1,193 @@
+"""The log of the server: one line for each event, on standard error, for people or for programs.
+
+    2026-11-19T08:00:00.123Z warning rillet.service the service waits for=store why="no answer for 2 s"
+    {"time":"2026-11-19T08:00:00.123Z","level":"warning","logger":"rillet.service","message":"the service waits",...}
+
+Whoever logs gives a constant sentence and the facts: `log.warning("the service waits", extra={"fields": {...}})`.
+Facts may come from anybody, so nothing of them breaks a line or moves a terminal's cursor, each has a bounded length,
+and what looks like a secret is left out. A line is written by a thread of its own: whoever logs never waits for a full
+pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from queue import Empty, Full, Queue
+from typing import Any, Literal, TextIO
+
+import msgspec
+
+Level = Literal["debug", "info", "warning", "error"]
+Form = Literal["text", "json"]
+
+LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
+FORMS: tuple[Form, ...] = ("text", "json")
+
+#: Of one fact, of a traceback, and of lines that wait to be written.
+_VALUE_CHARACTERS = 500
+_LOOKED_AT_CHARACTERS = 4_000
+_TRACEBACK_CHARACTERS = 16_000
+_FIELDS_MAX = 30
+_LINES_MAX = 10_000
+_FLUSH_S = 2.0
+
+_HIDDEN = "***"
+#: What is never shown, whatever it is; and what looks like it, wherever it stands.
+_SECRET_NAMES = re.compile(r"authorization|cookie|password|passwd|secret|token", re.IGNORECASE)
+_SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(authorization\b[\"']?\s*[:=]\s*[\"']?)(?:(?:bearer|basic)\s+)?[^\s\"',;]+", re.I), r"\1***"),
+    (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/_.~=-]{3,}", re.I), r"\1 ***"),
+    (re.compile(r"(\b(?:set-)?cookie\b\s*[:=]\s*)\S[^\n]*", re.I), r"\1***"),
+    (re.compile(r"((?:token|password|passwd|secret|api[_-]?key)[\"']?\s*[=:]\s*[\"']?)[^\s&\"',;]+", re.I), r"\1***"),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@?#]*@", re.I), r"\1***@"),
+)
+#: Whatever ends a line somewhere, moves a cursor, or turns the direction of a text.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_BARE = re.compile(r"[^\s\"'=]+")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    level: Level = "warning"
+    form: Form = "text"
+
+
+class Formatter(logging.Formatter):
+    """`secrets`: texts that appear nowhere, the server's token for one."""
+
+    def __init__(self, form: Form, secrets: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._form, self._secrets = form, [secret for secret in secrets if secret]
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        level, logger = record.levelname.lower(), self._shown(record.name)
+        message, fields = self._shown(record.getMessage()), self._fields(getattr(record, "fields", {}))
+        trace = self._traceback(record)
+        if self._form == "json":
+            told = {"time": time, "level": level, "logger": logger, "message": message, **fields}
+            return msgspec.json.encode(told if trace is None else {**told, "traceback": trace}).decode()
+        told_fields = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
+        indented = "" if trace is None else "".join(f"\n  | {line}" for line in trace.split("\n"))
+        return f"{time} {level} {logger} {message}{told_fields}{indented}"
+
+    def _fields(self, fields: Mapping[str, object]) -> dict[str, Any]:
+        return {self._shown(name): self._field(name, value) for name, value in list(fields.items())[:_FIELDS_MAX]}
+
+    def _field(self, name: str, value: object) -> Any:
+        if _SECRET_NAMES.search(name):
+            return _HIDDEN
+        return value if value is None or isinstance(value, bool | int | float) else self._shown(str(value))
+
+    def _shown(self, text: str) -> str:
+        # A pattern takes its time over megabytes; and a secret must not escape it by being cut in half.
+        looked_at = self._without_secrets(text[:_LOOKED_AT_CHARACTERS])
+        cut = "" if len(text) <= _VALUE_CHARACTERS else f"... ({len(text)} characters)"
+        return _CONTROL.sub(_escaped, looked_at[:_VALUE_CHARACTERS]) + cut
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, _HIDDEN)
+        for pattern, instead in _SECRETS:
+            text = pattern.sub(instead, text)
+        return text
+
+    def _traceback(self, record: logging.LogRecord) -> str | None:
+        """Its lines are ours; each is clean for itself."""
+        if record.exc_info is None or record.exc_info[1] is None:
+            return None
+        text = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+        cut = text if len(text) <= _TRACEBACK_CHARACTERS else "...\n" + text[-_TRACEBACK_CHARACTERS:]
+        return "\n".join(self._shown(line) for line in cut.split("\n"))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode()
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, str):
+        return value if _BARE.fullmatch(value) else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return "none" if value is None else str(value).lower()
+
+
+class Handler(logging.Handler):
+    """Hands lines to a thread that writes them. While nobody reads what it writes, lines beyond some are left out."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._lines: Queue[str | None] = Queue(_LINES_MAX)
+        self._left_out = 0
+        self._thread = threading.Thread(target=self._write, name="rillet-log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.put_nowait(self.format(record))
+        except Full:
+            self._left_out += 1
+        except Exception:  # noqa: BLE001 -- as logging has it: a line that cannot be written is told, and no more
+            self.handleError(record)
+
+    def close(self) -> None:
+        with contextlib.suppress(Full):
+            self._lines.put_nowait(None)
+        self._thread.join(_FLUSH_S)
+        super().close()
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            lines = [line]
+            with contextlib.suppress(Empty):  # those that have come meanwhile go with it
+                while (line := self._lines.get_nowait()) is not None:
+                    lines.append(line)
+            if self._left_out:
+                lines.append(f"({self._left_out} lines were left out: they came faster than they are read)")
+                self._left_out = 0
+            with contextlib.suppress(OSError, ValueError):  # whoever read it has gone
+                self._stream.write("\n".join(lines) + "\n")
+                self._stream.flush()
+            if line is None:
+                return
+
+
+@contextmanager
+def logging_to(stream: TextIO, settings: Settings, secrets: Sequence[str] = ()) -> Iterator[None]:
+    """Everything that is logged in this process goes there, until the end."""
+    handler = Handler(stream)
+    handler.setFormatter(Formatter(settings.form, secrets))
+    root, ours = logging.getLogger(), logging.getLogger("rillet")
+    before = root.handlers[:], root.level, ours.level
+    root.handlers[:] = [handler]
+    # Of libraries only what is wrong. uvicorn would tell a second time of answers that are cut off, and of each
+    # connection that sends no HTTP.
+    root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[settings.level.upper()]))
+    ours.setLevel(settings.level.upper())
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+    global _current
+    _current = settings
+    try:
+        yield
+    finally:
+        root.handlers[:], root.level, ours.level = before
+        handler.close()
+
+
+_current: Settings | None = None
+
+
+def current() -> Settings | None:
+    """How this process logs, for those that it starts; None: it is the embedding application's business."""
+    return _current
+
+
+def of_terminal(stream: TextIO = sys.stderr) -> Level:
+    """By default: on a terminal only what needs somebody's attention."""
+    return "warning" if stream.isatty() else "info"

@@ -1,0 +1,11 @@
+"""What the processes that we start get of our environment: all but what opens our doors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SECRETS = ("RILLET_TOKEN", "RILLET_READ_TOKEN")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in SECRETS}

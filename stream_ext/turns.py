@@ -1,0 +1,54 @@
+"""Turns: how much of one query is evaluated before the others go on.
+
+One wrong timestamp makes a billion closes fall due. They are worked off in pieces: a run stops between two evaluations
+when its turn is over, says what it has so far, and goes on when it is its turn again. Where the pieces are cut decides
+nothing about what is said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: An answer of so many rows costs as much as one more evaluation.
+_ROWS = 64
+
+
+class Turn:
+    def __init__(
+        self, evaluations: int, seconds: float | None = None, interrupted: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`seconds` None: however long it takes."""
+        self._left = evaluations
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._interrupted = interrupted
+
+    def spend(self, rows: int = 0) -> None:
+        """One evaluation, or one snapshot, with so many rows."""
+        self._left -= 1 + rows // _ROWS
+
+    @property
+    def is_over(self) -> bool:
+        late = self._until is not None and time.monotonic() >= self._until
+        return self._left <= 0 or late or self._interrupted()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A run that does not get through a snapshot in `evaluations`, or in `seconds`, falls behind the others. It then
+    goes on in turns of `evaluations_behind` or `seconds_behind`."""
+
+    evaluations: int = 10_000
+    seconds: float | None = 1.0
+    evaluations_behind: int = 500
+    seconds_behind: float | None = 0.1
+
+    def with_all(self, interrupted: Callable[[], bool] = lambda: False) -> Turn:
+        return Turn(self.evaluations, self.seconds, interrupted)
+
+    def behind(self, interrupted: Callable[[], bool] = lambda: False) -> Turn:
+        return Turn(self.evaluations_behind, self.seconds_behind, interrupted)
+
+
+#: For whom evaluations take no time.
+UNHURRIED = Pace(seconds=None, seconds_behind=None)

@@ -1,0 +1,195 @@
+"""The store hangs, and every thread that reads or writes with it: who looks after the server hears so at once."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from endpoint.limits import HttpLimits
+from endpoint.underway import Underway
+from hbase_store.lmdb_backend import LmdbKeyValue
+from tests.endpoint.live import NT, TAXI_IN_ZONE, Live, live
+
+VERBS = ("get_many", "scan", "put_many", "delete", "delete_range", "allocate", "publish", "sync")
+OPERATIONS = ("/$/ping", "/$/ready", "/$/stats", "/$/metrics", "/$/queries", "/streams", "/queries")
+FEW = HttpLimits(readers=3, writers=3, waiting=100, heartbeat_s=0.05)
+
+
+class Gate:
+    """Calls of the store, which hang while it is closed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._open = threading.Event()
+        self._open.set()
+        self._lock, self.hanging = threading.Lock(), 0
+        for verb in VERBS:
+            monkeypatch.setattr(LmdbKeyValue, verb, self._through(getattr(LmdbKeyValue, verb)))
+
+    def _through(self, verb: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            with self._lock:
+                self.hanging += 1
+            self._open.wait()
+            with self._lock:
+                self.hanging -= 1
+            return verb(*arguments, **named)
+
+        return call
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._open.set()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    return Gate(monkeypatch)
+
+
+@pytest.fixture
+def server(gate: Gate, tmp_path: Path) -> Iterator[Live]:
+    with live(tmp_path / "store", limits=FEW) as running:
+        running.update("INSERT DATA { <http://ex/z1> <http://ex/partOf> <http://ex/c1> }")
+        running.http.put("/streams/taxis").raise_for_status()
+        running.register().raise_for_status()
+        running.push(1000).raise_for_status()
+        running.http.get("/$/metrics").raise_for_status()
+        yield running
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < until, "it never came to pass"
+        time.sleep(0.01)
+
+
+@contextmanager
+def all_threads_hang(server: Live, gate: Gate) -> Iterator[None]:
+    """Queries, small and large ones, pushes and pages, more than there are threads for them."""
+    desk = server.server._app.desk
+
+    def send(method: str, path: str, **more: Any) -> None:
+        with suppress(httpx.HTTPError):
+            httpx.request(method, server.url + path, timeout=60, **more)
+
+    asked: list[tuple[str, str, dict[str, Any]]] = []
+    for number in range(5):
+        asked += [
+            ("GET", "/sparql", {"params": {"query": f"ASK {{ <http://ex/unknown{number}> ?p ?o }}"}}),
+            ("GET", "/sparql", {"params": {"query": f"SELECT * {{ ?s ?p 'unknown{number}' }}"}}),
+            ("POST", f"/streams/taxis?timestamp={2000 + number}", {"content": TAXI_IN_ZONE, "headers": NT}),
+            ("GET", "/$/loads", {}),  # reads the store each time
+            ("GET", "/console/graphs", {}),
+            ("GET", "/console/queries", {}),
+            ("GET", "/queries/near/results", {"headers": {"accept": "application/json"}}),
+        ]
+    threads = [threading.Thread(target=send, args=one[:2], kwargs=one[2]) for one in asked]
+    with gate.closed():
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: desk.workers.readers.busy > FEW.readers and desk.workers.writers.busy > FEW.writers)
+        yield
+    for thread in threads:
+        thread.join()
+
+
+def test_operations_answer_at_once_whatever_hangs(server: Live, gate: Gate) -> None:
+    with all_threads_hang(server, gate):
+        for path in OPERATIONS:
+            times = []
+            for _ in range(5):
+                began = time.monotonic()
+                answer = server.http.get(path)
+                times.append(time.monotonic() - began)
+                assert answer.status_code == 200 or path == "/$/ready", answer.text
+            assert min(times) < 0.1, (path, times)
+            assert max(times) < 1.0, (path, times)
+        assert [one["stream"] for one in server.http.get("/streams").json()["streams"]] == ["taxis"]
+        assert [one["query"] for one in server.http.get("/queries").json()["queries"]] == ["near"]
+
+
+def test_what_is_waited_for_is_said_within_two_seconds_and_for_as_long_as_it_lasts(server: Live, gate: Gate) -> None:
+    assert server.http.get("/$/ready").text == "ready\n"
+    assert server.http.get("/$/stats").json()["waits_for"] == []
+    with all_threads_hang(server, gate):
+        began = time.monotonic()
+        wait_until(lambda: server.http.get("/$/ready").status_code == 503)
+        assert time.monotonic() - began < 10  # two, on a quiet machine
+        assert "waits for the store: " in server.http.get("/$/ready").text
+        stats = server.http.get("/$/stats").json()
+        assert [wait["kind"] for wait in stats["waits_for"]] == ["store"]
+        assert stats["waits_for"][0]["since"] <= server.service.clock.now_ms() - 1_000
+        assert float(sample(server, 'rillet_waits_seconds{for="store"}')) >= 1
+        for page in ("/console/", "/console/sign-in"):
+            text = httpx.get(server.url + page, timeout=20).text
+            assert "waits for the store" in text, text
+    wait_until(lambda: server.http.get("/$/ready").text == "ready\n")
+    assert server.http.get("/$/stats").json()["waits_for"] == []
+    assert "waits for" not in server.http.get("/console/").text
+
+
+def test_a_page_that_reads_the_store_says_that_it_is_away_and_takes_no_thread(server: Live, gate: Gate) -> None:
+    with all_threads_hang(server, gate):
+        wait_until(lambda: server.http.get("/$/ready").status_code == 503)
+        for _ in range(12):  # more than the console has threads
+            answer = httpx.get(server.url + "/console/", timeout=20)
+            assert answer.status_code == 200
+
+
+def test_what_was_known_last_says_how_old_it_is(server: Live, gate: Gate) -> None:
+    assert server.http.get("/$/stats").json()["age_ms"] == 0
+    assert float(sample(server, "rillet_figures_age_seconds")) == 0
+    with gate.closed():
+        pushing = threading.Thread(target=server.push, args=(5_000,))
+        pushing.start()
+        wait_until(lambda: float(sample(server, "rillet_figures_age_seconds")) > 0.2)
+        assert float(sample(server, 'rillet_stream_batches_total{stream="taxis"}')) == 1
+    pushing.join()
+    assert float(sample(server, "rillet_figures_age_seconds")) == 0
+    assert float(sample(server, 'rillet_stream_batches_total{stream="taxis"}')) == 2
+
+
+def sample(server: Live, name: str) -> str:
+    found = re.search(rf"^{re.escape(name)} (\S+)$", server.http.get("/$/metrics").text, re.MULTILINE)
+    assert found is not None, name
+    return found[1]
+
+
+def test_what_only_holds_queries_back_is_said_and_no_reason_not_to_be_ready(server: Live) -> None:
+    for kind, status in (("spark", 200), ("clock", 200), ("disk", 503), ("lease", 503)):
+        server.service.waits.begin(kind, "of a test")
+        answer = server.http.get("/$/ready")
+        assert (answer.status_code, f"waits for the {kind}: of a test" in answer.text) == (status, True)
+        assert "of a test" in server.http.get("/console/").text
+        server.service.waits.end(kind)
+    assert server.http.get("/$/ready").text == "ready\n"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "PROPFIND", "TRACE"])
+def test_the_console_says_which_methods_it_knows(server: Live, method: str) -> None:
+    for path in ("/console/", "/console/graphs", "/console/static/console.css"):
+        answer = server.http.request(method, path)
+        assert answer.status_code == 405, (path, answer.text)
+        assert "GET" in answer.headers["allow"]
+    assert server.http.request(method, "/console/nowhere").status_code in (404, 405)
+
+
+def test_texts_under_way_are_listed_in_short() -> None:
+    underway, text = Underway(), "SELECT * { ?s ?p ?o } #" + "x" * 100_000
+    with underway.listed("query", text, 1.0, 1 << 20):
+        (listed,) = underway.told()
+    assert text.startswith(listed["query"].removesuffix(" ..."))
+    assert len(listed["query"]) < 3_000

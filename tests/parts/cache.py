@@ -1,0 +1,24 @@
+"""Where tests keep what they fetched once, for all test processes and all runs of this machine."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def folder(name: str, setting: str) -> Path:
+    """The folder of that name in the cache, or what the environment variable `setting` names instead."""
+    path = Path(os.environ.get(setting) or Path.home() / ".cache" / "rillet" / name)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Test processes that start together wait for one another."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,54 @@
+"""A shard that is cut after every few evaluations, and processes that stand for Spark's driver and its tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+from collections.abc import Iterator
+from typing import Any
+
+from hbase_store import open as open_store
+from stream_ext.outside import Outside
+from stream_ext.part import Told
+from stream_ext.runner.spark import wire
+from stream_ext.runner.spark.seat import serve
+from stream_ext.schedule import QueryState
+from stream_ext.shard import Shard, takes_on_spark
+from stream_ext.turns import Pace
+
+FACTORY = "tests.spark.pieces:open_shard"
+SMALL = Pace(7, None, 5, None)
+
+__all__ = ["FACTORY", "SMALL", "QueryState", "TasksWithoutSpark", "Told", "open_shard"]
+
+
+def open_shard(store_url: str, base: str, outside: Outside) -> Shard:
+    return Shard(open_store(store_url, read_only=True), takes_on_spark, outside, pace=SMALL)
+
+
+class TasksWithoutSpark:
+    """One task after the other, each in its seat, in one process."""
+
+    def __init__(self, settings: object, address: wire.Address, *_: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._process = context.Process(target=_serve_for_ever, args=(address,), daemon=True)
+        self._process.start()
+        self.pid = self._process.pid
+
+    def reports(self) -> Iterator[Any]:
+        self._process.join()
+        return iter(())
+
+    def bury(self) -> str:
+        return f"it ended with {self._process.exitcode}"
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def _serve_for_ever(address: wire.Address) -> None:
+    epoch = 0
+    with contextlib.suppress(ConnectionError):
+        while True:
+            epoch += 1
+            serve(address, 0, epoch)

@@ -1,0 +1,158 @@
+"""Queries that hang, or kill, the worker that steps them: the others go on, the server lives, the culprit is parked."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from stream_ext.clock import SystemClock
+from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.service import Service
+from tests.service.opened import opened, push, registration, said, triple, values
+from tests.spark.dangerous import FACTORY, FATAL, begin, calls
+from tests.spark.doubles import PATIENCE_S
+from tests.spark.processes import family
+from tests.spark.stand_in import DRIVER
+
+QUICK = SparkSettings(epoch_s=30, warmup_epochs=1, step_timeout_s=2.0, shard_factory=FACTORY, driver_module=DRIVER)
+
+
+@pytest.fixture(autouse=True)
+def dangerous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in begin(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    yield
+
+
+def on_spark(service: Service) -> bool:
+    assert service._engine.spark is not None
+    return service._engine.spark.wait_for("up", PATIENCE_S) and service._engine.merge.owner == "spark"
+
+
+def until_state(service: Service, name: str, state: str) -> dict[str, Any]:
+    ends = monotonic() + PATIENCE_S
+    while (status := service.query_status(name))["state"] != state:
+        assert monotonic() < ends, status
+    return status
+
+
+def dangerous_query(name: str, function: str) -> str:
+    return registration(name, window="RANGE 1s STEP 1s", pattern=f"?x :p ?y FILTER(:{function}(?y))")
+
+
+def begin_two(service: Service, function: str) -> None:
+    service.create_stream("s", {})
+    service.register(registration("good", window="RANGE 1s STEP 1s"))
+    service.register(dangerous_query("bad", function))
+    push(service, "s", 100, triple("a", 1))
+    assert on_spark(service)
+    push(service, "s", 1100, triple("b", 2))
+    assert said(service, "bad") and said(service, "good")
+
+
+@pytest.mark.parametrize("function", ["dies", "crashes", "hangs"])
+def test_what_ends_its_worker_is_parked_and_the_others_go_on(function: str, tmp_path: Path) -> None:
+    with opened(tmp_path, SystemClock(), engine="spark", spark=QUICK) as service:
+        begin_two(service, function)
+        push(service, "s", 1200, triple("c", FATAL), wait="published")
+        push(service, "s", 2100, triple("d", 3), wait="published")
+        status = until_state(service, "bad", "parked")
+        assert "its step killed one worker process after another in snapshot" in status["error"]
+        push(service, "s", 3100, triple("e", 4))
+        assert [(each["time"], values(each)) for each in said(service, "good")] == [
+            (1000, [("a", "1")]), (2000, [("b", "2"), ("c", str(FATAL))]), (3000, [("d", "3")]),
+        ]  # fmt: skip
+        assert [each["time"] for each in said(service, "bad")] == [1000]
+        made = calls(tmp_path)
+        assert "server" not in made and len(made) == 3 and "trial" in made
+        assert on_spark(service)
+        service.resume_query("bad")
+        push(service, "s", 4100, triple("f", 5))
+        push(service, "s", 5100, triple("g", 6))
+        (*_, last) = said(service, "bad")
+        assert (last["time"], values(last)) == (5000, [("f", "5")])
+    with opened(tmp_path) as service:
+        assert service.query_status("bad")["state"] == "running"
+
+
+def test_who_survives_a_trial_is_made_up_for_and_nothing_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "inline").mkdir()
+    with opened(tmp_path / "inline") as service:
+        service.create_stream("s", {})
+        service.register(registration("good", window="RANGE 1s STEP 1s"))
+        service.register(dangerous_query("bad", "dies_twice"))
+        say(service)
+        expected = {name: said(service, name) for name in ("good", "bad")}
+    with opened(tmp_path, SystemClock(), engine="spark", spark=QUICK) as service:
+        begin_two(service, "dies_twice")
+        (tmp_path / "calls").unlink()  # those were the inline engine's
+        push(service, "s", 1200, triple("c", FATAL), wait="published")
+        push(service, "s", 2100, triple("d", 3))  # waits for the evaluations, those of the trial, too
+        assert [each["time"] for each in said(service, "bad")] == [1000, 2000]
+        push(service, "s", 3100, triple("e", 4))
+        for name, emissions in expected.items():
+            found = said(service, name)
+            assert [(each["emission"], each["time"], values(each)) for each in found] == [
+                (each["emission"], each["time"], values(each)) for each in emissions
+            ]
+        assert service.query_status("bad")["state"] == "running"
+        assert calls(tmp_path)[:3] == ["worker", "worker", "trial"]
+
+
+def say(service: Service) -> None:
+    for time, name, value in [(100, "a", 1), (1100, "b", 2), (1200, "c", FATAL), (2100, "d", 3), (3100, "e", 4)]:
+        push(service, "s", time, triple(name, value))
+
+
+def test_what_kills_workers_but_survives_its_trials_is_parked_at_the_third_time(tmp_path: Path) -> None:
+    with opened(tmp_path, SystemClock(), engine="spark", spark=QUICK) as service:
+        begin_two(service, "dies_on_spark")
+        push(service, "s", 1200, triple("c", FATAL), wait="published")
+        push(service, "s", 2100, triple("d", 3), wait="published")
+        status = until_state(service, "bad", "parked")
+        assert "among all others again" in status["error"]
+
+
+def test_a_worker_that_is_stopped_is_told_of_and_replaced(tmp_path: Path) -> None:
+    with opened(tmp_path, SystemClock(), engine="spark", spark=QUICK) as service:
+        begin_two(service, "dies")
+        assert service._engine.spark is not None
+        (worker,) = family(service._engine.spark.status()["driver_pid"])[1:]
+        os.kill(worker, signal.SIGSTOP)
+        push(service, "s", 1200, triple("c", 7), wait="published")
+        ends = monotonic() + PATIENCE_S
+        while not service.waits.current():
+            assert monotonic() < ends
+        (wait,) = service.waits.current()
+        assert wait.kind == "spark" and "was stepping snapshot" in wait.why
+        assert "does not answer" in service.status()["why"]
+        push(service, "s", 2100, triple("d", 3))
+        assert [each["time"] for each in said(service, "bad")] == [1000, 2000]
+        assert service.waits.current() == ()
+        assert on_spark(service)
+        assert service.status()["why"] == "Spark is up"
+
+
+def test_a_driver_that_is_stopped_is_told_of_and_replaced_while_the_queries_go_on(tmp_path: Path) -> None:
+    with opened(tmp_path, SystemClock(), engine="spark", spark=QUICK) as service:
+        begin_two(service, "dies")
+        assert service._engine.spark is not None
+        driver = service._engine.spark.status()["driver_pid"]
+        os.kill(driver, signal.SIGSTOP)
+        push(service, "s", 2100, triple("d", 3))
+        assert [each["time"] for each in said(service, "bad")] == [1000, 2000]
+        ends = monotonic() + PATIENCE_S
+        while not service.waits.current():
+            assert monotonic() < ends
+        assert "driver does not answer" in service.status()["why"]
+        while service._engine.spark.status()["driver_pid"] in (driver, None):
+            assert monotonic() < ends
+        assert on_spark(service) and service.waits.current() == ()
+        push(service, "s", 3100, triple("e", 3))
+        assert [each["time"] for each in said(service, "bad")] == [1000, 2000, 3000]

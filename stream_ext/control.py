@@ -20,7 +20,7 @@ _CELL = 8
 TERM_BYTES = 4 << 20
 _EDGE = 3 * _CELL
 #: More than there will ever be.
-_UNBOUNDED = 1 << 100
+_UNBOUNDED = 1 << 62
 
 
 class Control:

@@ -55,8 +55,8 @@ _MANY = 8192
 _ROW, _COLUMN, _LOOKS = 64, 16, 16
 #: Bytes of an id; and cells of a row beside its columns: a weight, a validity.
 _CELL, _WITH_EACH = 8, 2
-#: Cells a row that an operator needs beside its columns, for what it makes of each: places, hashes, an order.
-_BESIDE = 4
+#: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
+_BESIDE = 8
 
 #: What a query's logic goes through before it is built, in this order.
 PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)

@@ -382,8 +382,11 @@ class Service:
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
-        change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
-        published = self._injector.change(change).result()
+        try:
+            change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
+            published = self._injector.change(change).result()
+        except MemoryError as error:  # nothing of it was done
+            raise QueryTooLarge(f"the update needs more memory than there is ({error}): ask for less") from error
         self._await(published.sn, wait)
         return updated(published, self.store)
 

@@ -211,7 +211,7 @@ def test_the_layout_of_the_small_rows_does_not_change() -> None:
         sn=3,
         epoch=2,
         published_ms=1000,
-        moves=[StreamMove(6, 1, 5, None, 4, [PushMark(0, 5, 7, 4, True)], {"a": 7}, 2, 1, True, 7, True)],
+        moves=[StreamMove(6, 1, 5, None, 4, [PushMark(0, 5, 7, 4, True)], {"a": 7}, 2, 1, True, 7, True, [(0, 4)])],
         catalog=[CatalogChange("query", 1, b"x"), CatalogChange("stream", 6, None)],
         slab_pieces=1,
         slab_bytes=99,
@@ -222,7 +222,7 @@ def test_the_layout_of_the_small_rows_does_not_change() -> None:
     )
     layout = (
         "524e0100 9b 03 02 cd03e8"
-        "91 9c 06 01 05 c0 04 91 95 00 05 07 04 c3 81 a161 07 02 01 c3 07 c3"
+        "91 9d 06 01 05 c0 04 91 95 00 05 07 04 c3 81 a161 07 02 01 c3 07 c3 91 92 00 04"
         "92 93 a57175657279 01 c40178 93 a673747265616d 06 c0"
         "01 63 91 94 06 c3 00 08 05 02 03"
     )

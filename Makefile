@@ -36,7 +36,7 @@ check: $(STAMP)  ## everything that continuous integration runs: style, types, l
 	$(BIN)/python -m pytest $(TEST_FLAGS)
 
 bench: $(STAMP)  ## the benchmarks, quick; raw figures go to docs/explanation/figures
-	for name in line store language oneshot http streams; do \
+	for name in line store language oneshot http streams attacks; do \
 	  $(BIN)/rillet bench $$name --quick --json docs/explanation/figures/$$name.json || exit 1; \
 	done
 

@@ -35,7 +35,7 @@ _SIGNED_IN_MAX = 1_000
 _VARIES = (b"vary", b"Origin")
 _EXPOSED = (
     b"access-control-expose-headers",
-    b"Rillet-Snapshot, Rillet-Inserted, Rillet-Deleted, Location, Retry-After",
+    b"Rillet-Snapshot, Rillet-Inserted, Rillet-Deleted, Rillet-Warning, Location, Retry-After",
 )
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),

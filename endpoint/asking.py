@@ -6,10 +6,11 @@ Small answers are remembered while their snapshot is the latest; a large one lea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from endpoint import graph_results, negotiation, results
 from endpoint.exchange import Exchange
@@ -44,6 +45,7 @@ class Asked:
     at: int | None
     timeout_s: float
     dataset: Dataset | None
+    warnings: tuple[str, ...] = ()
 
 
 #: Texts up to this length are parsed, and looked through, on the event loop: that takes less than the way to a thread.
@@ -52,6 +54,11 @@ SHORT_CHARACTERS = 2_000
 HEAVY_ROWS = 10_000.0
 #: One that was thought to be light goes there when it has run for so long here: estimates err.
 PATIENCE_S = 0.05
+
+
+#: What can hardly be meant is told in so many headers, of so many characters each.
+_WARNINGS_MAX, _WARNING_CHARACTERS_MAX = 8, 500
+_IN_HEADERS = "".join(map(chr, range(32, 127))).replace("%", "")
 
 
 class Made(NamedTuple):
@@ -130,14 +137,20 @@ def _evaluated_if_light(exchange: Exchange, asked: Asked, sn: int, offer: Offer,
 
 
 async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, question: Question | None) -> None:
-    said = Said(made.first, results.content_type(offer))
+    said = Said(made.first, results.content_type(offer), _warned(asked.warnings))
     if not made.whole:
         await _send(exchange, said, made.sn, made.more, question)
         return
     # What is not remembered anyway need not be looked through.
     if asked.snapshot is None and len(asked.text) <= KEY_BYTES_MAX and not is_volatile(asked.query):
         exchange.desk.remembered.put(asked.key, made.sn, said)
-    await exchange.answer(200, said.body, said.media_type, snapshot=made.sn)
+    await exchange.answer(200, said.body, said.media_type, [*said.headers], snapshot=made.sn)
+
+
+def _warned(warnings: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
+    """A header each; what is not ASCII in a name is percent-encoded."""
+    shown = [warning[:_WARNING_CHARACTERS_MAX] for warning in warnings[:_WARNINGS_MAX]]
+    return tuple((b"rillet-warning", quote(warning, safe=_IN_HEADERS).encode()) for warning in shown)
 
 
 def offers_of(form: Form) -> tuple[Offer, ...]:
@@ -163,7 +176,7 @@ async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, piec
 
 async def _send(exchange: Exchange, said: Said, sn: int, more: More, question: Question | None) -> None:
     piece, last = said.body, False
-    await exchange.start(200, said.media_type, [], sn)
+    await exchange.start(200, said.media_type, [*said.headers], sn)
     while not last:
         await exchange.piece(piece)
         if question is not None:

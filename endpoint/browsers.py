@@ -23,9 +23,9 @@ def of_data(media_type: bytes | None) -> Headers:
     return _OF_XML if media_type is not None and b"xml" in media_type else _OF_DATA
 
 
-def of_page(elsewhere: str = "") -> dict[str, str]:
-    """Of a page of ours; `elsewhere` is where it sends requests and forms besides its own origin."""
-    source = f"'self' {elsewhere}".rstrip()
+def of_page(http: str = "") -> dict[str, str]:
+    """Of a page of ours; `http` is where it sends requests and forms besides its own origin."""
+    source = f"'self' {http}".rstrip()
     return {
         "content-security-policy": (
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

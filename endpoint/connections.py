@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from endpoint.limits import HttpLimits
 
@@ -143,6 +143,21 @@ class Connection(HttpToolsProtocol):
         log.log(logging.INFO if self._is_busy else logging.DEBUG, "a connection was ended", extra={"fields": fields})
         self._all.closed(self)
         self.transport.abort()
+        self._let_go()
+
+    def eof_received(self) -> None:
+        self._let_go()  # what has no more to say is closed
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Whoever still answers a request that came before finds the transport closed before he is told so."""
+        for cycle in (self.cycle, *(cycle for cycle, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
 
     def _refuse(self, status: int, why: str) -> None:
         body = why.encode() + b"\n"
@@ -151,6 +166,7 @@ class Connection(HttpToolsProtocol):
             b"retry-after: 1\r\nconnection: close\r\n\r\n%s" % (status, _PHRASES[status], len(body), body)
         )
         self.transport.close()
+        self._let_go()
 
     @property
     def _is_busy(self) -> bool:
@@ -185,6 +201,7 @@ class Connection(HttpToolsProtocol):
             return
         self._all.is_answered(self)
         super().on_headers_complete()
+        self.cycle.__class__ = _Cycle  # uvicorn lets nobody say what it makes
 
     def on_body(self, body: bytes) -> None:
         if not self.transport.is_closing():
@@ -252,6 +269,16 @@ class Connection(HttpToolsProtocol):
             return True
         self._unread = now, size
         return False
+
+
+class _Cycle(RequestResponseCycle):
+    """A request and its answer. A connection that has ended by itself is told of later; what is sent before is lost,
+    and no fault of anybody."""
+
+    async def send(self, message: Any) -> None:
+        if self.transport.is_closing():
+            self.disconnected = True
+        await super().send(message)
 
 
 _PHRASES = {

@@ -24,6 +24,7 @@ from hbase_store import Store
 from hbase_store.errors import BadStoreUrl, StoreError
 from hbase_store.lease import CellHolder, FileHolder, is_dead
 from hbase_store.meta_cells import LEASE_KEY
+from stream_ext.children import environment
 from stream_ext.clock import SystemClock
 
 _PYTHON_MIN = (3, 11)
@@ -68,7 +69,14 @@ def _java() -> Check:
 def _starts(java: Path, said: str) -> tuple[bool, str]:
     """A file that says which Java it is may lie beside one that does not run."""
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_S_MAX, check=False)
+        done = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_JAVA_S_MAX,
+            check=False,
+            env=environment(os.environ),
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, f"{said}, which does not start: {error}"
     if done.returncode:

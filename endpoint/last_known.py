@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 #: How long one that is asked for waits.
 PATIENCE_S = 0.05
+#: For how long a thread stays that nobody asks.
+_IDLE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,9 @@ class LastKnown(Generic[T]):
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._asking or self._closed)
-                if self._closed:
+                self._changed.wait_for(lambda: self._asking or self._closed, _IDLE_S)
+                if self._closed or not self._asking:
+                    self._thread = None  # the next who asks starts another
                     return
                 asking, self._asking = self._asking, []
             at_s = self._clock()

@@ -55,6 +55,7 @@ class Lookout:
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._closed.is_set():
             return
+        loop.call_later(_EVERY_S, self._look, loop)
         now = {wait.kind: wait for wait in self._service.waits.current()}
         for kind, wait in now.items():
             if kind not in self._waits:
@@ -65,7 +66,6 @@ class Lookout:
                 log.warning("the service goes on", extra={"fields": {"waited_for": kind, "seconds": for_s}})
         self._waits = now
         self._look_at_runner()
-        loop.call_later(_EVERY_S, self._look, loop)
 
     def _look_at_runner(self) -> None:
         status = self._service.status_at_once()

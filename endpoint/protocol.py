@@ -6,6 +6,8 @@ What a text does is decided by our own parse, never by the name of the parameter
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from endpoint import administration, graph_results, live_query, negotiation, results
@@ -21,14 +23,17 @@ from endpoint.remembered import Key
 from hbase_store.terms import iri, literal
 from stream_ext.dataset import OF_QUERY, OF_UPDATE, Dataset
 from stream_ext.errors import BadArgument, UnsupportedMedia
+from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.algebra import CreateStream, Drop, Explain, Query, Register, Show, Unit, Update
-from stream_ext.syntax import parse_again
+from stream_ext.syntax import Check, parse_again
 
 if TYPE_CHECKING:
     from stream_ext.updates import Updated
 
 #: Where the console is mounted.
 CONSOLE = "/console"
+
+Warnings = tuple[str, ...]
 
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
@@ -58,7 +63,7 @@ async def sparql(exchange: Exchange) -> None:
     key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
     said = desk.remembered.get(key, desk.head())
     if said is not None:
-        await exchange.answer(200, said.body, said.media_type)
+        await exchange.answer(200, said.body, said.media_type, [*said.headers])
         return
     if len(body) <= _SHORT_BYTES:
         text, parameters = read_request(exchange, body)
@@ -74,17 +79,32 @@ async def sparql(exchange: Exchange) -> None:
         await _explain(exchange, text)
         return
     if len(text) <= SHORT_CHARACTERS:
-        await _answer(exchange, text, parse_again(text, desk.base), key, parameters)
+        await _answer(exchange, text, *_remembered(text, desk.base), key, parameters)
         return
     timeout_s = parameters.timeout_s(desk.limits.query_s)
     async with desk.underway.asked(exchange, text, timeout_s) as question:
-        reading = desk.workers.readers.submit(parse_again, text, desk.base, question.control.check)
-        unit = await question.in_time(reading)
-    await _answer(exchange, text, unit, key, parameters, question.spent_s)
+        reading = desk.workers.readers.submit(_read, text, desk.base, question.control.check)
+        unit, warnings = await question.in_time(reading)
+    await _answer(exchange, text, unit, warnings, key, parameters, question.spent_s)
+
+
+def _read(text: str, base: str, check: Check | None = None) -> tuple[Unit, Warnings]:
+    """What a text means, and what of it can hardly be meant."""
+    unit = parse_again(text, base, check)
+    return unit, warnings_of(unit) if isinstance(unit, Query) else ()
+
+
+_remembered = lru_cache(maxsize=256)(_read)
 
 
 async def _answer(
-    exchange: Exchange, text: str, unit: Unit, key: Key, parameters: Parameters, spent_s: float = 0.0
+    exchange: Exchange,
+    text: str,
+    unit: Unit,
+    warnings: Warnings,
+    key: Key,
+    parameters: Parameters,
+    spent_s: float = 0.0,
 ) -> None:
     """`spent_s`: of the time that it has."""
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
@@ -92,7 +112,7 @@ async def _answer(
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
         await live_query.listen(exchange, text, unit, parameters)
     elif isinstance(unit, Query):
-        await ask(exchange, _asked(exchange, text, unit, key, parameters, spent_s))
+        await ask(exchange, replace(_asked(exchange, text, unit, key, parameters, spent_s), warnings=warnings))
     else:
         await _run(exchange, text, unit, parameters, spent_s)
 

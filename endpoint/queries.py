@@ -34,6 +34,8 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
     def stand() -> tuple[int, dict[str, Any]]:
         definition, created, warnings = service.register(text, name)
         explained = service.explain(text)
+        if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be over by now
+            warnings = [*warnings, f"it has failed already: {why}"]
         return (201 if created else 200), {
             "query": definition.name,
             "iri": definition.iri,

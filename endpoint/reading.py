@@ -17,14 +17,15 @@ from typing import IO, Any, TextIO, cast
 
 import zstandard
 
-from stream_ext.errors import BadData
+from stream_ext.errors import BadData, TooLarge
 from stream_ext.loads import Loaded
 from stream_ext.rdf.documents import lines_of
 
 _PIECE_BYTES = 8 << 20
 _QUADS = {"application/n-triples": False, "application/n-quads": True}
 _REDRAW_S = 0.2
-_ZSTD_STEP_BYTES = 1 << 17
+#: What comes out of one step is not bounded: 32,768 times as much, at worst.
+_ZSTD_STEP_BYTES = 1 << 11
 _ZSTD = zstandard.ZstdDecompressor(max_window_size=2 << 30)  # as much as `zstd --long=31` asks for
 
 
@@ -88,6 +89,8 @@ def named(source: Source) -> Iterator[None]:
     except BadData as error:
         where = f":{error.line}:{error.column}" if error.line else ""
         raise BadData(f"{source.name}{where}: {error.message}") from None
+    except TooLarge as error:
+        raise TooLarge(f"{source.name}: {error}") from None
 
 
 @contextmanager

@@ -17,6 +17,7 @@ ANSWER_BYTES_MAX = 16_384
 class Said(NamedTuple):
     body: bytes
     media_type: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class Remembered:

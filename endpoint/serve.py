@@ -18,6 +18,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import uvicorn
+import uvloop
 
 from endpoint.access import Access, is_loopback
 from endpoint.app import RilletEndpoint, create_app
@@ -152,6 +153,20 @@ def _no_password() -> str:
     raise OSError("the key has a password")
 
 
+class _Loop(uvloop.Loop):
+    """An event loop that waits no longer for a TLS handshake than for the head of a request: before it is over there is
+    no connection to look at."""
+
+    def __init__(self, handshake_s: float) -> None:
+        super().__init__()
+        self._handshake_s = handshake_s
+
+    async def create_server(self, *arguments: Any, **named: Any) -> Any:
+        if named.get("ssl") is not None:
+            named["ssl_handshake_timeout"] = self._handshake_s
+        return await super().create_server(*arguments, **named)
+
+
 class Stopped(Exception):
     """Told to stop before it was ready."""
 
@@ -168,7 +183,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                loop="uvloop",
+                loop="none",  # `_Loop`, below
                 http=app.desk.connections.protocol(),  # type: ignore[arg-type]  # it is only called
                 timeout_keep_alive=int(app.desk.limits.idle_s) + 1,  # `Connections` ends it before
                 ws="none",
@@ -195,7 +210,7 @@ class Server(uvicorn.Server):
 
     def run_until_stopped(self, listening: socket.socket) -> None:
         """In this thread, which may be any: signals are the caller's business unless it is the main one."""
-        with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=lambda: _Loop(self._app.desk.limits.head_s)) as runner:
             runner.run(self.serve(sockets=[listening]))
 
 

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from endpoint.limits import HttpLimits
-from stream_ext.errors import Overload
+from stream_ext.errors import Overload, RilletError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,8 +48,11 @@ class Pool:
 
     def go_on(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """The next part of what has been let in already: never refused."""
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
+        except RuntimeError as error:  # the pool has ended; this request was let in before
+            raise RilletError("the server is being closed; send this again when it is back") from error
         self._room -= 1  # only ever touched on the event loop
-        future = asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
         future.add_done_callback(self._ended)
         return future
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 
 import msgspec
 
@@ -23,6 +24,8 @@ from hbase_store.run_list import RunEntry, RunList, list_key
 #: How long blocks stay that no list names: no query may run longer.
 GRACE_MS = 300_000
 _NEVER = 1 << 62
+#: Tables whose keys begin with the epoch; a slice goes before the row that names it.
+_BY_EPOCH = ("sn", "slab", "terms")
 
 
 def retained(
@@ -69,6 +72,19 @@ class Collector:
             for entry in (entry for entries in due for entry in entries):
                 self._delete_run(entry.number)
             self._kv.delete_range("runs", list_key(0), list_key(runs.number), head.last)
+
+    def needed_from(self, head: Head) -> int:
+        """Of numbers below, no row of any epoch is there any more: nobody asks who wrote them."""
+        needed = 0
+        for granted in head.ranges[:-1]:
+            if granted.last >= self._rows_before or any(map(partial(self._has_rows, granted.epoch), _BY_EPOCH)):
+                break
+            needed = granted.last + 1
+        return needed
+
+    def _has_rows(self, epoch: int, table: str) -> bool:
+        start, stop = sn_key(epoch, 0), sn_key(epoch + 1, 0)
+        return next(self._kv.scan(table, start, stop), None) is not None
 
     def _collect_slices(self, runs: RunList, head: Head, streams: Collection[int]) -> None:
         """Of the streams that there are, whose slices lie one after another."""

@@ -18,6 +18,8 @@ _FILE = "data.mdb"
 
 # The last pages may never have been written, where they were taken and let go within one transaction. So all of a file
 # that is too short is read once, in a process that may die of it.
+#: What Python may need of our environment; there may be secrets in the rest.
+_NEEDED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 _READ_ALL = """
 import sys, lmdb
 with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=64) as environment, environment.begin() as main:
@@ -41,7 +43,8 @@ class Length:
         self._bytes = os.fstat(self._descriptor).st_size
         if self._bytes < needed:
             argv = [sys.executable, "-c", _READ_ALL, str(self._path.parent)]
-            if subprocess.run(argv, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            environ = {name: os.environ[name] for name in _NEEDED if name in os.environ}
+            if subprocess.run(argv, env=environ, stderr=subprocess.DEVNULL, check=False).returncode != 0:
                 raise self._cut_off(self._bytes, needed)
             if not self._read_only:  # LMDB's own list of free pages may be there, which it tells from zeros
                 with self._path.open("r+b") as file:
@@ -49,9 +52,10 @@ class Length:
 
     def check(self) -> None:
         """Raises Corrupt if the file has become shorter."""
+        known = self._bytes  # before the look: other threads write, and look, meanwhile
         now = os.fstat(self._descriptor).st_size
-        if now < self._bytes:
-            raise self._cut_off(now, self._bytes)
+        if now < known:
+            raise self._cut_off(now, known)
         self._bytes = now
 
     def close(self) -> None:

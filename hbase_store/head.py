@@ -65,8 +65,10 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     def taken_over(self) -> Head:
         return Head(self.epoch + 1, secrets.token_bytes(8), self.last, self.ranges, self.run_list)
 
-    def with_runs(self, run_list: int) -> Head:
-        return Head(self.epoch, secrets.token_bytes(8), self.last, self.ranges, run_list)
+    def with_runs(self, run_list: int, needed_from: int = 0) -> Head:
+        """With another run list; and without the ranges of which no row from `needed_from` on is."""
+        ranges = tuple(granted for granted in self.ranges if granted.last >= needed_from)
+        return Head(self.epoch, secrets.token_bytes(8), self.last, ranges, run_list)
 
 
 NO_HEAD = Head(0, b"", 0, ())
@@ -172,15 +174,16 @@ class HeadCell:
         if not self._set(stages, old, new, won):
             raise self._fenced(self.refresh(), new.last)
 
-    def install(self, stages: Sequence[Sequence[Put]], run_list: int) -> None:
-        """Writes a run list, and makes it count; the numbers stay. For the one thread that publishes.
+    def install(self, stages: Sequence[Sequence[Put]], run_list: int, needed_from: int = 0) -> None:
+        """Writes a run list, and makes it count; the numbers stay. For the one thread that publishes. The head forgets
+        which epochs wrote the numbers below `needed_from`, of which there are no rows.
 
         After StoreUnavailable it may count or not; `settle` decides."""
         self.settle()
         old, head = self._known
         if self._epoch == 0 or head.epoch != self._epoch:
             raise self._fenced(head)
-        self._install(_Installation(stages, old, head.with_runs(run_list)))
+        self._install(_Installation(stages, old, head.with_runs(run_list, needed_from)))
 
     def _install(self, installation: _Installation) -> None:
         self._installing = installation

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.arrays import Columns, Ids, Item, Offsets, sort_distinct
-from hbase_store.errors import BadRow
+from hbase_store.errors import BadRow, Unwritable
 from hbase_store.run_blocks import NAMED_EDGES, PLAIN, ColumnKey
 from hbase_store.slab import TERM_BYTES_MAX, TermsChunk, check_lengths
 from hbase_store.terms import check_encodable
@@ -22,6 +22,8 @@ from hbase_store.view import View, in_order, orders, view_of
 Careful = Callable[[bytes, int], Iterable[tuple[bytes, bytes, bytes, bytes]]]
 Numbers32 = npt.NDArray[np.int32]
 
+#: No statement is longer whose terms the store can hold.
+LINE_BYTES_MAX = 4 * TERM_BYTES_MAX + (1 << 10)
 _ROWS = 1 << 18
 _TERMS = 1 << 16
 _TERMS_MAX = (1 << 31) - (1 << 26)  # they are numbered by 32 bits, and room is made ahead
@@ -103,6 +105,11 @@ class Loading:
             self._rest = rest
         else:
             self._rest += piece
+        if len(self._rest) > LINE_BYTES_MAX:
+            raise Unwritable(
+                f"a line (number {int(self.terms.counts[2]) + 1}) has more than {LINE_BYTES_MAX} bytes, more than a "
+                "statement may have: nothing was loaded; is this a file of N-Triples or N-Quads?"
+            )
 
     def end(self) -> None:
         """There are no more lines."""

@@ -19,7 +19,7 @@ from hbase_store.batch import Batch, Change, Numbers
 from hbase_store.dictionary import Dictionary
 from hbase_store.edges import Edges, changes_of
 from hbase_store.emissions import EmissionLog
-from hbase_store.errors import Fenced, SnapshotGone, StoreError, StoreUnavailable, Unwritable
+from hbase_store.errors import Corrupt, Fenced, SnapshotGone, StoreError, StoreUnavailable, Unwritable
 from hbase_store.head import Head, HeadCell
 from hbase_store.history import History
 from hbase_store.keyvalue import KeyValue, Put, Value
@@ -173,7 +173,7 @@ class Store:
             raise SnapshotGone(f"what came in stream {stream} in snapshot {sn} is not retained any more")
         columns = self._recent.get(sn, stream)
         if columns is None:
-            (columns,) = self._reader.streams([(row, place)])
+            (columns,) = self._read_streams(stream, [(row, place)])
             self._recent.put(sn, columns)
         return columns
 
@@ -190,8 +190,19 @@ class Store:
         found = [self._recent.get(row.sn, stream) for row in rows]
         places = [(row, next(place for place in row.places if place.stream == stream)) for row in rows]
         missing = [place for place, columns in zip(places, found, strict=True) if columns is None]
-        read = iter(self._reader.streams(missing))
+        read = iter(self._read_streams(stream, missing))
         return [next(read) if columns is None else columns for columns in found]
+
+    def _read_streams(self, stream: int, places: Sequence[tuple[SnRow, StreamPlace]]) -> list[StreamColumns]:
+        """What was retained when somebody looked may have been let go while it is read: that is no damage."""
+        try:
+            return self._reader.streams(places)
+        except Corrupt:
+            if gone := [row.sn for row, _ in places if row.sn < self.horizon(stream)]:
+                raise SnapshotGone(
+                    f"what came in stream {stream} in snapshot {gone[0]} is not retained any more"
+                ) from None
+            raise
 
     def oldest(self) -> Sn:
         """The oldest snapshot that is retained."""

@@ -144,7 +144,7 @@ class Upkeep:
         self._install(lambda runs: _with_run(runs, entry), epoch)
         return True
 
-    def _install(self, change: Callable[[RunList], RunList], epoch: int) -> None:
+    def _install(self, change: Callable[[RunList], RunList], epoch: int, needed_from: int = 0) -> None:
         with self._host.writing:
             self._host.settle()
             if self._cell.epoch != epoch:
@@ -152,7 +152,7 @@ class Upkeep:
             sn = self._host.head()
             number = self._kv.allocate("run", 1)
             runs = msgspec.structs.replace(change(self._edges.list), number=number, epoch=epoch)
-            self._cell.install([[list_put(runs, sn)]], number)
+            self._cell.install([[list_put(runs, sn)]], number, needed_from)
             with self._host.taking_in:
                 self._host.take_in_runs(runs, sn)
 
@@ -232,6 +232,9 @@ class Upkeep:
             collector.collect_orphans(runs, head, streams, lambda range_: pages.sweep(range_, ids_of))
             self._install(lambda runs: msgspec.structs.replace(runs, collected=epoch - 1), epoch)
         collector.collect(self._edges.list, head, streams, self._clock.now_ms())
+        needed_from = collector.needed_from(head)
+        if head.ranges and head.ranges[0].last < needed_from:
+            self._install(lambda runs: runs, epoch, needed_from)
 
     def _collector_of(self, epoch: int) -> Collector:
         if self._collector is None or self._collector[0] != epoch:

@@ -18,16 +18,17 @@ from stream_ext.errors import DeadlineExceeded, QueryCancelled, QueryTooLarge
 _CELL = 8
 #: The most that a term which an expression makes may take: no row of the store is longer.
 TERM_BYTES = 4 << 20
-#: So many rows there is always room for.
-_ROWS_UNBOUNDED = 1 << 62
+_EDGE = 3 * _CELL
+#: More than there will ever be.
+_UNBOUNDED = 1 << 62
 
 
 class Control:
     """One for each evaluation, or for each registered network. `cancel` may be called from any thread."""
 
     __slots__ = (
-        "_alive", "_bytes_max", "_cancelled", "_clock", "_deadline", "_kept", "_settings", "_terms",
-        "_timeout_s", "_what", "term_bytes",
+        "_alive", "_bytes_max", "_cancelled", "_clock", "_deadline", "_settings", "_timeout_s", "_used", "_what",
+        "spent", "term_bytes",
     )  # fmt: skip
 
     FREE: Control
@@ -46,9 +47,10 @@ class Control:
         self._clock, self._what = clock, what
         self._timeout_s = timeout_s
         self._deadline = None if timeout_s is None else clock() + timeout_s
-        self._bytes_max = bytes_max
+        self._bytes_max = _UNBOUNDED if bytes_max is None else bytes_max
         self._cancelled = False
-        self._alive = self._terms = self._kept = 0
+        self._used = self._alive = 0
+        self.spent = 0  # for terms; for `return_to`
         self.term_bytes, self._settings = term_bytes, settings
 
     # ---- time ------------------------------------------------------------------------------------------------------
@@ -74,24 +76,16 @@ class Control:
         """The next evaluation of what is evaluated again and again: it has all of the time, and what memory is left
         beside the bytes that are kept from one to the next."""
         self._deadline = None if self._timeout_s is None else self._clock() + self._timeout_s
-        self._alive = self._terms = 0
-        self._kept = kept
+        self._alive = self.spent = 0
+        self._used = kept
         self.spend(0)
 
     # ---- bytes -----------------------------------------------------------------------------------------------------
 
     @property
-    def is_bounded(self) -> bool:
-        return self._bytes_max is not None
-
-    @property
     def left(self) -> int:
         """So many bytes may still be made."""
-        return _ROWS_UNBOUNDED if self._bytes_max is None else self._bytes_max - self._used
-
-    @property
-    def _used(self) -> int:
-        return self._alive + self._terms + self._kept
+        return self._bytes_max - self._used
 
     def most(self, columns: int) -> int:
         """So many rows of a table are as many as there is room for."""
@@ -99,7 +93,7 @@ class Control:
 
     def room(self, rows: int, columns: int) -> None:
         """Raises QueryTooLarge if a table of that size is more than the evaluation may still make."""
-        if self._bytes_max is not None and rows * max(columns, 1) * _CELL > self._bytes_max - self._used:
+        if rows * (columns or 1) * _CELL > self._bytes_max - self._used:
             raise QueryTooLarge(
                 f"the {self._what} would make {rows} solutions at once, more than fit into the "
                 f"{_mib(self._bytes_max)} that it was given{self._beside()}: join its parts by more variables, ask for "
@@ -107,31 +101,32 @@ class Control:
             )
         self.check()
 
+    def gather(self, edges: int) -> None:
+        """As `room`, for edges of the store: the place of a key, a neighbour, and a graph, each."""
+        if edges * _EDGE > self._bytes_max - self._used:
+            self.room(edges, _EDGE // _CELL)
+
     def alive(self, bytes: int) -> None:
         """So many bytes of solutions are alive between operators now."""
-        if self._bytes_max is not None:
-            self._alive = bytes
+        self._used += bytes - self._alive
+        self._alive = bytes
+        if self._used > self._bytes_max:
             self.spend(0)
 
     def spend(self, bytes: int) -> None:
         """Terms of so many bytes more were made, or are about to be."""
-        if self._bytes_max is None:
-            return
-        self._terms += bytes
+        self.spent += bytes
+        self._used += bytes
         if self._used > self._bytes_max:
             raise QueryTooLarge(
                 f"the {self._what} needs more than the {_mib(self._bytes_max)} that it was given: ask for less, or "
                 f"give it more ({self._settings[1]})"
             )
 
-    @property
-    def spent(self) -> int:
-        """For `return_to`."""
-        return self._terms
-
     def return_to(self, spent: int) -> None:
-        """What was made since is not alive any more."""
-        self._terms = spent
+        """What was spent since then is not alive any more."""
+        self._used -= self.spent - spent
+        self.spent = spent
 
     def term(self, size: int) -> None:
         """Raises QueryTooLarge for a term of that size, in bytes or (not more than these) characters."""

@@ -304,6 +304,8 @@ class Engine:
 
     def _follow(self, step: CatalogStep, news: Published) -> None:
         was = news.before.queries.get(step.number) if step.kind == "query" else None
+        if was is not None and was.failure is not None:
+            self.quarantine.forget(step.number)
         if was is not None and isinstance(step.definition, QueryDefinition) and was.home != step.definition.home:
             return  # only who steps it is another
         if isinstance(step.definition, QueryDefinition) and not step.definition.is_evaluated:

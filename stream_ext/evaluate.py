@@ -35,6 +35,9 @@ from stream_ext.schedule import ScheduledWindow
 from stream_ext.vocabulary import Vocabulary, stored_blank
 from stream_ext.zset import ZSet
 
+#: Smaller answers are not looked at before they are made.
+_MANY = 8192
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -202,7 +205,8 @@ def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs:
             if rows.weights is not None:
                 moment.control.room(int(rows.weights.sum()), rows.width)
                 rows = rows.take(np.repeat(np.arange(rows.count), rows.weights))
-            moment.control.room(rows.count, rows.width)
+            if rows.count > _MANY:
+                moment.control.room(rows.count, rows.width)
             return Answer(query.variables, list(rows.columns), None, sn, None, rows.count, vocabulary)
         case Form.CONSTRUCT:
             names = logic_of(query).names

@@ -255,6 +255,8 @@ class Injector:
     def _enqueue(self, waiting: _Waiting) -> Future[Any]:
         if self._refusal is not None:
             raise self._refusal
+        if self._halted_by is not None:  # it ends with what is under way
+            raise refusal_of(self._halted_by, self._store.url)
         if self._closed:
             raise RilletError("the store is being closed: nothing more is written")
         self._queue.append(waiting)

@@ -230,10 +230,6 @@ class Lateness:
                 self._closely[stream].pop(followed, None)
         return late
 
-    def _schedule(self, query: int) -> Schedule:
-        followed = self._queries[query]
-        return followed.schedule or self._made(followed)
-
     def _made(self, followed: _Followed) -> Schedule:
         """As it is where the streams stand. What has been evaluated is what they have come to: both only grow."""
         schedule = Schedule(followed.timing, followed.state, self._places)
@@ -252,8 +248,15 @@ class Lateness:
             (due for grid in self._grids.get(stream, ()) if (due := grid.due_ms(place)) is not None), default=None
         )
 
+    # ---- any thread: while the writer changes what is looked at
+
     def waits_for(self, query: int) -> list[int]:
-        return self._schedule(query).waits_for() if query in self._queries else []
+        followed = self._queries.get(query)
+        return [] if followed is None else (followed.schedule or self._made(followed)).waits_for()
+
+    def late_of(self, query: int) -> int:
+        """How many elements of all streams were late for it."""
+        return sum(count for (_, number), count in list(self.counted.items()) if number == query)
 
 
 def _grids_of(timing: Timing, stream: int) -> list[_Grid]:

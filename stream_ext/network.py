@@ -9,12 +9,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
+from stream_ext.control import Control
 from stream_ext.driver import PIECE, Driver, driver_of
 from stream_ext.measuring import bytes_of
 from stream_ext.operators.anew import Anew
@@ -51,8 +53,10 @@ _MANY = 8192
 #: Bytes of a row, and of a column more, that is remembered, with its hashes, and room for as many again. They are
 #: counted as they come, and the operators are looked at when these have come to one part in so many of the budget.
 _ROW, _COLUMN, _LOOKS = 64, 16, 16
-#: Cells a row that an operator needs beside its columns, for what it makes of each: places, hashes, an order.
-_BESIDE = 4
+#: Bytes of an id; and cells of a row beside its columns: a weight, a validity.
+_CELL, _WITH_EACH = 8, 2
+#: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
+_BESIDE = 8
 
 #: What a query's logic goes through before it is built, in this order.
 PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)
@@ -159,7 +163,7 @@ class Network:
         if not self.answer.reads_what_goes:
             _leave_untold_what_goes(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
-        self._done = _read_last(self.stages, self._last)
+        self._steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
         self._kept = self._came = 0  # bytes that were remembered at the last look, and that have come since
         self._enough = cut.enough
 
@@ -211,24 +215,26 @@ class Network:
 
     def _changed(self, moment: Moment) -> ZSet:
         """Lets go of each change when the last stage has read it."""
-        control = moment.control
-        changes: list[ZSet | None] = []
-        for stage, done in zip(self.stages, self._done, strict=True):
+        control, goes_on = moment.control, not moment.last
+        changes: list[Any] = []
+        many = False  # whether any change has many rows
+        for stage, done in self._steps:
             control.check()
             inputs = [changes[i] for i in stage.inputs]
-            for each in inputs:
-                if each is not None and each.count > _MANY:
-                    control.room(each.count, each.width + _BESIDE)
+            if many:
+                for each in inputs:
+                    if each.count > _MANY:
+                        control.room(each.count, each.width + _BESIDE)
             change = stage.operator.step(moment, *inputs)
             changes.append(change)
-            if not moment.last:
-                self._came += change.count * (change.width * _COLUMN + _ROW)
             for i in done:
                 changes[i] = None
-            if change.count > _MANY and control.is_bounded:
-                control.alive(_bytes_of([each for each in changes if each is not None]))
-        found = changes[self._last]
-        assert found is not None, "nobody has let go of it"
+            if goes_on:
+                self._came += change.count * (change.width * _COLUMN + _ROW)
+            if change.count > _MANY:
+                many = True
+                _count_alive(control, [each for each in changes if each is not None])
+        found: ZSet = changes[self._last]
         return found
 
     def _piece_by_piece(self, moment: Moment, driver: Driver, enough: int) -> ZSet:
@@ -249,8 +255,8 @@ class Network:
                 changes[i] = stage.operator.step(moment, *(changes[j] for j in stage.inputs))
             more = concat([found, changes[self._last]], self._width)
             found = first_of_each(more) if driver.distinct else more
-            if moment.control.is_bounded and found.count > _MANY:
-                moment.control.alive(_bytes_of([*changes, found]))
+            if found.count > _MANY:
+                _count_alive(moment.control, [*changes, found])
             if found.count >= enough:
                 break
         return found
@@ -280,7 +286,7 @@ class Network:
         return self.answer.once(moment, changes[self._last]), traces
 
 
-def _read_last(stages: Sequence[Stage], last: int) -> Sequence[Sequence[int]]:
+def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:
     """For each stage those whose changes nobody reads after it."""
     reader = {i: at for at, stage in enumerate(stages) for i in stage.inputs}
     done: list[list[int]] = [[] for _ in stages]
@@ -288,6 +294,15 @@ def _read_last(stages: Sequence[Stage], last: int) -> Sequence[Sequence[int]]:
         if i != last:
             done[at].append(i)
     return done
+
+
+def _count_alive(control: Control, changes: Sequence[ZSet]) -> None:
+    """Looks at each array only where it matters what they share."""
+    most = 0
+    for each in changes:
+        most += each.count * (len(each.held) + _WITH_EACH)
+    most *= _CELL
+    control.alive(most if most < control.left // _LOOKS else _bytes_of(changes))
 
 
 def _bytes_of(changes: Sequence[ZSet]) -> int:

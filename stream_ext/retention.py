@@ -140,7 +140,7 @@ class Retention:
             self._look(view)
 
     def _timing_bytes(self) -> int:
-        return sum(kept.nbytes for kept in self._kept.values())
+        return sum(kept.nbytes for kept in list(self._kept.values()))  # any thread asks, while the writer adds
 
     def _look(self, view: View) -> Intent:
         """The change that alarms submit: it publishes no snapshot."""

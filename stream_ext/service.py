@@ -75,6 +75,7 @@ from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.standby import Standby
 from stream_ext.status import (
     at_once,
+    fault_of_query,
     has_failed,
     query_figures,
     query_status,
@@ -138,7 +139,7 @@ class Service:
         spark: SparkSettings | None,
         retain: Retain,
         outside: Outside,
-        budget: Budget,
+        budget: Budget = USUAL,
     ) -> None:
         """Use `Service.open`."""
         self.store, self.base, self.limits, self.outside = store, base, limits, outside
@@ -165,7 +166,8 @@ class Service:
         )  # fmt: skip
         try:
             engine.start()
-        except BaseException:
+        except BaseException as error:
+            engine.stopped(error)  # or who listens would be told that it closes
             engine.close()
             raise
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
@@ -380,8 +382,11 @@ class Service:
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
-        change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
-        published = self._injector.change(change).result()
+        try:
+            change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
+            published = self._injector.change(change).result()
+        except MemoryError as error:  # nothing of it was done
+            raise QueryTooLarge(f"the update needs more memory than there is ({error}): ask for less") from error
         self._await(published.sn, wait)
         return updated(published, self.store)
 
@@ -556,6 +561,11 @@ class Service:
 
     def query_definition(self, name: str) -> QueryDefinition:
         return self._injector.catalog.query(name)
+
+    def why_failed(self, name: str) -> str | None:
+        """None: it has not, as far as is known now."""
+        query = self._injector.catalog.find_query(name)
+        return None if query is None else fault_of_query(query, self._engine)
 
     def pause_query(self, name: str) -> None:
         """It is evaluated up to here, and then no more; what it has said stays."""

@@ -96,7 +96,8 @@ class Standby:
 
     def _see_that_all_is_well(self) -> None:
         try:
-            self._store.probe()
+            with self._waits.during("store", "the look for the store"):
+                self._store.probe()
         except StoreUnavailable as error:
             self._is_unanswered = True
             self._waits.begin("store", str(error))

@@ -11,10 +11,12 @@ from stream_ext.schedule import QueryState
 
 
 def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
-    merge, streams = engine.merge, injector.catalog.streams
+    merge, catalog = engine.merge, injector.catalog  # looked at once: after each change there is another one
+    streams = catalog.streams
+    output = None if query.output is None else streams.get(query.output)
     state = merge.state(query.number)
     last = state.evaluated if state is not None else None
-    error = _fault_of(query, engine)
+    error = fault_of_query(query, engine)
     return {
         "query": query.name,
         "iri": query.iri,
@@ -24,8 +26,8 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "error": error or engine.derived.faults.get(query.number),
         "runner": query.home or merge.owner,
         "why": _why(engine) if query.home is None else "it was moved there",
-        "stream": None if query.output is None else streams[query.output].name,
-        "streams": list(dict.fromkeys(streams[number].name for number in injector.catalog.streams_of(query))),
+        "stream": None if output is None else output.name,
+        "streams": list(dict.fromkeys(streams[number].name for number in catalog.streams_of(query))),
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
         "registered": query.registered_sn,
         "evaluations": merge.evaluations(query.number),
@@ -37,21 +39,22 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "position": merge.position,
         "lag": injector.head - merge.position,
         "lag_ms": engine.lag_ms(),
-        "late": sum(count for (_, number), count in engine.lateness.counted.items() if number == query.number),
+        "late": engine.lateness.late_of(query.number),
     }
 
 
 def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
     """Where it has come to."""
-    position = injector.positions.get(stream.number)
+    position, catalog = injector.positions.get(stream.number), injector.catalog
+    of_query = None if stream.of_query is None else catalog.queries.get(stream.of_query)
     return {
         "runs_by": stream.runs_by,
-        "query": None if stream.of_query is None else injector.catalog.queries[stream.of_query].name,
+        "query": None if of_query is None else of_query.name,
         "made_by": stream.made_by,
         "time": None if position is None else position.time,
         "batches": 0 if position is None else position.batch,
         "late": engine.lateness.elements.counted(stream.number),
-        "readers": [query.name for query in injector.catalog.readers_of(stream.number)],
+        "readers": [query.name for query in catalog.readers_of(stream.number)],
     }
 
 
@@ -59,7 +62,7 @@ def query_figures(query: QueryDefinition, engine: Engine) -> dict[str, Any]:
     """What is counted of a query, since this process started; and for how long what it takes in next has waited."""
     merge, number = engine.merge, query.number
     state = merge.state(number)
-    waits = query.is_evaluated and _fault_of(query, engine) is None
+    waits = query.is_evaluated and fault_of_query(query, engine) is None
     return {
         "query": query.name,
         "failed": query.failure is not None or (query.is_evaluated and not waits),
@@ -128,7 +131,8 @@ def _state(query: QueryDefinition, state: QueryState | None) -> str:
     return "ended" if state is not None and state.ended else "running"
 
 
-def _fault_of(query: QueryDefinition, engine: Engine) -> str | None:
+def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
+    """Why it is evaluated no more, be it for now."""
     if query.failure is not None:
         return query.failure.message
     if engine.merge.fault is not None:
@@ -140,7 +144,7 @@ def _fault_of(query: QueryDefinition, engine: Engine) -> str | None:
 
 def has_failed(query: QueryDefinition, engine: Engine) -> bool:
     """Whether it is stepped no more, be it for now."""
-    return query.is_evaluated and engine.merge.fault is None and _fault_of(query, engine) is not None
+    return query.is_evaluated and engine.merge.fault is None and fault_of_query(query, engine) is not None
 
 
 def _why(engine: Engine) -> str:

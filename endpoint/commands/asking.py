@@ -6,11 +6,14 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from endpoint.commands import terminal
 from endpoint.commands.flags import Commands, UsageError, add_command, add_server, whole
 from endpoint.commands.talking import add_text, client_of, print_json, text_of
+
+if TYPE_CHECKING:
+    from stream_ext.plan.algebra import Query
 
 _ROWS = {
     "json": "application/sparql-results+json",
@@ -48,8 +51,14 @@ def add(commands: Commands) -> None:
 
 
 def query(arguments: argparse.Namespace) -> None:
+    from stream_ext.plan.advice import warnings_of
+    from stream_ext.plan.algebra import Form
+
     text = text_of(arguments)
-    is_graph = _is_graph(text)
+    unit = _read(text)
+    is_graph = unit is not None and unit.form in (Form.CONSTRUCT, Form.DESCRIBE)
+    for warning in () if unit is None else warnings_of(unit):
+        print(f"warning: {warning}", file=sys.stderr)
     format = arguments.format or ("table" if terminal.is_live(sys.stdout) else "turtle" if is_graph else "tsv")
     known = _GRAPH if is_graph else _ROWS
     if format != "table" and format not in known:
@@ -76,17 +85,17 @@ def query(arguments: argparse.Namespace) -> None:
         sys.stdout.write(body if body.endswith("\n") else body + "\n")
 
 
-def _is_graph(text: str) -> bool:
-    """Whether the answer is a graph; of a text that is at fault the server says what is wrong."""
+def _read(text: str) -> Query | None:
+    """The query that the text is, if it is one; of a text that is at fault the server says what is wrong."""
     from stream_ext.errors import TextError
-    from stream_ext.plan.algebra import Form, Query
+    from stream_ext.plan.algebra import Query
     from stream_ext.syntax import parse
 
     try:
         unit = parse(text)
     except TextError:
-        return False
-    return isinstance(unit, Query) and unit.form in (Form.CONSTRUCT, Form.DESCRIBE)
+        return None
+    return unit if isinstance(unit, Query) else None
 
 
 def _of_server(arguments: argparse.Namespace, text: str, accept: str) -> Any:

@@ -134,8 +134,8 @@ def failed(error: Exception) -> tuple[str, int]:
 
 def guard(room: Room, response: Response) -> Response:
     """Only what is ours is loaded, and no other site shows a page of ours as its own."""
-    elsewhere = "" if room.http is None or room.http.startswith(("/", "..")) else room.http
-    for header, value in browsers.of_page(elsewhere).items():
+    http = "" if room.http is None or room.http.startswith(("/", "..")) else room.http
+    for header, value in browsers.of_page(http).items():
         response.headers[header] = value
     if request.endpoint is None or not request.endpoint.endswith(".static"):
         response.headers["Cache-Control"] = "no-store"

@@ -9,8 +9,6 @@ from hbase_store import NAMED, Snapshot
 from stream_ext.control import Control
 from stream_ext.operators.pattern import IdGraph, Ids, Mask
 
-#: The place of its key, the neighbour, and the graph.
-_EDGE = 3
 Picks = npt.NDArray[np.int64] | npt.NDArray[np.intp]
 
 #: (the place of the key, the neighbour, the graph); no places: each key has just one. No graphs: they do not matter.
@@ -20,10 +18,7 @@ Found = tuple[Picks | None, Ids, Ids | None]
 class StoreEdges:
     def __init__(self, snapshot: Snapshot, graph: IdGraph, control: Control = Control.FREE) -> None:
         """`control` is asked before edges are gathered."""
-        self.snapshot, self.graph, self._control = snapshot, graph, control
-
-    def _room(self, count: int) -> None:
-        self._control.room(count, _EDGE)
+        self.snapshot, self.graph, self._room = snapshot, graph, control.gather
 
     # ---- one predicate ------------------------------------------------------------------------------------------
 

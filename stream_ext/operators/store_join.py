@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -173,8 +172,8 @@ class _LookUp:
         """What most of a question is made of, and mostly for a few rows: nothing is done but what has to be."""
         vocabulary = moment.vocabulary
         if hop.at is not None:
-            keys, room = vocabulary.outward(left.column(hop.at)), partial(moment.control.room, columns=self._width)
-            i, found = moment.snapshot.hop(hop.predicate, keys, hop.inverse, room)
+            keys = vocabulary.outward(left.column(hop.at))
+            i, found = moment.snapshot.hop(hop.predicate, keys, hop.inverse, moment.control.gather)
             kept = left if i is None else left.take(i)
         else:
             found = moment.snapshot.values(hop.predicate, hop.key, hop.inverse)

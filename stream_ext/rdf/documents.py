@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
+from hbase_store.loading import LINE_BYTES_MAX
 from stream_ext.errors import BadData, UnsupportedMedia
 from stream_ext.rdf.doctypes import check_doctype, declares
 from stream_ext.rdf.nesting import Shallow, check_nesting
 from stream_ext.rdf.ntriples import read_lines
 from stream_ext.rdf.parsed import Numbering, Parsed, Row
 from stream_ext.rdf.parsers import PARSERS, Wrong
-from stream_ext.rdf.reading import LINE_BYTES_MAX, Reading, too_long_a_line
+from stream_ext.rdf.reading import Reading, too_long_a_line
 
 N_TRIPLES, N_QUADS = "application/n-triples", "application/n-quads"
 TURTLE, TRIG = "text/turtle", "application/trig"
@@ -37,7 +38,20 @@ _CONTEXT_ELSEWHERE = 'a JSON-LD "@context" that stands elsewhere is not fetched:
 _PIECE_BYTES = 1 << 18
 #: Shorter documents are parsed here: a context that is applied again and again takes the cube of its length.
 _SHORT_BYTES = 1 << 12
-_PREAMBLE = re.compile(r"^Parser error(?: at line \d+(?: between columns? \d+ and(?: columns?)? \d+| column \d+)?)?: ")
+_PREAMBLE = re.compile(
+    r"^Parser error(?: at line \d+(?: between columns? \d+ and(?: columns?)? \d+| column \d+)?"
+    r"| between line \d+ column \d+ and line \d+ column \d+)?: "
+)
+#: What people understand better, of what the parsers of Turtle and TriG say.
+_REASONS = {
+    "A dot is expected at the end of statements": "a '.' is missing at the end of the statement before this",
+    "Unexpected end": "the document ends in the middle of a statement: a '.' is missing at its end, or more",
+    "Unexpected end of file": "the document ends in the middle of what begins here: a string or an IRI is not closed",
+}
+_NO_SUBJECT = "is not a valid subject or graph name"
+_SIGN_BEFORE = " (is a '.', ';' or ',' missing before it?)"
+_DOT_BEHIND_PREFIX = " (PREFIX and BASE have no '.' behind them, @prefix and @base do)"
+_LINE_BREAK = re.compile(rb"\r\n|\n|\r")
 _POSTAMBLE = re.compile(r" \(line \d+\)$")
 
 
@@ -70,14 +84,12 @@ def read_rows(data: bytes, media_type: str, base: str, add: Callable[[list[Row]]
         check_nesting(data)
     if media_type == RDF_XML:
         check_doctype(data)
-    if len(data) <= _SHORT_BYTES and not (media_type == RDF_XML and declares(data)):
-        reading.took(len(data))
-        pieces = iter([_parsed_here(data, _OTHERS[media_type], base)])
-    else:
-        pieces = _parsed_elsewhere(_OTHERS[media_type], base, _pieces(data), reading)
-    for lines in pieces:
-        reading.expanded(len(lines))
-        read_lines(lines, True, add, reading.check)
+    try:
+        for lines in _as_n_quads(data, media_type, base, reading):
+            reading.expanded(len(lines))
+            read_lines(lines, True, add, reading.check)
+    except BadData as error:
+        raise (_in_characters(error, data) if media_type == JSON_LD else error) from None
 
 
 def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
@@ -90,6 +102,22 @@ def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
     for lines in _parsed_elsewhere(_READ_AS_LINES[media_type], base, pieces, reading):
         reading.expanded(len(lines))
         yield lines
+
+
+def _as_n_quads(data: bytes, media_type: str, base: str, reading: Reading) -> Iterator[bytes]:
+    if len(data) <= _SHORT_BYTES and not (media_type == RDF_XML and declares(data)):
+        reading.took(len(data))
+        yield _parsed_here(data, _OTHERS[media_type], base)
+    else:
+        yield from _parsed_elsewhere(_OTHERS[media_type], base, _pieces(data), reading)
+
+
+def _in_characters(error: BadData, data: bytes) -> BadData:
+    """The parser of JSON counts the bytes of a line."""
+    line = _LINE_BREAK.split(data, error.line)[error.line - 1 : error.line]
+    if not line:
+        return error
+    return BadData(error.message, error.line, len(line[0][: error.column - 1].decode(errors="replace")) + 1)
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
@@ -140,4 +168,8 @@ def _parsed_elsewhere(format_name: str, base: str, pieces: Iterator[bytes], read
 
 def _reason(message: str) -> str:
     told = _POSTAMBLE.sub("", _PREAMBLE.sub("", message))
-    return _CONTEXT_ELSEWHERE if "LoadDocumentCallback" in told else told
+    if "LoadDocumentCallback" in told:
+        return _CONTEXT_ELSEWHERE
+    if told.endswith(_NO_SUBJECT):
+        return told + (_DOT_BEHIND_PREFIX if told.startswith(". ") else _SIGN_BEFORE)
+    return _REASONS.get(told, told)

@@ -79,6 +79,7 @@ class _Element(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _AN_ELEMENT = 'an element is a line {"timestamp": T, "graph": "IRI", "data": "<s> <p> <o> ."}, of which data is needed'
+_AT_BYTE = re.compile(r" \(byte (\d+)\)$")
 _ELEMENT = msgspec.json.Decoder(_Element)
 _IRI_FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 _STRING = msgspec.json.Decoder(str)
@@ -103,7 +104,8 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading
             time = _time(element.timestamp, timestamp)
             found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base, reading)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            raise BadData(f"this is no element: {error}; {_AN_ELEMENT}", line_number, 1) from None
+            said, column = _placed(str(error), line)
+            raise BadData(f"this is no element: {said}; {_AN_ELEMENT}", line_number, column) from None
         except RecursionError:
             raise BadData(f"in this element: {TOO_DEEP}", line_number, 1) from None
         except (BadData, BadArgument) as error:
@@ -119,6 +121,14 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading
     element_graphs = numbering.numbers(graphs)
     element_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     return Pushed(numbering.parsed(), element_of, np.array(times, dtype=np.int64), element_graphs)
+
+
+def _placed(message: str, line: bytes) -> tuple[str, int]:
+    """Without the number of the byte, and the column of that byte."""
+    found = _AT_BYTE.search(message)
+    if found is None:
+        return message, 1
+    return message[: found.start()], len(line[: int(found[1])].decode(errors="replace")) + 1
 
 
 def _lines(data: bytes, reading: Reading) -> Iterator[bytes]:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hbase_store.slab import TERM_BYTES_MAX
+from hbase_store.loading import LINE_BYTES_MAX
 from stream_ext.errors import DeadlineExceeded, TooLarge
 
 #: What is sent may expand to so many times the bytes that may be sent.
 EXPANSION = 8
 #: Where those are not bounded: to so many bytes, and so many more for each that was read.
 _EXPANDED_BYTES, _EXPANDED_A_BYTE = 512 << 20, 64
-#: No line is longer whose terms the store can hold.
-LINE_BYTES_MAX = 4 * TERM_BYTES_MAX + (1 << 10)
 
 
 def _go_on() -> None:

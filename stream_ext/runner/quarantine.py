@@ -92,6 +92,9 @@ class Quarantine:
         self._all_queries, self._park, self._publish, self._on_change = all_queries, park, publish, on_change
         self._changed = threading.Condition()
         self._held: frozenset[int] = frozenset()
+        self._undecided: set[int] = set()
+        # Who builds its state at a snapshot before the one that parked them would step them there: they are held, too.
+        self._parked: set[int] = set()
         self._deaths: list[Death] = []
         self._counts: dict[int, _Count] = {}  # by query
         self._busy = self._closed = False
@@ -114,7 +117,8 @@ class Quarantine:
                 before = self._counts.get(number)
                 times = 0 if before is None or now - before.held_s > _AGAIN_S else before.times
                 self._counts[number] = _Count(death.count * known, times + known, now)
-            self._held |= frozenset(numbers)
+            self._undecided.update(numbers)
+            self._held |= self._undecided
             self._deaths.append(Death(death.sn, death.numbers and numbers, death.count, death.why))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="rillet-quarantine", daemon=True)
@@ -129,18 +133,25 @@ class Quarantine:
     def _forget_old(self) -> None:
         now = time.monotonic()
         for number in [each for each, count in self._counts.items() if now - count.held_s > _AGAIN_S]:
-            if number not in self._held:
+            if number not in self._undecided:
                 del self._counts[number]
 
     def settle(self, deadline_s: float) -> int:
-        """Waits until nothing is held; the snapshot in which the last was released."""
+        """Waits until nothing is tried any more; the snapshot in which the last was released."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._closed or not (self._held or self._busy), deadline_s):
+            if not self._changed.wait_for(lambda: self._closed or not (self._undecided or self._busy), deadline_s):
                 raise DeadlineExceeded(
-                    f"{len(self._held)} queries are tried in a process of their own, as they may have killed a worker; "
-                    f"they were not decided within {deadline_s:g} s"
+                    f"{len(self._undecided)} queries are tried in a process of their own, as they may have killed a "
+                    f"worker, for longer than {deadline_s:g} s"
                 )
             return self._settled
+
+    def forget(self, number: int) -> None:
+        """A query that was parked is resumed, or dropped."""
+        with self._changed:
+            self._parked.discard(number)
+            self._held = frozenset(self._undecided | self._parked)
+        self._on_change()
 
     def close(self) -> None:
         with self._changed:
@@ -170,7 +181,7 @@ class Quarantine:
 
     def _decide(self, death: Death) -> None:
         """Every query that this death holds is released or parked."""
-        numbers = tuple(self._held if death.numbers is None else death.numbers)
+        numbers = tuple(self._undecided if death.numbers is None else death.numbers)
         groups = self._without_repeated(numbers, death)
         if death.numbers is None and groups and self._tried((), death.sn).end != "survived":
             log.warning("a worker died whatever it stepped", extra={"fields": {"why": death.why}})
@@ -247,6 +258,8 @@ class Quarantine:
         self._settled = max(self._settled, self._publish())
 
     def _park_all(self, group: Sequence[int], death: Death, how: str) -> None:
+        with self._changed:
+            self._parked.update(group)  # first: it may be resumed as soon as it is parked
         for number in group:
             message = f"its step killed one worker process after another in snapshot {death.sn} ({death.why}; {how})"
             log.error("a query is parked", extra={"fields": {"query": number, "why": message}})
@@ -255,5 +268,6 @@ class Quarantine:
 
     def _no_more(self, group: Sequence[int]) -> None:
         with self._changed:
-            self._held -= frozenset(group)
+            self._undecided.difference_update(group)
+            self._held = frozenset(self._undecided | self._parked)
         self._on_change()

@@ -8,7 +8,7 @@ from stream_ext.syntax import conditions, groups  # they import this one: a cond
 from stream_ext.syntax.cursor import Cursor
 from stream_ext.syntax.literals import STRINGS
 from stream_ext.syntax.tokens import string_value
-from stream_ext.syntax.words import AGGREGATES, FUNCTIONS, SYNONYMS
+from stream_ext.syntax.words import AGGREGATES, FUNCTIONS, SYNONYMS, meant
 
 
 def call_by_word(cursor: Cursor) -> Expression:
@@ -18,7 +18,7 @@ def call_by_word(cursor: Cursor) -> Expression:
     if word in AGGREGATES:
         return _aggregate(cursor, word)
     if word not in FUNCTIONS:
-        cursor.fail(f"there is no function {cursor.raw}")
+        cursor.fail(f"there is no function {cursor.raw}{meant(cursor.raw, (*FUNCTIONS, *AGGREGATES))}")
     _require_arguments(cursor, word)
     position, start = cursor.position(), cursor.offset
     cursor.advance()

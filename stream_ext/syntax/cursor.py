@@ -11,7 +11,7 @@ from stream_ext.iris import is_absolute, resolve
 from stream_ext.plan.terms import Constant, Position, Variable
 from stream_ext.plan.windows import GraphClause, WindowClause
 from stream_ext.syntax.tokens import Check, Source, Token, unescape
-from stream_ext.syntax.words import WELL_KNOWN_PREFIXES
+from stream_ext.syntax.words import WELL_KNOWN_PREFIXES, meant
 
 #: How deep groups, brackets and blank nodes may stand in one another: far above any text that a person
 #: writes, far below Python's own limit on recursion.
@@ -196,7 +196,7 @@ class Cursor:
         raise Unsupported(f"{name} is not built yet", self.source.written, at.line, at.column)
 
     def expected(self, what: str) -> NoReturn:
-        self.fail(f"expected {what}, found {self._found()}")
+        self.fail(f"expected {what}, found {self._found()}{meant(self.raw) if self.kind == 'word' else ''}")
 
     def _found(self) -> str:
         if self.kind == "end":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Final
 
 AGGREGATES: Final = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"})
@@ -32,6 +34,14 @@ FOREIGN_ELEMENTS: Final = frozenset({"SEQ", "PAST", "FUTURE"})
 _STARTS = "AS SELECT ASK CONSTRUCT DESCRIBE PREFIX BASE COMPUTED FROM WHERE RANGE ON STREAM NAMED USING UNDER"
 NO_NAMES: Final = frozenset(_STARTS.split())
 
+_KEYWORDS = """ADD ALL AS ASC ASK BASE BIND BOUNDS BY CLEAR COMPUTED CONSTRUCT CONTENT_CHANGE COPY COUNT CREATE DATA
+DEFAULT DELETE DESC DESCRIBE DISTINCT DROP DSTREAM ELEMENTS EMIT END EVERY EXISTS EXPLAIN FILTER FROM GRAPH GROUP HAVING
+INSERT INTO ISTREAM LATENESS LIMIT LOAD MAXDELAY MINUS MOVE NAMED NON_EMPTY_CONTENT NOW OFFSET OPTIONAL ORDER PERIODIC
+PREFIX QUERIES QUERY RANGE REDUCED REGISTER REPORT ROWS RSTREAM SELECT SERVICE SHOW SILENT SLIDE SLIDING START STATIC
+STEP STREAM STREAMS TRIPLES TUMBLING UNDEF UNION UNREGISTER USING VALUES WHERE WINDOW WINDOW_CLOSE WITH"""
+#: Words that mean something somewhere: what a mistyped one is compared with.
+KEYWORDS: Final = tuple(_KEYWORDS.split())
+
 XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 
@@ -55,3 +65,14 @@ WELL_KNOWN_PREFIXES: Final = {
     "sh": "http://www.w3.org/ns/shacl#",
     "rlt": "urn:rillet:ns#",
 }
+
+_MEANT_CHARACTERS_MAX = 32
+
+
+def meant(written: str, known: Iterable[str] = KEYWORDS) -> str:
+    """What was probably meant by a word that is none of these."""
+    word, words = written.upper(), tuple(known)
+    if not 3 <= len(word) <= _MEANT_CHARACTERS_MAX or word in words:
+        return ""
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else ""

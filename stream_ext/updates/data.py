@@ -16,7 +16,7 @@ Known = dict[Constant | BlankLabel, int]
 
 
 def insert_data(operation: InsertData, known: Known, working: Working) -> None:
-    """A blank node's label means one fresh node throughout the request, whose `known` this is."""
+    """A blank node's label means one fresh node; no two operations of the request, whose `known` this is, share one."""
     new = [node for node in nodes_of(operation.quads) if not known.get(node)]
     constants = [node for node in new if isinstance(node, Constant)]
     labels = [node for node in new if isinstance(node, BlankLabel)]

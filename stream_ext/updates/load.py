@@ -4,6 +4,8 @@ Documents are fetched and parsed before the request waits for the writer: a slow
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hbase_store.terms import parse_term
 from stream_ext.adaptor import check_terms
 from stream_ext.errors import BadData, TooLarge, UnsupportedMedia
@@ -12,13 +14,14 @@ from stream_ext.graph_store import insert
 from stream_ext.outside import OutOfBounds, Outside
 from stream_ext.plan.algebra import Load
 from stream_ext.rdf import Parsed, parse_rdf
+from stream_ext.rdf.reading import Reading
 from stream_ext.updates.working import CannotUpdate, Forbidden, Working
 
 
-def fetched(operation: Load, outside: Outside) -> Parsed | None:
-    """None where there is nothing, and LOAD SILENT does not mind."""
+def fetched(operation: Load, outside: Outside, check: Callable[[], None]) -> Parsed | None:
+    """None where there is nothing, and LOAD SILENT does not mind. `check` ends it when nobody wants it any more."""
     try:
-        return _parsed(operation, outside)
+        return _parsed(operation, outside, Reading(check, outside.bytes_max))
     except (OutOfBounds, CannotUpdate) as error:
         if operation.silent:
             return None
@@ -27,10 +30,10 @@ def fetched(operation: Load, outside: Outside) -> Parsed | None:
         raise
 
 
-def _parsed(operation: Load, outside: Outside) -> Parsed:
+def _parsed(operation: Load, outside: Outside, reading: Reading) -> Parsed:
     try:
         found = fetch(parse_term(operation.source.text).value, outside)
-        parsed = parse_rdf(found.data, found.media_type, found.url)
+        parsed = parse_rdf(found.data, found.media_type, found.url, reading)
         check_terms(parsed.terms)
     except CannotFetch as error:
         raise CannotUpdate(str(error)) from None

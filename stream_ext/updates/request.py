@@ -124,7 +124,7 @@ class _Request:
             elif isinstance(operation, Load):
                 self._asking.control.check()
                 with self._placed(number, operation):
-                    self._documents[number] = fetched(operation, self._asking.outside)
+                    self._documents[number] = fetched(operation, self._asking.outside, self._asking.control.check)
 
     def solve_ahead(self, store: Store, head: int) -> None:
         """Only for the first operation: those after it see what it does."""

@@ -158,6 +158,16 @@ def test_a_query_with_windows_that_is_asked_once_is_told_of_both_ways(
     assert "there is no stream 'nowhere'" in capsys.readouterr().err
 
 
+def test_a_variable_without_a_value_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "one.nt").write_text("<http://ex/a> <http://ex/p> <http://ex/b> .\n")
+    store = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("load", tmp_path / "one.nt", "--store", store) == 0
+    assert rillet("query", "SELECT ?nothere { ?s ?p ?o }", "--store", store, "--format", "tsv") == 0
+    said = capsys.readouterr()
+    assert said.err.endswith("warning: ?nothere is bound nowhere in this text: it never has a value\n")
+    assert "warning" not in said.out
+
+
 def test_a_table_is_made_for_eyes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.ttl").write_text(
         "@prefix : <http://ex/> . :one :age 7 . :two :age 1000 ; :likes 'rain' . <http://ex/b/c> :age 12 ."

@@ -168,13 +168,13 @@ def test_no_term_becomes_a_script_on_any_page(page: Page, tmp_path: Path) -> Non
                 expect(page.get_by_text("listening", exact=True)).to_be_visible()
                 expect(page.get_by_role("region", name="The latest emission").locator("tbody tr").first).to_be_visible()
             marked(page)
-        for asked in (
+        for query in (
             "SELECT * { ?s ?p ?o } LIMIT 60",
             "SELECT (IRI(\"http://x/'style='animation:x'onanimationstart='mark()\") AS ?s) {}",
             *(f"SELECT ({text} AS ?t) ?x {{}}" for text in texts),
             *EVIL_TEXTS,
         ):
-            page.goto(f"{server.url}/sparql#query={quote(asked)}")
+            page.goto(f"{server.url}/sparql#query={quote(query)}")
             page.get_by_role("button", name="Run").click()
             marked(page)
 
@@ -218,7 +218,9 @@ def test_a_page_on_another_port_writes_nothing_and_reads_nothing(page: Page, ser
 
 
 def test_a_sandboxed_page_has_no_origin_and_writes_nothing(page: Page, server: Live, attacker: Attack) -> None:
-    body = POSTS.format(url=server.url) + "<script>all().then((said) => { document.title = said.join(); });</script>"
+    body = (
+        POSTS.format(url=server.url) + "<script>all().then((answers) => { document.title = answers.join(); });</script>"
+    )
     frame = body.replace("&", "&amp;").replace('"', "&quot;")
     page.goto(attacker(f'<iframe sandbox="allow-scripts allow-forms" srcdoc="{frame}"></iframe>'))
     inner = page.frames[1]
@@ -237,7 +239,7 @@ def test_a_name_that_was_made_to_lead_here_gets_nothing(browser: Browser, server
       const answer = await fetch(path, body ? { method, body, headers } : { method });
       return [answer.status, await answer.text()];
     }"""
-    for asked in (
+    for request in (
         ["/sparql?query=SELECT+*+%7B?s+?p+?o%7D", "GET", ""],
         ["/data?default", "GET", ""],
         ["/console/graphs", "GET", ""],
@@ -245,8 +247,8 @@ def test_a_name_that_was_made_to_lead_here_gets_nothing(browser: Browser, server
         ["/console/query", "POST", "query=DROP+ALL"],
         ["/streams/evil", "PUT", ""],
     ):
-        status, text = page.evaluate(script, asked)
-        assert (status, "secret" in text) == (403, False), asked
+        status, text = page.evaluate(script, request)
+        assert (status, "secret" in text) == (403, False), request
     context.close()
     unchanged(server)
 

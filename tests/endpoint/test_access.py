@@ -85,6 +85,7 @@ REQUESTS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "/streams/{stream}": {
         "PUT": {"json": {"lateness": "5s"}},
+        "PATCH": {"json": {"retention": "90s"}},
         "POST": {"params": {"timestamp": "1"}, "content": TAXI_IN_ZONE, "headers": NT},
         "DELETE": {},
     },
@@ -179,14 +180,14 @@ def test_no_page_of_another_origin_writes(guarded: Live, unguarded: Live, write:
 
 def test_a_live_query_is_a_write_though_it_comes_by_get(guarded: Live, unguarded: Live) -> None:
     text = "SELECT * FROM NAMED WINDOW <w> ON STREAM taxis [RANGE 1s] { WINDOW <w> { ?s ?p ?o } }"
-    asked = {"params": {"query": text}, "headers": {"accept": "text/event-stream"}}
+    live_query = {"params": {"query": text}, "headers": {"accept": "text/event-stream"}}
     for server, headers, status in (
         (guarded, {}, 401),
         *((guarded, each | bearer(TOKEN), 403) for each in FOREIGN),
         *((unguarded, each, 403) for each in FOREIGN),
     ):
         before = state(server)
-        answer = Write("GET", "/sparql", asked).send(server, headers)
+        answer = Write("GET", "/sparql", live_query).send(server, headers)
         assert answer.status_code == status, (headers, answer.text)
         assert state(server) == before
 
@@ -249,9 +250,9 @@ def test_a_token_is_compared_in_a_time_that_says_nothing_of_it(monkeypatch: pyte
     assert access_module.hmac is hmac
 
 
-def caller(**said: str) -> Caller:
+def caller(**given: str) -> Caller:
     known = {"scheme": "http", "port": "8000", "host": "localhost:8000"}
-    return Caller(**{name: said.get(name, known.get(name)) for name in Caller.__slots__})  # type: ignore[arg-type]
+    return Caller(**{name: given.get(name, known.get(name)) for name in Caller.__slots__})  # type: ignore[arg-type]
 
 
 # ---- hosts
@@ -347,7 +348,7 @@ def cors_headers(answer: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in answer.headers.items() if name.startswith("access-control-")}
 
 
-def asked_by(server: Live, origin: str) -> list[httpx.Response]:
+def answers_for(server: Live, origin: str) -> list[httpx.Response]:
     headers = {"origin": origin}
     return [
         server.http.get("/sparql", params={"query": "ASK {}"}, headers=headers),
@@ -365,7 +366,7 @@ def asked_by(server: Live, origin: str) -> list[httpx.Response]:
 def test_no_other_origin_is_let_in_by_default(guarded: Live, unguarded: Live) -> None:
     for server in (guarded, unguarded):
         for origin in (APP, "null", server.url, "http://localhost:3000"):
-            assert [cors_headers(answer) for answer in asked_by(server, origin)] == [{}] * 9
+            assert [cors_headers(answer) for answer in answers_for(server, origin)] == [{}] * 9
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +376,7 @@ def let_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def test_an_origin_that_is_let_in_reads_every_answer_and_no_other_does(let_in: Live) -> None:
-    for answer in asked_by(let_in, APP):
+    for answer in answers_for(let_in, APP):
         assert answer.headers["access-control-allow-origin"] == APP
         assert (
             "Rillet-Snapshot" in answer.headers["access-control-expose-headers"] or answer.request.method == "OPTIONS"
@@ -383,7 +384,7 @@ def test_an_origin_that_is_let_in_reads_every_answer_and_no_other_does(let_in: L
         assert "access-control-allow-credentials" not in answer.headers
         assert "Origin" in answer.headers["vary"].split(", ")
     for other in ("https://evil.example", "null", APP + ".evil.example", APP + ":444", "http://app.example", "*"):
-        for answer in asked_by(let_in, other):
+        for answer in answers_for(let_in, other):
             assert cors_headers(answer) == {}
             assert "Origin" in answer.headers["vary"].split(", ")
     assert cors_headers(let_in.http.get("/console/", headers={"origin": APP})) == {}
@@ -394,7 +395,7 @@ def test_a_preflight_allows_what_a_client_needs(let_in: Live) -> None:
         preflight = let_in.http.options(path, headers={"origin": APP, "access-control-request-method": "PUT"})
         assert preflight.status_code == 204
         allowed = {name: value.split(", ") for name, value in cors_headers(preflight).items()}
-        assert allowed["access-control-allow-methods"] == ["GET", "POST", "PUT", "DELETE"]
+        assert allowed["access-control-allow-methods"] == ["GET", "POST", "PUT", "PATCH", "DELETE"]
         assert allowed["access-control-allow-headers"] == ["Authorization", "Content-Type", "Last-Event-ID"]
         assert allowed["access-control-allow-origin"] == [APP]
 
@@ -514,8 +515,7 @@ def test_the_cookie_of_the_console_reads_for_its_own_pages_alone(closed: Live) -
             with browser.stream("GET", "/queries/near/results", headers=events | headers) as listening:
                 assert listening.status_code == 200
             assert browser.get("/data?default", headers=headers).status_code == 200
-            asked = browser.post("/sparql", data={"query": "ASK {}"}, headers=headers)
-            assert asked.status_code == 200
+            assert browser.post("/sparql", data={"query": "ASK {}"}, headers=headers).status_code == 200
         for headers in ({"sec-fetch-site": "same-site"}, {"sec-fetch-site": "cross-site"}, *FOREIGN):
             assert browser.get("/queries/near/results", headers=events | headers).status_code == 401
         browser.post("/console/sign-in", data={"token": TOKEN})
@@ -534,7 +534,7 @@ def test_sign_ins_are_few_and_the_oldest_go_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"host": "0.0.0.0"}, "give a token"),
         ({"read_token": "r"}, "give a --token, too"),
@@ -543,6 +543,6 @@ def test_sign_ins_are_few_and_the_oldest_go_first() -> None:
         ({"token": "t", "read_token": "é"}, "ASCII"),
     ],
 )
-def test_settings_that_would_leave_a_door_open_are_refused(settings: dict[str, str], told: str) -> None:
-    with pytest.raises(BadArgument, match=told):
+def test_settings_that_would_leave_a_door_open_are_refused(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(BadArgument, match=message):
         ServeSettings("lmdb:none", **settings).access(BASE)  # type: ignore[arg-type]  # all of them are texts

@@ -33,10 +33,10 @@ def test_a_query_worker_gets_no_token(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_java_that_is_asked_for_its_version_gets_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SECRETS:
         monkeypatch.setenv(name, f"secret of {name}")
-    asked = tmp_path / "bin" / "java"
-    asked.parent.mkdir()
-    asked.write_text(f"#!/bin/sh\nenv >> {tmp_path}/given\necho 'version \"17.0.1\"'\n")
-    asked.chmod(0o755)
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nenv >> {tmp_path}/given\necho 'version \"17.0.1\"'\n")
+    program.chmod(0o755)
     assert java.find_java({"JAVA_HOME": str(tmp_path)}, tmp_path / "cache").version == "17.0.1"
     given = (tmp_path / "given").read_text()
     assert "PATH=" in given and "secret of" not in given

@@ -126,8 +126,8 @@ def test_without_a_question_programs_get_the_description(server: Live) -> None:
 
 def test_whatever_an_answer_is_a_browser_runs_nothing_of_it(server: Live) -> None:
     """Also what others wrote, and what went wrong."""
-    asked = ("/sparql?query=" + SAYS, "/sparql?query=nonsense", "/sparql", "/data?default", "/streams/none", "/$/ping")
-    for path in (*asked, "/nowhere", "/openapi.json", "/", "/docs/nothing"):
+    routes = ("/sparql?query=" + SAYS, "/sparql?query=nonsense", "/sparql", "/data?default", "/streams/none", "/$/ping")
+    for path in (*routes, "/nowhere", "/openapi.json", "/", "/docs/nothing"):
         answer = server.http.get(path, headers={"accept": "application/xml, */*;q=0.1"})
         policy = answer.headers["content-security-policy"].split("; ")
         assert answer.headers.get_list("content-security-policy") == [answer.headers["content-security-policy"]]

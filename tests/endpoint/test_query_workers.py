@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from endpoint import asking
 from endpoint.limits import HttpLimits
+from endpoint.query_workers.process import CACHES_BYTES, QUERIES_MOST
 from endpoint.serve import ServeSettings
 from stream_ext.errors import BadArgument, QueryCancelled
 from stream_ext.plan.functions.custom import register_function, unregister_function
@@ -246,3 +248,43 @@ def test_workers_are_for_an_embedded_store() -> None:
     assert ServeSettings("hbase://127.0.0.1:9090/x").workers() == 0
     with pytest.raises(BadArgument, match="embedded"):
         ServeSettings("hbase://127.0.0.1:9090/x", query_workers=2).workers()
+
+
+# ---- budgets
+
+
+def test_one_row_with_a_costly_call_goes_to_a_worker(server: Live) -> None:
+    """It may take long, and the server has others to answer."""
+    for text, goes in (
+        ("SELECT (REPLACE(STR(?o), '7', '8') AS ?x) { <http://ex/s7> ?p ?o }", True),
+        ("SELECT (GROUP_CONCAT(?o) AS ?x) { <http://ex/s7> ?p ?o }", True),
+        ("SELECT (CONCAT(STR(?o), '8') AS ?x) { <http://ex/s7> ?p ?o FILTER(REGEX(STR(?o), '7')) }", False),
+    ):
+        before = asked(server)
+        assert ask(server, text).status_code == 200
+        assert (asked(server) > before) is goes, text
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_exceeds_the_budget_is_413_wherever_it_is_answered(store: Path, workers: int) -> None:
+    limits = HttpLimits(query_bytes=8 << 20, term_bytes=1000)
+    with live(store, limits=limits, query_workers=workers) as running:
+        wait_for(lambda: worker_of(running)["state"] == ("ready" if workers else "none"), running)
+        for text, why in (
+            ("SELECT * { ?s <http://ex/p> ?x . ?t <http://ex/p> ?y }", "--query-bytes"),
+            (f"SELECT (REPLACE(?x, 'a', ?x) AS ?y) {{ BIND('{'a' * 400}' AS ?x) }}", "--term-bytes"),
+        ):
+            answer = running.http.get(
+                "/sparql", params={"query": text}, headers={"accept": "application/problem+json, text/csv"}
+            )
+            assert (answer.status_code, answer.json()["type"]) == (413, "urn:rillet:error:query-too-large")
+            assert why in answer.json()["detail"]
+        update = "INSERT { ?s <http://ex/q> ?y } WHERE { ?s <http://ex/p> ?x . ?t <http://ex/p> ?y }"
+        assert running.http.post("/update", data={"update": update}).status_code == 413
+        assert ask(running, LIGHT).status_code == 200
+
+
+def test_the_memory_of_a_worker_is_bounded(server: Live) -> None:
+    """What budgets do not count, several questions together included, ends one of them, and not the machine."""
+    most = CACHES_BYTES + QUERIES_MOST * HttpLimits().query_bytes
+    assert resource.prlimit(int(worker_of(server)["pid"]), resource.RLIMIT_DATA)[0] == most

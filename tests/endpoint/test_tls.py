@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 from endpoint.cli import main
 from endpoint.client import Client
+from endpoint.limits import HttpLimits
 from endpoint.serve import ServeSettings, banner
 from stream_ext.errors import BadArgument
 from tests.endpoint.live import NEAR, NT, TAXI_IN_ZONE, Live, live
@@ -53,6 +55,15 @@ def test_it_speaks_https_and_nothing_else(server: Live) -> None:
         httpx.get(f"http://127.0.0.1:{server.port}/$/ping")
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         httpx.get(f"{server.url}/$/ping")
+
+
+def test_a_handshake_that_does_not_come_is_not_waited_for(files: Files, tmp_path: Path) -> None:
+    limits = HttpLimits(head_s=0.5)
+    with (
+        live(tmp_path, limits=limits, trusting=False, tls_cert=files.cert, tls_key=files.key) as server,
+        socket.create_connection(("127.0.0.1", server.port), 20) as silent,
+    ):
+        assert silent.recv(1) == b""  # closed; the socket's own patience is twenty seconds
 
 
 def test_client_and_commands_speak_https_and_bring_a_token(
@@ -111,7 +122,7 @@ def test_files_that_are_no_certificate_and_key_are_refused(files: Files, tmp_pat
     key = serialization.load_pem_private_key(Path(files.key).read_bytes(), None)
     form, password = serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"password")
     locked.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, password))
-    for cert, other, told in (
+    for cert, other, message in (
         (files.cert, None, "belong together"),
         (None, files.key, "belong together"),
         (files.cert, str(tmp_path / "nowhere"), "No such file"),
@@ -119,7 +130,7 @@ def test_files_that_are_no_certificate_and_key_are_refused(files: Files, tmp_pat
         (files.cert, files.authority, "PEM files"),
         (files.cert, str(locked), "has a password"),
     ):
-        with pytest.raises(BadArgument, match=told):
+        with pytest.raises(BadArgument, match=message):
             ServeSettings("lmdb:none", tls_cert=cert, tls_key=other).tls()
 
 
@@ -128,7 +139,7 @@ def test_the_commands_say_what_is_wrong_with_a_setting(
 ) -> None:
     assert main(["serve", "--tls-cert", files.cert]) == 2
     assert "belong together" in capsys.readouterr().err
-    for flag, value, told in (
+    for flag, value, message in (
         ("--cors", "app.example", "no origin"),
         ("--cors", "https://app.example/", "write https://app.example"),
         ("--cors", "*", "no origin"),
@@ -138,7 +149,7 @@ def test_the_commands_say_what_is_wrong_with_a_setting(
     ):
         with pytest.raises(SystemExit):
             main(["serve", flag, value])
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_the_first_lines_say_who_may_do_what() -> None:

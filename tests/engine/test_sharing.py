@@ -8,6 +8,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from stream_ext.schedule import QueryState
 from stream_ext.shard import Shard
 from stream_ext.template_run import TemplateRun
 from tests.engine.many import AloneShard, Registry, filled, parted, told
-from tests.engine.scene import PATTERNS, Change, Push, Scene, Window, random_scene
+from tests.engine.scene import EX, PATTERNS, Change, Push, Scene, Window, random_scene
 
 #: With a % for each constant that is a query's own.
 OF_TEMPLATES = [
@@ -136,6 +137,30 @@ def test_equal_rows_of_made_terms_are_cut_alike_everywhere(block: int, tmp_path:
 
 def test_a_first_arrival_from_before_registration_is_the_same_after_a_restart(tmp_path: Path) -> None:
     play(60_217, tmp_path / "found by a soak")
+
+
+@pytest.mark.parametrize("r2s", ["RSTREAM", "ISTREAM"])
+def test_a_shared_network_finds_no_rows_any_more_of_queries_that_have_gone(store: Store, r2s: str) -> None:
+    """What it finds of them would be told to nobody: it would only cost, for as long as the others stay."""
+    scene = Scene([Window("w1", 1, 30, 10)], "WINDOW :w1 { ?a :p % }", "SELECT ?a", r2s, {1: 0, 2: 0})
+    registry = Registry.over(store, replace(scene, pattern="WINDOW :w1 { ?a :p :n1 }"))
+    for n in (1, 2, 3):
+        registry.register(replace(scene, pattern=f"WINDOW :w1 {{ ?a :p :n{n} }}").text)
+    shard = Shard(store)
+    shard.build({}, int(store.head()))
+
+    def rows_at(time: int) -> list[int]:
+        triples = tuple((f"<{EX}a{time}>", f"<{EX}p>", f"<{EX}n{n}>") for n in (1, 2, 3))
+        shard.step(registry.player.play([Push(1, ((time, triples),)), Push(1, (), time + 5)]))
+        (run,) = set(shard._runs.values())
+        assert isinstance(run, TemplateRun)
+        return sorted(set(run._columns[0].tolist()))
+
+    assert rows_at(5) == [1, 2, 3]
+    shard.step(registry.drop(3))
+    assert rows_at(15) == [1, 3]
+    shard.step(registry.pause(2))
+    assert rows_at(25) == [3]
 
 
 @pytest.mark.soak

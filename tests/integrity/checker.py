@@ -3,7 +3,8 @@
     1. A client's snapshots never go back; what was acknowledged before a request began is in the answer's snapshot.
     2. Batches of a stream are 1, 2, 3, ... in the order of snapshots: what is seen of a stream is a prefix of it.
     3. Each answer is the model's store at the snapshot that it names: nothing lost, nothing early, nothing by halves.
-    4. The emissions of each query are those of the model, from its registration on: some order of the pushes that share
+    4. The emissions of each query are those of the model, from its registration on (what came before is in its windows,
+       for the streams' `retention` is longer than the history takes): some order of the pushes that share
        a snapshot gives the same times, window bounds, rows and late elements for all queries at once.
     5. Emissions are numbered 1, 2, 3, ...; every reader sees a prefix of them, with all that `wait=evaluated` promised.
 

@@ -6,7 +6,8 @@ from functools import cache
 
 import pytest
 
-from tests.integrity.checker import violations
+from tests.engine.scene import EX, Push, Scene, Window
+from tests.integrity.checker import Reckoning, violations
 from tests.integrity.history import History
 from tests.integrity.pretended import FAULTY, Calm
 
@@ -34,3 +35,18 @@ def test_a_server_that_breaks_one_promise_is_found_out(faulty: type[Calm]) -> No
             assert violations(history), f"{faulty.__name__}, seed {seed}"
         shown += differs
     assert shown >= 3, f"{faulty.__name__} hardly ever showed"
+
+
+def test_a_window_that_closed_before_the_query_was_registered_makes_nobody_late() -> None:
+    """The history of a server that was in the right, and was complained of."""
+    pattern, triple = "WINDOW :w1 { ?a :p ?b }", (f"<{EX}n1>", f"<{EX}p>", f"<{EX}n2>")
+    late_for = Reckoning(Scene([Window("w1", 1, 10, 7, 3)], pattern, "SELECT ?a ?b", "RSTREAM", {1: 0}))
+
+    def late(sn: int, *times: int) -> list[bool]:
+        late_for.take(sn, Push(1, tuple((time, (triple,)) for time in times)))
+        return late_for.late
+
+    assert late(1, 10, 13, 14, 18) == [False] * 4
+    late_for.register()
+    assert late(2, 27) == [False]  # it reports [14, 24) first
+    assert late(3, 12, 15) == [False, True]

@@ -409,3 +409,39 @@ def test_what_is_no_time_is_a_bad_argument(written: str) -> None:
 def test_a_time_that_no_sum_may_overflow_is_refused(written: str) -> None:
     with pytest.raises(BadArgument, match="out of range"):
         parse_time(written)
+
+
+# ---- what people read ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "column", "said"),
+    [
+        ("<a:a> <a:b> <a:c>", 1, 18, "a '.' is missing at its end"),
+        ("<a:a> <a:b> <a:c>\n\n<a:a> <a:b> <a:d> .", 3, 1, "a '.' is missing at the end of the statement before this"),
+        ('<a:a> <a:b> "é" <a:c> .', 1, 17, "a '.' is missing at the end of the statement before this"),
+        ("<a:a> <a:b> 1 2 .", 1, 15, "is a '.', ';' or ',' missing before it?"),
+        ("PREFIX e: <http://e/> .", 1, 23, "PREFIX and BASE have no '.' behind them"),
+        ('<a:a> <a:b> "c .', 1, 13, "a string or an IRI is not closed"),
+    ],
+)
+def test_what_turtle_lacks_is_named(data: str, line: int, column: int, said: str) -> None:
+    for longer in ("", "#" * 5000):  # that is parsed in another process
+        with pytest.raises(BadData) as caught:
+            parse_rdf((data + ("\n" + longer) * bool(longer)).encode(), TTL, BASE)
+        assert said in caught.value.message
+        assert caught.value.line == line or longer
+        assert caught.value.column == column or longer
+
+
+def test_columns_of_json_are_characters() -> None:
+    wrong = '{"é": "😀", "a:p": 1,}'
+    for data, line in ((wrong, 1), ("{\r\n\n" + wrong[1:], 3), (wrong + " " * 5000, 1)):
+        with pytest.raises(BadData) as caught:
+            parse_rdf(data.encode(), JSON_LD, BASE)
+        assert (caught.value.line, caught.value.column) == (line, wrong.index("}") + (line == 1))
+    element = '{"data": "é", "timestamp": 1,}'
+    with pytest.raises(BadData) as caught:
+        parse_push(f'{{"data": ""}}\n{element}'.encode(), NDJSON, 1, BASE)
+    assert (caught.value.line, caught.value.column) == (2, element.index("}") + 1)
+    assert "byte" not in caught.value.message

@@ -191,3 +191,30 @@ def test_an_error_shows_the_line_and_points_at_the_place() -> None:
 )
 def test_what_does_not_end_is_noticed_in_linear_time(text: str) -> None:
     assert isinstance(error_of("ASK { ?s ?p " + text), QuerySyntaxError)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("ASK { ?s ?p ?o } LIMT 10", "LIMIT"),
+        (WINDOW + "[RANGE 10s SLDE 5s] { }", "SLIDE"),
+        (WINDOW + "[RANEG 10s] { }", "RANGE"),
+        ("SELECT * FORM <g> { }", "FROM"),
+        ("SELCT * { }", "SELECT"),
+        ("ASK { OPTINAL { } }", "OPTIONAL"),
+        ("SELECT * { } ODER BY ?s", "ORDER"),
+        ("CLAER ALL", "CLEAR"),
+        ("REGISTER RSTREM q AS SELECT * { }", "RSTREAM"),
+        ("SELECT (CONUT(*) AS ?n) { }", "COUNT"),
+        ("ASK { FILTER(strstart(?x, 'a')) }", "STRSTARTS"),
+    ],
+)
+def test_a_mistyped_word_is_corrected(text: str, meant: str) -> None:
+    assert error_of(HEAD + text).message.endswith(f"; did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    "text", ["ASK { ?s ?p ?o } LIMIT ?x", "ASK { xyzzyx }", "ASK WHERE WHERE { }", "ASK { " + "a" * 99 + " }"]
+)
+def test_where_nothing_is_near_nothing_is_proposed(text: str) -> None:
+    assert "did you mean" not in error_of(text).message

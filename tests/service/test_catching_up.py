@@ -31,7 +31,7 @@ def emissions(service: Service, name: str) -> int:
 
 @pytest.mark.timeout(120)
 def test_a_wrong_timestamp_makes_a_billion_closes_of_a_count_one_emission(tmp_path: Path) -> None:
-    with opened(tmp_path) as service:
+    with opened(tmp_path, ManualClock(NOW)) as service:
         service.register(registration("count", window="RANGE PT1S STEP PT1S", select="SELECT (COUNT(*) AS ?n)"))
         push(service, "s", 0, triple("a", 1))
         push(service, "s", NOW, triple("b", 1))
@@ -43,7 +43,7 @@ def test_a_wrong_timestamp_makes_a_billion_closes_of_a_count_one_emission(tmp_pa
 
 @pytest.mark.timeout(120)
 def test_the_others_go_on_while_a_query_is_endlessly_behind_and_a_drop_ends_it(tmp_path: Path) -> None:
-    with opened(tmp_path) as service:
+    with opened(tmp_path, ManualClock(NOW)) as service:
         service.register(ENDLESS)
         service.register(registration("other", "t", window="RANGE PT1S STEP PT1S"))
         service.register(registration("same", window="RANGE PT1S STEP PT1S"))
@@ -69,7 +69,7 @@ def test_the_others_go_on_while_a_query_is_endlessly_behind_and_a_drop_ends_it(t
 
 @pytest.mark.timeout(120)
 def test_a_past_that_is_replayed_at_every_millisecond_ends_nowhere_and_holds_nobody_up(tmp_path: Path) -> None:
-    with opened(tmp_path) as service:
+    with opened(tmp_path, ManualClock(NOW)) as service:
         service.create_stream("s", {"retention": "1h"})
         push(service, "s", 0, triple("a", 1))
         push(service, "s", NOW, triple("b", 1))
@@ -88,7 +88,7 @@ def test_a_past_that_is_replayed_at_every_millisecond_ends_nowhere_and_holds_nob
 def test_it_goes_on_where_it_was_after_a_stop_and_what_was_dropped_is_not_made_up_for(
     tmp_path: Path, text: str
 ) -> None:
-    service = open_service(tmp_path)
+    service = open_service(tmp_path, ManualClock(NOW))
     service.create_stream("s", {"retention": "1h"})
     if "START" not in text:
         service.register(text)
@@ -100,14 +100,14 @@ def test_it_goes_on_where_it_was_after_a_stop_and_what_was_dropped_is_not_made_u
         told = emissions(service, "endless")
         wait_for(lambda: emissions(service, "endless") > told + 100, "more of what is due")  # noqa: B023  waited for here
         service.close()
-        service = open_service(tmp_path)
+        service = open_service(tmp_path, ManualClock(NOW))
         assert emissions(service, "endless") >= told + 100, opens
     found = said(service, "endless", since=emissions(service, "endless") - 200)
     assert times(found) == list(range(found[0]["time"], found[-1]["time"] + 1))
     assert found[0]["time"] == found[0]["emission"] + ("START" in text) * 0
     service.drop_query("endless")
     service.close()
-    service = open_service(tmp_path)
+    service = open_service(tmp_path, ManualClock(NOW))
     push(service, "s", NOW + 1, triple("c", 1))
     assert service.queries() == []
     service.close()
@@ -118,7 +118,7 @@ def test_who_waits_for_an_evaluation_is_told_when_it_is_still_to_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Pace, "with_all", Pace.behind)
-    with opened(tmp_path, limits=Limits(evaluated_s=2.0)) as service:
+    with opened(tmp_path, ManualClock(NOW), limits=Limits(evaluated_s=2.0)) as service:
         service.register(ENDLESS)
         assert not push(service, "s", 0, triple("a", 1)).pending
         assert push(service, "s", NOW, triple("b", 1)).pending
@@ -129,7 +129,7 @@ def test_who_waits_for_an_evaluation_is_told_when_it_is_still_to_come(
 
 @pytest.mark.timeout(120)
 def test_a_query_that_stays_behind_for_too_long_is_parked_and_goes_on_from_the_head(tmp_path: Path) -> None:
-    clock = ManualClock(1_000_000)
+    clock = ManualClock(NOW)
     with opened(tmp_path, clock, limits=Limits(catch_up_ms=60_000)) as service:
         service.register(ENDLESS)
         push(service, "s", 0, triple("a", 1))
@@ -160,7 +160,7 @@ def test_what_a_construct_says_of_much_at_once_waits_for_the_writer(
 ) -> None:
     monkeypatch.setattr("stream_ext.derived._UNDERWAY_MAX", 20)
     monkeypatch.setattr(Pace, "with_all", Pace.behind)
-    with opened(tmp_path) as service:
+    with opened(tmp_path, ManualClock(NOW)) as service:
         text = "RSTREAM out AS CONSTRUCT { ?x :q ?y }"
         service.register(
             registration().replace("RSTREAM q AS SELECT ?x ?y", text).replace("PT3S STEP PT1S", "PT1.5S STEP PT0.001S")

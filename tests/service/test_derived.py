@@ -349,5 +349,7 @@ def test_who_waits_is_told_when_what_was_said_does_not_come_to_its_stream(tmp_pa
         service.register(registration("one", window="RANGE 1s STEP 1s", select="CONSTRUCT { ?y :p ?x }"))
         push(service, "s", 100, triple("a", "b"))
         service._engine.merge._on_emissions = lambda rows: None
+        receipt = push(service, "s", 1000, triple("c", "d"))
+        assert receipt.pending
         with pytest.raises(DeadlineExceeded, match=r"what query 'one' said did not come to its stream within 0\.1 s"):
-            push(service, "s", 1_000, triple("a", "b"))
+            service._engine.await_evaluated(receipt.snapshot, 0.1)

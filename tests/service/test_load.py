@@ -110,6 +110,13 @@ def test_what_is_loaded_is_seen_by_the_operations_behind_it(service: Service, th
 # ---- what does not ---------------------------------------------------------------------------------------------
 
 
+def test_a_document_that_expands_is_not_loaded(service: Service, there: Elsewhere) -> None:
+    long = b"@prefix e: <http://e/%b> ." % (b"a" * 5_000) + b" e:a e:a 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 ."
+    there.replies["/data/x"] = Reply(body=long, headers=TURTLE)
+    with pytest.raises(UpdateFailed, match="it has expanded to more than 80000: its prefixes"):
+        service.update(f"LOAD <{there.url}/data/x>")
+
+
 def test_without_a_list_of_allowed_urls_nothing_is_fetched(tmp_path: Path, there: Elsewhere) -> None:
     with opened(tmp_path) as service:
         with pytest.raises(NotAllowed, match=r"line 2, column 3: operation 2 of 2: LOAD is off: .* --allow-load"):

@@ -399,27 +399,6 @@ def test_a_step_that_was_slow_once_counts_for_nothing_and_those_that_are_slow_no
     assert lag.ahead_ms(3, 3_000, 10_000) == 0
 
 
-def test_pushes_to_queries_that_have_stopped_for_good_are_told_why_and_not_to_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = ManualClock(1_000_000)
-    monkeypatch.setattr("stream_ext.insistence._GIVE_UP_MS", 0)
-    service = open_service(tmp_path, clock, limits=Limits(lag_ms=3_000))
-    service.register(registration())
-
-    def full(*_: object) -> int:
-        raise StoreUnavailable("no room is left")
-
-    monkeypatch.setattr(service.store.emissions, "commit", full)
-    push(service, "s", 1, triple("a", 1), wait="published")
-    with pytest.raises(StoreUnavailable):
-        push(service, "s", 1000, triple("a", 1))
-    clock.advance(3_001)
-    with pytest.raises(StoreUnavailable, match="no room is left"):
-        push(service, "s", 2000, triple("a", 1), wait="published")
-    service.close()
-
-
 def test_a_commit_whose_outcome_is_unknown_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path, SystemClock()) as service:
         service.create_stream("s", {})

@@ -14,11 +14,12 @@ from hbase_store import Store
 from hbase_store.hbase_backend import HBaseKeyValue
 from hbase_store.lease import LEASE_MS, Leasing
 from hbase_store.lmdb_backend import LmdbKeyValue
+from stream_ext.catalog import Catalog
 from stream_ext.clock import ManualClock
 from stream_ext.errors import DeadlineExceeded, NotWriter, OutcomeUnknown
 from stream_ext.injector import Pace
 from stream_ext.outside import NOTHING
-from stream_ext.retention import Retain
+from stream_ext.retention import Retain, Retention
 from stream_ext.service import Limits, Service
 from stream_ext.standby import LOOK_MS
 from tests.parts.hbase.server import HBase
@@ -178,6 +179,16 @@ def test_an_outage_longer_than_anybody_waits_ends_by_itself(world: World, monkey
     assert reader.read_to(len(said(service))) == list(range(1, len(said(service)) + 1))
 
 
+def test_an_idle_server_says_that_its_store_is_away(world: World) -> None:
+    clock = ManualClock(1_000_000)
+    service = world.service(clock, "http://a")
+    world.kv.deaf = True
+    until(lambda: [wait["why"] for wait in service.status()["waits_for"]] == ["nobody answers"], clock)
+    world.kv.deaf = False
+    until(lambda: service.status()["waits_for"] == [], clock)
+    service.create_stream("s", {})
+
+
 @pytest.mark.parametrize("fault", [faulty.unreachable, faulty.applied_then_unreachable])
 def test_a_way_back_that_fails_half_way_is_gone_again(
     world: World, fault: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
@@ -207,6 +218,29 @@ def test_a_way_back_that_fails_half_way_is_gone_again(
     assert answered(lambda: one(a, 3), asleep) == (3, False)
 
 
+def test_a_beginning_that_fails_is_made_again_and_who_listens_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock(1_000_000)
+    service = world.service(clock, "http://a")
+    service.register(registration())
+    one(service, 1)
+    reader = Reader(service, "q")
+    begins = Retention.start
+
+    def fails(retention: Retention, catalog: Catalog) -> None:
+        monkeypatch.setattr(Retention, "start", begins)
+        raise faulty.StoreUnavailable("the region moves")
+
+    monkeypatch.setattr(Retention, "start", fails)
+    service.store.resign()
+    assert answered(lambda: one(service, 2), clock) == (2, False)
+    assert Retention.start is begins, "it has failed once"
+    assert answered(lambda: one(service, 3), clock) == (3, False)
+    assert reader.read_to(2) == [1, 2]
+    assert service.status()["waits_for"] == []
+
+
 def test_queries_whose_emissions_cannot_be_stored_go_on_when_they_can_be(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,8 +256,10 @@ def test_queries_whose_emissions_cannot_be_stored_go_on_when_they_can_be(
         return bool(kv.publish_unharmed(stages, compare_and_set))
 
     world.kv.fault = full
+    pushed = push(service, "s", 2_000, triple("a", 2), source="sensor", seq=2)
+    assert (pushed.accepted, pushed.pending) == (1, True), "it is published"
     with pytest.raises(DeadlineExceeded, match="snapshot 3 is published, and its evaluation cannot be waited for"):
-        one(service, 2)
+        service._engine.await_evaluated(3, 10)
     world.kv.repair()
     assert answered(lambda: one(service, 2), clock) == (2, True)
     assert answered(lambda: one(service, 3), clock) == (3, False)

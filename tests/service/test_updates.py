@@ -13,7 +13,7 @@ import pytest
 
 from hbase_store import Store
 from stream_ext.control import Control
-from stream_ext.errors import DeadlineExceeded, QueryCancelled, Unsupported, UpdateFailed
+from stream_ext.errors import DeadlineExceeded, QueryCancelled, QueryTooLarge, Unsupported, UpdateFailed
 from stream_ext.rdf.canonical import canonical
 from stream_ext.service import Service
 from stream_ext.updates import Updated
@@ -180,8 +180,11 @@ def test_terms_that_a_pattern_makes_become_terms_of_the_store(service: Service) 
 def test_a_term_that_no_row_can_hold_fails_the_request(service: Service) -> None:
     update(service, f"INSERT DATA {{ :a :p '{'x' * 1000}' }}")
     doubled = " ".join(f"BIND(CONCAT(?o{i}, ?o{i}) AS ?o{i + 1})" for i in range(13))
+    insert = f"{HEAD}INSERT {{ :b :p ?o13 }} WHERE {{ :a :p ?o0 {doubled} }}"
     with pytest.raises(UpdateFailed, match="line 2, column 1: a term of 8192002 bytes; the longest that can be stored"):
-        update(service, f"INSERT {{ :b :p ?o13 }} WHERE {{ :a :p ?o0 {doubled} }}")
+        service.update(insert, control=Control(term_bytes=16 << 20))
+    with pytest.raises(QueryTooLarge, match="a term of 8192000 bytes"):
+        service.update(insert)
     assert service.head() == 1
 
 

@@ -1,7 +1,7 @@
 """A shard's factory with functions that kill, or hang, the process that calls them; never that of the server.
 
-They give true; but of FATAL a worker does not come back: it dies, crashes, or hangs. Nor does a trial, but for those of
-`:dies_on_spark` and `:dies_twice`; and what dies twice does not do so in a third worker."""
+They give true; but of FATAL a worker does not come back: it dies, crashes, or hangs; nor does a trial. `:dies_twice`
+only kills two workers."""
 
 from __future__ import annotations
 
@@ -57,14 +57,9 @@ def _hangs() -> None:
     threading.Event().wait()
 
 
-def _dies_on_spark() -> None:
-    if not _on_trial:
-        _dies()
-
-
 def _dies_twice() -> None:
-    if calls(Path(os.environ[FOLDER])).count("worker") <= 2:
-        _dies_on_spark()
+    if not _on_trial and calls(Path(os.environ[FOLDER])).count("worker") <= 2:
+        _dies()
 
 
 def _fatal(end: Callable[[], None]) -> Callable[[Term], bool]:
@@ -81,8 +76,6 @@ def _fatal(end: Callable[[], None]) -> Callable[[Term], bool]:
     return function
 
 
-ENDS = {
-    "dies": _dies, "crashes": _crashes, "hangs": _hangs, "dies_on_spark": _dies_on_spark, "dies_twice": _dies_twice,
-}  # fmt: skip
+ENDS = {"dies": _dies, "crashes": _crashes, "hangs": _hangs, "dies_twice": _dies_twice}
 for _name, _end in ENDS.items():
     register_function(EX + _name, _fatal(_end))

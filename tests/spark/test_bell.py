@@ -18,7 +18,8 @@ from stream_ext.clock import Clock, ManualClock, SystemClock
 from stream_ext.outside import NOTHING
 from stream_ext.runner.spark import seat as seat_module
 from stream_ext.runner.spark import wire
-from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, HELLO_MS, STRANGERS_MAX, Bell, Worker
+from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, Bell, Worker
+from stream_ext.runner.spark.door import HELLO_MS, STRANGERS_MAX
 from stream_ext.runner.spark.seat import Served, serve
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.runner.underway import Underway, Watched
@@ -49,6 +50,7 @@ class Scene:
         self.gave_up = threading.Event()
         self.quarantine, self.killed = Noticed(), list[Worker]()
         self.silences: list[str] = []
+        self.faults: list[tuple[int, str]] = []
         self.bell = Bell(
             settings,
             self.merge,
@@ -62,6 +64,7 @@ class Scene:
             on_give_up=self._give_up,
             on_silence=self.silences.append,
             kill=self.killed.append,
+            on_fault=lambda query, why: self.faults.append((query, why)),
         )
         self.bell.start()
         self.folder = folder
@@ -301,13 +304,13 @@ def test_a_seat_that_says_what_nobody_understands_is_closed_and_the_next_takes_i
 
 def learns_nothing(scene: Scene, sent: bytes, *, of: str) -> bool:
     """Closed without an answer, and counted."""
-    before = scene.bell.figures.refused
+    before = scene.bell.refused
     address = scene.address
     connection = address.connect() if of == "a friend" else socket.create_connection((address.host, address.port))
     with connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(sent)
-        return is_closed(connection) and (of == "a friend" or scene.bell.figures.refused == before + 1)
+        return is_closed(connection) and (of == "a friend" or scene.bell.refused == before + 1)
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -349,7 +352,7 @@ def test_one_time_limit_holds_until_the_hello_however_often_a_byte_comes(stage: 
     scene = stage(clock=clock)
     address = scene.address
     with socket.create_connection((address.host, address.port)) as stranger, address.connect() as friend:
-        assert until(lambda: len(scene.bell._strangers) == 2)
+        assert until(lambda: len(scene.bell._door._strangers) == 2)
         clock.advance(HELLO_MS - 1)
         for connection in (stranger, friend):  # one byte of the token, one of the frame after it
             connection.sendall(b"0")
@@ -362,7 +365,7 @@ def test_one_time_limit_holds_until_the_hello_however_often_a_byte_comes(stage: 
 def test_a_bell_that_cannot_accept_tries_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = WatchedClock()
     scene = stage(clock=clock)
-    accepts = scene.bell._server.accept
+    accepts = scene.bell._door._server.accept
     failed = threading.Event()
 
     def accept() -> object:
@@ -371,7 +374,7 @@ def test_a_bell_that_cannot_accept_tries_again(stage: Stage, monkeypatch: pytest
             raise OSError(errno.EMFILE, "too many open files")
         return accepts()
 
-    monkeypatch.setattr(scene.bell, "_server", Accepting(scene.bell._server, accept))
+    monkeypatch.setattr(scene.bell._door, "_server", Accepting(scene.bell._door._server, accept))
     with socket.create_connection((scene.address.host, scene.address.port)):
         assert failed.wait(PATIENCE_S)
         assert clock.awaits(250)
@@ -473,6 +476,7 @@ def test_a_fault_of_one_query_is_told_and_the_others_go_on(stage: Stage) -> None
     scene.merge.wait_owner("spark")
     scene.merge.wait(scene.publish(1, 0, 2), PATIENCE_S)
     assert scene.right() and scene.bell.faults == {2: "query 2 divides by the value"}
+    assert scene.faults == [(2, "query 2 divides by the value")], "who can end the query for good hears of it"
 
 
 def test_a_step_that_always_raises_ends_spark_at_the_third_attempt_with_its_reason(stage: Stage) -> None:

@@ -16,7 +16,7 @@ from stream_ext.runner.merge import Role
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Service
 from stream_ext.shard import Shard
-from tests.service.opened import opened, push, registration, triple
+from tests.service.opened import EX, opened, push, registration, triple
 from tests.spark.doubles import PATIENCE_S
 from tests.spark.pieces import FACTORY, SMALL, TasksWithoutSpark
 
@@ -28,6 +28,15 @@ TEXTS = {
     "chance": registration("chance", window="RANGE PT0.04S STEP PT0.02S", select="SELECT (RAND() AS ?r)"),
     **{f"of{n}": registration(f"of{n}", window=WINDOW, pattern=f":a{n} :p ?y", select="SELECT ?y") for n in range(3)},
     "past": registration("past", window="START 0 END 5000 STEP PT0.02S"),
+}
+
+
+#: After a step: each is a snapshot.
+MOVES = {
+    3: [("whole", "inline"), ("of1", "inline")],
+    4: [("whole", "spark")],
+    9: [("whole", "inline")],
+    11: [("whole", "spark")],
 }
 
 
@@ -63,7 +72,12 @@ def test_what_is_behind_says_the_same_on_tasks_that_die_and_take_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch_s: float
 ) -> None:
     with opened(tmp_path / "at once") as service:
-        expected = play(service, 1)
+
+        def as_many(step: int) -> None:
+            for name, runner in MOVES.get(step, ()):
+                service.update(f"INSERT DATA {{ <{EX}{name}> <{EX}{runner}> {step} }}")
+
+        expected = play(service, 1, as_many)
     assert all(len(each) > 20 for each in expected.values())
 
     monkeypatch.setattr("stream_ext.runner.spark.runner.DriverProcess", TasksWithoutSpark)
@@ -88,6 +102,8 @@ def test_what_is_behind_says_the_same_on_tasks_that_die_and_take_over(
             if step in (2, 8):
                 assert spark.wait_for("up", PATIENCE_S), spark.why
             owners.append(service._engine.merge.owner)
+            for name, runner in MOVES.get(step, ()):
+                service.move_query(name, runner)
             if step == 5:
                 os.kill(spark.status()["driver_pid"], signal.SIGKILL)
             time.sleep(0.02 * (step % 3))  # whatever of it is made up for meanwhile: what is said is the same

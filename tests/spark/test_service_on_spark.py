@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from stream_ext.budget import Budget
 from stream_ext.clock import SystemClock
 from stream_ext.outside import Outside, places
 from stream_ext.runner.spark.settings import SparkSettings
@@ -92,6 +93,22 @@ def test_spark_says_what_the_inline_runner_says(tmp_path: Path) -> None:
         assert said(service, (*NAMES, *SHARED)) == expected
     assert all(len(expected[name]) > 20 for name in (*NAMES, "of0", "of3"))
     assert expected["is0"]
+
+
+def test_a_query_that_exceeds_its_budget_on_spark_fails_for_good(tmp_path: Path) -> None:
+    budget = Budget(bytes=4 << 20)
+    with opened(tmp_path, SystemClock(), engine="spark", spark=SPARK, budget=budget) as service:
+        begin(service)
+        assert on_spark(service)
+        service.register(registration("pairs", pattern="?x :p ?y . ?z :q ?v", select="SELECT ?x ?z"))
+        push(service, "s", 1000, *(triple(f"a{i}", i, p) for i in range(1000) for p in "pq"))
+        say(service, range(8, 20))
+        ends = monotonic() + PATIENCE_S
+        while service.query_definition("pairs").failure is None:
+            assert monotonic() < ends
+            say(service, range(20, 21))
+        assert "1000000 solutions" in service.query_status("pairs")["error"]
+        assert service.query_status("whole")["state"] == "running"
 
 
 def test_a_query_that_is_moved_between_runners_says_what_it_says_inline(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_neither_spark_nor_the_bell_listens_beyond_this_machine_or_shows_the_tok
     pids = family(spark.runner.status()["driver_pid"])
     addresses = listens_on([os.getpid(), *pids])
     assert addresses and addresses <= LOOPBACK
-    token = spark.runner._bell._token.encode()
+    token = spark.runner._bell._door._token.encode()
     for shown in [Path(f"/proc/{pid}/{name}") for pid in pids for name in ("cmdline", "environ")]:
         with contextlib.suppress(OSError):  # it has ended
             assert token not in shown.read_bytes()
@@ -186,18 +186,6 @@ def test_a_jvm_that_freezes_is_told_of_and_replaced(long_epochs: Spark) -> None:
     spark.publish(18)
     assert spark.right() and spark.merge.by[-1] == "spark"
     assert spark.runner.status()["starts"] == starts + 1 and spark.runner.why == ""
-
-
-def test_a_worker_that_freezes_is_killed_and_meanwhile_results_come_inline(long_epochs: Spark) -> None:
-    spark = long_epochs
-    spark.up()
-    spark.publish(19)
-    frozen = spark.merge.pids[-1]
-    os.kill(frozen, signal.SIGSTOP)
-    spark.publish(20)
-    spark.up()
-    spark.publish(21)
-    assert spark.right() and spark.merge.pids[-1] != frozen and spark.runner.why == ""
 
 
 def test_micro_batches_on_the_java_of_the_wheel(micro_batches: Spark) -> None:

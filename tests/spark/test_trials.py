@@ -147,6 +147,15 @@ def test_after_a_minute_it_counts_as_the_first_time(scene: Make, monkeypatch: py
     assert at.parked == {}
 
 
+def test_what_is_parked_stays_held_until_it_is_resumed(scene: Make) -> None:
+    """Whoever builds its state before the snapshot that parked it would step it there."""
+    at = scene([7])
+    at.dies((7, 8))
+    assert at.quarantine.held == frozenset([7])
+    at.quarantine.forget(7)
+    assert at.quarantine.held == frozenset()
+
+
 def test_where_too_many_are_deadly_the_rest_is_parked_unseen(scene: Make) -> None:
     at = scene(ALL)
     at.dies(tuple(ALL))

@@ -168,6 +168,27 @@ def test_slices_and_slabs_of_a_stream_stay_until_its_horizon_passes(scene: Scene
     assert (scene.rows("slab"), scene.rows("slice")) == (5, 5)
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_columns_that_are_let_go_while_they_are_read_are_gone_and_not_damaged(
+    scene: Scene, several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        stream_batch(scene.store, absorbed=False)
+    store = scene.store = scene.opened()  # it has no columns in memory
+    rows, reads = [store.row(sn) for sn in range(1, 11)], store._reader.streams
+
+    def let_go_before(places: object) -> object:
+        store.floor(15, {4: 11})
+        store.collect()
+        return reads(places)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store._reader, "streams", let_go_before)
+    with pytest.raises(SnapshotGone, match="what came in stream 4 in snapshot 1 is not retained any more"):
+        store.streams(4, rows) if several else store.stream(1, 4)
+    monkeypatch.setattr(store._reader, "streams", reads)
+    assert store.stream(12, 4) is not None
+
+
 def test_writer_and_reader_have_no_columns_in_memory_below_the_horizon(scene: Scene) -> None:
     reader = scene.opened()
     for _ in range(20):
@@ -300,6 +321,59 @@ def test_a_collection_that_dies_halfway_changes_no_answer(tmp_path: Path) -> Non
         except StoreUnavailable:
             scene.clock.ms += GRACE_MS
         scene.check(scene.opened(), 8)
+
+
+def test_blocks_that_left_the_list_stay_until_nobody_can_be_reading_them(scene: Scene) -> None:
+    for _ in range(7):
+        scene.commit(3)
+        scene.store.fold()
+    reader = scene.opened()
+    begun = reader.at()  # a query that has read nothing of it yet
+    p = int(reader.ids([P])[0])
+    scene.commit(1)
+    scene.store.fold()
+    before = scene.rows("run"), scene.rows("runindex")
+    scene.store.floor(scene.store.head())
+    scene.store.collect()
+    scene.clock.ms += GRACE_MS - 1
+    scene.store.collect()
+    assert (scene.rows("run"), scene.rows("runindex")) == before
+    expected = {(s, o) for s, predicate, o, g in scene.model.snapshots[-2] if predicate == P and g is None}
+    subjects, objects = begun.pairs(p)
+    assert set(zip(reader.terms(subjects), reader.terms(objects), strict=True)) == expected
+    scene.clock.ms += 1
+    scene.store.collect()
+    assert scene.rows("run") < before[0]
+    assert scene.rows("runindex") < before[1]
+    scene.check(scene.store, scene.store.head())
+
+
+def test_the_head_forgets_epochs_of_which_nothing_is_left(scene: Scene) -> None:
+    for _ in range(8):
+        scene.store.take_lease("")
+        scene.commit(40)
+        stream_batch(scene.store, absorbed=False)
+        scene.model.commit([])
+        scene.store._lease.release()
+    scene.store.take_lease("")
+    scene.commit(2)
+    scene.store.fold()
+    before = len(scene.store._cell.head.ranges)
+    for horizon, first in ((200, 124), (330, 247)):
+        scene.store.floor(scene.store.head(), {4: horizon})
+        for _ in range(2):
+            scene.store.collect()
+            scene.clock.ms += GRACE_MS  # for transient terms
+        assert scene.store._cell.head.ranges[0].first == first, (
+            "that of the terms since the horizon, or of the last whole row"
+        )
+    assert (before, len(scene.store._cell.head.ranges)) == (9, 3)
+    scene.commit(1)
+    for store in (scene.store, scene.opened()):
+        scene.check(store, scene.store.head() - 1)
+        assert store.vts(store.head())[4].batch > 0
+    with pytest.raises(SnapshotGone):
+        scene.opened().row(3)
 
 
 def test_a_list_keeps_what_any_retained_snapshot_is_read_by() -> None:

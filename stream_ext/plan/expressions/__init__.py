@@ -53,12 +53,13 @@ class Computed:
         self._root, self.is_volatile = root, is_volatile
 
     def ids(self, columns: Sequence[Ids], scope: Scope, count: int | None = None) -> Ids:
-        spent, parts = scope.control.spent, []
+        control, vocabulary = scope.control, scope.vocabulary
+        spent, parts = control.spent, []
         for rows in _chunks(columns, scope, count):
-            made = scope.vocabulary.made_bytes
+            made = vocabulary.made_bytes
             parts.append(rows.ids(self._root.evaluate(rows)))
-            spent += scope.vocabulary.made_bytes - made
-            scope.control.return_to(spent)
+            spent += vocabulary.made_bytes - made
+            control.return_to(spent)
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.uint64)
 
 

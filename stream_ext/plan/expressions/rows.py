@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, repeat
+from itertools import repeat
 from sys import getsizeof
 from typing import Any
 
@@ -193,35 +193,52 @@ def applied(
     """`function` once for each distinct combination of arguments (`lists`: their pools in the form it takes); `bound`:
     with the arguments behind the first."""
     combined, codes = _combined(arguments)
-    columns: list[Iterable[Any]] = []
+    columns: list[Any] = []
+    count = 1
     for i, items in enumerate(lists):
         picks = combined[i]
         if arguments[i].codes is None:
             columns.append(items if codes is None else repeat(items[0]))
         else:
             columns.append(items if picks is None else [items[pick] for pick in picks])
+            count = len(columns[-1])
     call: Callable[..., Any] = bound or (function.apply if function.within is None else function.within(control))
     if columns:
-        results = _called(control, map(call, *columns), function)
+        results = _called(control, call, columns, count, function)
     else:
         results = [call()]
         control.spend(_SIZES[function.makes](results))
     return Factored(Pool(texts=results) if function.gives is View.TEXTS else Pool(results), codes)
 
 
-def _called(control: Control, calls: Iterator[Any], function: Function) -> list[Any]:
-    """All results. After the first few, and then after more and more if these are quick, it is looked whether there is
-    time and room for the next."""
+def _called(
+    control: Control, call: Callable[..., Any], columns: Sequence[Any], count: int, function: Function
+) -> list[Any]:
+    """All results. After the first few, and then after more and more, it is looked whether there is time and room for
+    the next."""
     size_of, at_once = _SIZES[function.makes], min(_AT_ONCE_LEAST, function.at_once_max)
-    results = some = list(islice(calls, at_once))
-    control.spend(size_of(some))
-    while len(some) == at_once:
+    of_many = getattr(call, "of_many", None)  # one that has it is of one argument
+    if count <= at_once:
+        results = list(map(call, *columns))
+        control.spend(size_of(results))
+        return results
+    results = []
+    for start, end in _parts(count, at_once, function.at_once_max):
+        some = [column[start:end] if isinstance(column, list) else column for column in columns]
+        made = list(map(call, *some)) if of_many is None else of_many(*some)
+        control.spend(size_of(made))
         control.check()
-        at_once = min(2 * at_once, function.at_once_max)
-        some = list(islice(calls, at_once))
-        control.spend(size_of(some))
-        results += some
+        results += made
     return results
+
+
+def _parts(count: int, at_once: int, most: int) -> Iterator[tuple[int, int]]:
+    """Where each of the parts begins and ends; each is twice as long as the one before."""
+    start = 0
+    while start < count:
+        end = min(count, start + at_once)
+        yield start, end
+        start, at_once = end, min(2 * at_once, most)
 
 
 def _combined(arguments: Sequence[Factored]) -> tuple[list[list[int] | None], Codes | None]:

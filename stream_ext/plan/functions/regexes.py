@@ -19,9 +19,9 @@ from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 #: For one match of one text.
 _TIMEOUT_S = 2.0
 #: So many steps take `re` some milliseconds.
-_STEPS_MAX = 1_000_000
+_STEPS_MAX = 400_000
 #: Texts between two looks at the deadline.
-AT_ONCE_MAX = 64
+AT_ONCE_MAX = 256
 PATTERN_MAX, _NESTING_MAX = 16_384, 100
 #: A piece that is repeated more often than this counts as one that is repeated for ever.
 _OFTEN = 8
@@ -71,6 +71,8 @@ class Regex(NamedTuple):
     groups: int
     matches_empty: bool
     literal: str | None  # the text itself that is looked for, where the pattern is plain
+    quick: re.Pattern[str] | None = None  # for texts of so many characters at most
+    quick_max: int = -1
 
 
 @lru_cache(maxsize=512)
@@ -111,7 +113,7 @@ def _compiled(translation: _Translation, flags: str, literal: str | None) -> Reg
             return timed_anew().replace(by, text, control)
         return _replaced(lambda made: replaced(made, text), by, text, control)
 
-    return Regex(search, replace, compiled.groups, found("") is not None, literal)
+    return Regex(search, replace, compiled.groups, found("") is not None, literal, compiled, length_max)
 
 
 def _replaced(replaced: Callable[[Any], str], by: Replacement, text: str, control: Control) -> str:

@@ -6,8 +6,9 @@ budget, which looks at its length before it is made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 from urllib.parse import quote
 
 from stream_ext.control import Control
@@ -161,19 +162,41 @@ def regex_bound(control: Control, pattern: _Argument, *flags: _Argument) -> Call
     found = _regex(pattern, flags)
     if found is None:
         return lambda value: None
-    search, literal = found.search, found.literal
+    search, literal, quick_max = found.search, found.literal, found.quick_max
+    if literal is not None or found.quick is None:
 
-    def matches(value: _Argument) -> bool | None:
-        lexical = value if type(value) is str else _lexical(value)
+        def matches(value: _Argument) -> bool | None:
+            lexical = value if type(value) is str else _lexical(value)
+            if lexical is None:
+                return None
+            return literal in lexical if literal is not None else search(lexical, control)
+
+        return matches
+    return _Quickly(found.quick.search, quick_max, lambda text: search(text, control))
+
+
+class _Quickly:
+    """REGEX of a pattern that short texts are matched with quickly, many at a time."""
+
+    def __init__(self, quick: Callable[[str], Any], quick_max: int, search: Callable[[str], bool]) -> None:
+        self._quick, self._quick_max, self._search = quick, quick_max, search
+
+    def __call__(self, value: _Argument) -> bool | None:
+        lexical = _lexical(value)
         if lexical is None:
             return None
-        return literal in lexical if literal is not None else search(lexical, control)
+        return self._quick(lexical) is not None if len(lexical) <= self._quick_max else self._search(lexical)
 
-    return matches
+    def of_many(self, values: Sequence[_Argument]) -> list[bool | None]:
+        quick = self._quick
+        if set(map(type, values)) == {str} and max(map(len, values)) <= self._quick_max:  # type: ignore[arg-type]
+            return [quick(value) is not None for value in values]  # type: ignore[arg-type]  # all are strings
+        return list(map(self, values))
 
 
 def replace_within(control: Control) -> Callable[..., Value | None]:
     """A pattern that matches the empty string is an error (F&O, FORX0003)."""
+    most = control.term_bytes
 
     def replace(value: _Argument, pattern: _Argument, replacement: _Argument, *flags: _Argument) -> Value | None:
         lexical, found = _lexical(value), _regex(pattern, flags)
@@ -181,6 +204,14 @@ def replace_within(control: Control) -> Callable[..., Value | None]:
             return None
         is_literal = bool(flags) and isinstance(flags[0], str) and "q" in flags[0]
         parts = replacement_of(replacement, found.groups, is_literal)
-        return None if parts is None else _like(value, found.replace(parts, lexical, control))
+        if parts is None:
+            return None
+        length = len(lexical)
+        # As in `regexes`, where it takes neither long nor much; mostly it does not.
+        if length <= found.quick_max and found.quick is not None and 8 * (length + 1) * (parts.length + 1) <= most:
+            replaced = found.quick.sub(parts.template, lexical)
+        else:
+            replaced = found.replace(parts, lexical, control)
+        return replaced if type(value) is str else _like(value, replaced)
 
     return replace

@@ -11,6 +11,7 @@ places the work; what is true stays in the store.
     source.py         the streaming source: an offset is an epoch number, a partition is a seat
     seat.py           what a task does in its seat
     wire.py           the messages between seat and bell
+    door.py           who may come in: the token, few strangers, one time limit
     bell.py           the endpoint's half: who sits, what is the head, whose parts count
     worker_daemon.py, worker_module.py    how Spark's Python processes start, and start quickly
     child.py          starting, watching and ending the driver's process

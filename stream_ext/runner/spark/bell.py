@@ -10,7 +10,6 @@ guards what is told to whom; nothing blocks under it, so the publishing thread m
 from __future__ import annotations
 
 import contextlib
-import hmac
 import logging
 import os
 import secrets
@@ -31,6 +30,7 @@ from stream_ext.errors import DeadlineExceeded
 from stream_ext.outside import Outside
 from stream_ext.runner.quarantine import Death
 from stream_ext.runner.spark import wire
+from stream_ext.runner.spark.door import Door, shut
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.runner.underway import Stepping, Watched
 
@@ -47,11 +47,6 @@ _STRIKES_MAX = 3
 _LAST_WORDS_S = 0.25
 #: When a seat was lost, the next task may take so many times the limit of a step.
 _STARTS_WITHIN = 3
-#: Who has connected shows the token, and says what for, within this time as a whole.
-HELLO_MS = 5_000
-#: So many at most have still to do so; one more, and the one that has waited longest is closed.
-STRANGERS_MAX = 8
-_ACCEPT_PAUSE_MS = 250
 #: Whether a seat that has work still shows signs of life is looked at so often.
 _LOOK_MS = 500
 #: A silence that is told of; within two seconds with the look before it.
@@ -91,7 +86,6 @@ class Figures(msgspec.Struct):
     epochs: int = 0
     builds: int = 0
     lost: int = 0
-    refused: int = 0
     killed: int = 0
     done: int = 0
     #: From ringing a head to its `Done`: the way there and back, and the step.
@@ -144,13 +138,7 @@ class _Seat:
             self.connection.sendall(wire.frame(message))
 
     def drop(self) -> None:
-        _shut(self.connection)
-
-
-def _shut(connection: socket.socket) -> None:
-    """Whoever reads or writes it, here or there, sees its end."""
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        shut(self.connection)
 
 
 def kill_worker(worker: Worker) -> None:
@@ -192,18 +180,14 @@ class Bell:
         self._on_silence, self._kill, self._quarantine = on_silence, kill, quarantine
         self._codec = wire.Codec(settings.shard_factory)
         self._service = secrets.token_hex(8)
-        self._token = secrets.token_hex(wire.TOKEN_BYTES // 2)
         self.figures = Figures()
         self.faults: dict[int, str] = {}
 
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._keeping = threading.Condition(self._lock)  # a time limit has changed
-        self._accepting = threading.Condition(self._lock)
         self._planning = threading.Condition(self._lock)  # the planner of micro-batches may have work
         self._seat: _Seat | None = None
-        self._connections: set[socket.socket] = set()
-        self._strangers: dict[socket.socket, int] = {}  # the oldest first, and by when each must be admitted
         self._head = self._merged = int(merge.position)
         self._done = 0
         self._owned = False
@@ -219,30 +203,26 @@ class Bell:
         self._silence = ""
         self._folder = Path()
         self._closed = False
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._threads = [
-            threading.Thread(target=self._accept, name="rillet-bell", daemon=True),
-            threading.Thread(target=self._keep, name="rillet-bell-keeper", daemon=True),
-        ]
+        # What raises there is the merge or the wire: this Spark leads nowhere, and says so.
+        self._door = Door(clock, self._greet, self._comes, lambda error: on_give_up(f"{type(error).__name__}: {error}"))
+        self._keeper = threading.Thread(target=self._keep, name="rillet-bell-keeper", daemon=True)
 
     # ---- what the runner says ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._door.start()
+        self._keeper.start()
 
     def admit(self, folder: Path) -> wire.Address:
         """The address for a new driver, which has this folder: whatever an older one has started is not listened to any
         more."""
-        host, port = self._server.getsockname()[:2]
         with self._lock:
-            self._token = secrets.token_hex(wire.TOKEN_BYTES // 2)
             self._folder = folder
             self._epochs, self._vacant_ms, self._bye_at = 0, None, None
             self._strikes = (0, 0)
             self._start_by_ms = self._clock.now_ms() + int(self._settings.start_s * 1000)
             self._keeping.notify()
-            return wire.Address(host, port, self._token)
+            return self._door.new_address()
 
     def head_moved(self, sn: int) -> None:
         """Called by the publishing thread: a few bytes into a socket."""
@@ -256,6 +236,11 @@ class Bell:
         with self._lock:
             self._merged = max(self._merged, int(self._merge.position))
             self._tell()
+
+    @property
+    def refused(self) -> int:
+        """How many connections that were not Spark's."""
+        return self._door.refused
 
     def under_way_ms(self) -> int:
         """For how long the seat has been stepping a snapshot; 0: it is not."""
@@ -274,10 +259,8 @@ class Bell:
     def cut(self, why: str) -> None:
         """Spark has gone: no connection counts any more, and the queries go on inline."""
         with self._lock:
-            self._token = secrets.token_hex(wire.TOKEN_BYTES // 2)
             self._start_by_ms = None
-            for connection in self._connections:
-                _shut(connection)
+        self._door.shut()
         with self._turn:
             self._lose(why, ended=True)
 
@@ -285,84 +268,23 @@ class Bell:
         with self._lock:
             self._closed = True
             self._keeping.notify_all()
-            self._accepting.notify_all()
             self._planning.notify_all()
         self.cut("it was closed")
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(2)
+        self._door.close()
+        if self._keeper.is_alive():
+            self._keeper.join(2)
 
     # ---- who comes --------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError as error:
-                with self._lock:
-                    if self._closed:
-                        return
-                    # It was reset, or there is no file descriptor left: the next one may be a seat.
-                    log.warning("the bell cannot accept a connection", extra={"fields": {"error": str(error)}})
-                    self._clock.wait(self._accepting, self._clock.now_ms() + _ACCEPT_PAUSE_MS)
-                continue
-            if not self._lets_in(connection):
-                return
-            threading.Thread(target=self._receive, args=(connection,), name="rillet-bell-line", daemon=True).start()
-
-    def _lets_in(self, stranger: socket.socket) -> bool:
-        with self._lock:
-            if self._closed:
-                stranger.close()
-                return False
-            if len(self._strangers) >= STRANGERS_MAX:
-                _shut(next(iter(self._strangers)))
-                del self._strangers[next(iter(self._strangers))]
-                self.figures.refused += 1
-            self._strangers[stranger] = self._clock.now_ms() + HELLO_MS
-            self._connections.add(stranger)
-            self._keeping.notify()
-            return True
-
-    def _receive(self, connection: socket.socket) -> None:
-        with connection:
-            try:
-                self._answer(wire.tune(connection))
-            except OSError:
-                pass  # whoever it was has gone, or said what nobody understands
-            except Exception as error:  # noqa: BLE001 -- the merge or the wire failed: this Spark leads nowhere, and says so
-                self._on_give_up(f"{type(error).__name__}: {error}")
-            finally:
-                with self._lock:
-                    self._connections.discard(connection)
-                    self._strangers.pop(connection, None)
-
-    def _answer(self, connection: socket.socket) -> None:
-        token = wire.token_of(connection)
-        first = self._first(connection) if self._admits(token) else None
-        with self._lock:
-            in_time = self._strangers.pop(connection, None) is not None
-            if first is None or not in_time:
-                self.figures.refused += 1
-                return
+    def _greet(self, connection: socket.socket, first: wire.Hello | wire.Await, token: bytes) -> None:
         if isinstance(first, wire.Await):
             self._plan(connection)
         else:
             self._take_seat(connection, first, token)
 
-    def _first(self, connection: socket.socket) -> wire.Hello | wire.Await | None:
-        try:
-            first = wire.heard(wire.from_seat, connection, wire.HELLO_BYTES_MAX)
-        except wire.Garbled:
-            return None
-        return first if isinstance(first, wire.Hello | wire.Await) else None
-
-    def _admits(self, token: bytes) -> bool:
+    def _comes(self) -> None:
         with self._lock:
-            return not self._closed and hmac.compare_digest(token, self._token.encode())
+            self._keeping.notify()
 
     def _plan(self, connection: socket.socket) -> None:
         with self._lock:
@@ -385,7 +307,7 @@ class Bell:
     def _take_seat(self, connection: socket.socket, hello: wire.Hello, token: bytes) -> None:
         self._settle(hello)
         with self._turn:
-            if not self._admits(token):
+            if not self._door.admits(token):
                 return
             self._lapse()
             number, position, states = self._merge.attempt(RUNNER)
@@ -616,19 +538,21 @@ class Bell:
     # ---- leaving ----------------------------------------------------------------------------------------------
 
     def _vacated(self, seat: _Seat) -> None:
-        with self._lock:
-            stepping = seat.watched.read()
-            seat.watched.close()
-            if self._seat is not seat:
-                return  # another has the seat, or Spark was cut off
-            self._seat = None
-            if seat.bye:
-                self._bye_at = time.perf_counter()
-            if self._settings.epoch_s > 0 or not seat.bye:
-                self._vacate()
-            died = not seat.bye and seat.owes
-        if died:
-            self._died(seat, f"its Python worker died while it {seat.doing()}", stepping)
+        """Before another may take the seat: what this one died of is decided."""
+        with self._turn:
+            with self._lock:
+                stepping = seat.watched.read()
+                seat.watched.close()
+                if self._seat is not seat:
+                    return  # another has the seat, or Spark was cut off
+                self._seat = None
+                if seat.bye:
+                    self._bye_at = time.perf_counter()
+                if self._settings.epoch_s > 0 or not seat.bye:
+                    self._vacate()
+                died = not seat.bye and seat.owes
+            if died:
+                self._died(seat, f"its Python worker died while it {seat.doing()}", stepping)
 
     def _vacate(self) -> None:
         if self._vacant_ms is None:
@@ -637,17 +561,16 @@ class Bell:
 
     def _died(self, seat: _Seat, why: str, stepping: Stepping | None, hung: bool = False) -> None:
         """A worker has ended, or was ended, with work to do. At the first death another one tries the same; then what
-        it was stepping waits in quarantine, and the others go on."""
+        it was stepping waits in quarantine, and the others go on. Under `_turn`."""
         count = self._strike(seat, why)
         log.warning(
             "a worker of Spark was killed" if hung else "a worker of Spark died",
             extra={"fields": {"why": why, "worker": seat.worker[1], "snapshot": seat.done + 1, "times": count}},
         )
-        with self._turn:
-            if stepping is not None:
-                self._death = Death(max(stepping.sn, seat.done + 1), stepping.numbers, count, why)
-            if hung or count > 1:
-                self._lose(why)
+        if stepping is not None:
+            self._death = Death(max(stepping.sn, seat.done + 1), stepping.numbers, count, why)
+        if hung or count > 1:
+            self._lose(why)
 
     def _strike(self, seat: _Seat, why: str) -> int:
         """A step or a build failed. Spark tries again, later each time, and is stopped at the third. How often now."""
@@ -689,7 +612,7 @@ class Bell:
                 if self._closed:
                     return
                 now = self._clock.now_ms()
-                self._close_strangers(now)
+                self._door.close_late(now)
                 seat = self._seat
                 if seat is not None and seat.end_ms is not None and seat.end_ms <= now:
                     self._end(seat)
@@ -714,17 +637,17 @@ class Bell:
                 self._lose_if_still_vacant()
 
     def _hung(self, seat: _Seat, silent_ms: int) -> None:
-        with self._lock:
-            if self._seat is not seat:
-                return
-            stepping = seat.watched.read()
-            self._seat = None  # whatever it may still say
-            self.figures.killed += 1
-        self._kill(seat.worker)
-        seat.drop()
-        self._died(
-            seat, f"its Python worker has not answered for {silent_ms / 1000:g} s: it {seat.doing()}", stepping, True
-        )
+        with self._turn:
+            with self._lock:
+                if self._seat is not seat:
+                    return
+                stepping = seat.watched.read()
+                self._seat = None  # whatever it may still say
+                self.figures.killed += 1
+            self._kill(seat.worker)
+            seat.drop()
+            why = f"its Python worker has not answered for {silent_ms / 1000:g} s: it {seat.doing()}"
+            self._died(seat, why, stepping, hung=True)
 
     def _vacant_for_ms(self, now: int) -> int:
         """With work to do."""
@@ -743,12 +666,6 @@ class Bell:
     def _limit_ms(self, seat: _Seat) -> int:
         """While others have the queries, nobody waits for what it builds; that may take long."""
         return self._timeout_ms if self._owned or seat.ready else int(self._settings.start_s * 1000)
-
-    def _close_strangers(self, now: int) -> None:
-        for stranger in [each for each, by_ms in self._strangers.items() if by_ms <= now]:
-            del self._strangers[stranger]
-            self.figures.refused += 1
-            _shut(stranger)
 
     def _lose_if_still_vacant(self) -> None:
         with self._turn:
@@ -771,7 +688,7 @@ class Bell:
 
     def _next_ms(self, now: int) -> int | None:
         seat, vacant_ms = self._seat, self._vacant_ms
-        limits: list[int | None] = [self._start_by_ms, next(iter(self._strangers.values()), None)]
+        limits: list[int | None] = [self._start_by_ms, self._door.next_ms()]
         if seat is not None:
             limits += [seat.end_ms, now + min(_LOOK_MS, self._timeout_ms // 4)]
         if vacant_ms is not None:

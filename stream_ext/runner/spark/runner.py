@@ -153,7 +153,7 @@ class SparkRunner:
             "epochs": figures.epochs,
             "builds": figures.builds,
             "lost": figures.lost,
-            "refused": figures.refused,
+            "refused": self._bell.refused,
             "killed": figures.killed,
             "steps": figures.done,
             "round_trip_ms": _summary(figures.round_trip_ms),

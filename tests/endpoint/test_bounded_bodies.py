@@ -1,0 +1,104 @@
+"""Bodies and texts that expand or take long, over HTTP: refused with what, where and what to do; nobody else waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from endpoint.limits import HttpLimits
+from endpoint.multipart import parts_of
+from stream_ext.errors import TooLarge
+from tests.endpoint.live import SPARQL_QUERY, Live, live
+from tests.language.bombs import LAUGHS, OF_IRIS, OF_TIME, XML
+
+VALUES = "SELECT (COUNT(*) AS ?n) { VALUES ?x { " + " ".join(map(str, range(150_000))) + " } }"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live(tmp_path_factory.mktemp("store"), limits=HttpLimits(query_s=60)) as running:
+        running.http.put("/streams/s", json={}).raise_for_status()
+        limits = running.service.limits
+        running.service.limits = replace(limits, push_bytes=4 << 20)  # so that little must be made to exceed it
+        yield running
+
+
+@pytest.mark.parametrize("name", ["entities", "a long prefix", "a long vocabulary"])
+def test_what_expands_is_refused_wherever_it_is_sent(server: Live, name: str) -> None:
+    media_type, data = OF_IRIS.get(name, (XML, LAUGHS))
+    kind = {"content-type": media_type}
+    before = server.service.head()
+    answers = [
+        server.http.post("/streams/s?timestamp=1", content=data, headers=kind),
+        server.http.put("/data?default", content=data, headers=kind),
+        server.http.post("/data", files={"file": ("x", data, media_type)}),
+    ]
+    assert [answer.status_code for answer in answers] == [413] * 3
+    assert all("prefixes, entities or contexts" in answer.text and "in parts" in answer.text for answer in answers)
+    assert server.service.head() == before
+
+
+def test_a_body_is_read_within_a_time(server: Live) -> None:
+    media_type, data = OF_TIME["a context in a term"]
+    limits = server.service.limits
+    server.service.limits = replace(limits, read_s=0.2)
+    try:
+        answer = server.http.post("/streams/s?timestamp=1", content=data, headers={"content-type": media_type})
+    finally:
+        server.service.limits = limits
+    assert answer.status_code == 503
+    assert "reading the push took longer than 0.2 s" in answer.text
+
+
+def test_reading_a_text_counts_towards_its_time(server: Live) -> None:
+    answer = server.http.post("/sparql?timeout=30ms", content=VALUES, headers=SPARQL_QUERY)
+    assert answer.status_code == 503
+    assert server.http.post("/sparql", content=VALUES, headers=SPARQL_QUERY).status_code == 200
+
+
+def test_what_is_read_is_listed_and_can_be_cancelled(server: Live) -> None:
+    text, answers = VALUES.replace("COUNT(*)", "COUNT(?x)"), list[int]()
+
+    def ask() -> None:
+        answers.append(server.http.post("/sparql", content=text, headers=SPARQL_QUERY).status_code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while asking.is_alive():
+        for listed in server.http.get("/$/queries").json()["queries"]:
+            server.http.delete(f"/$/queries/{listed['id']}")
+    asking.join()
+    assert answers == [503]
+
+
+def test_a_form_has_so_many_parts(server: Live) -> None:
+    with pytest.raises(TooLarge, match="more than 1000 parts"):
+        parts_of(b"--a" + b"\r\n--a" * 5_000, "multipart/form-data; boundary=a")
+    answer = server.http.post(
+        "/sparql", content="a=1&" * 20_000, headers={"content-type": "application/x-www-form-urlencoded"}
+    )
+    assert answer.status_code == 400
+    assert "more than 10000 parameters" in answer.text
+
+
+def test_options_are_short(server: Live) -> None:
+    assert server.http.put("/streams/t", content=b" " * (2 << 20)).status_code == 413
+
+
+# ---- what can hardly be meant ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", ["", "# long" + " " * 3_000])
+def test_a_variable_without_a_value_is_warned_of_when_asked_once(server: Live, more: str) -> None:
+    for _ in range(2):  # the second answer is a remembered one
+        answer = server.http.post("/sparql", content="SELECT ?nothere ?é { ?s ?p ?o }" + more, headers=SPARQL_QUERY)
+        assert answer.status_code == 200
+        assert answer.headers.get_list("rillet-warning") == [
+            "?nothere is bound nowhere in this text: it never has a value",
+            "?%C3%A9 is bound nowhere in this text: it never has a value",
+        ]
+        assert set(answer.json()) == {"head", "results"}
+    assert "rillet-warning" not in server.http.get("/sparql", params={"query": "SELECT ?s { ?s ?p ?o }"}).headers

@@ -110,7 +110,7 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     None if one of them had no time yet. `ranked` keeps the orders of first appearance where LIMIT needs them: the
     query's own, and those of its sub-SELECTs. `t0` is the origin of the closes where the first push decides it, once it
     has. Closes up to `after` are done, be it that nothing was evaluated for them; `last` is the greatest time of an
-    evaluation. `begins` are the first closes of each window that were reported (be it as empty), and then the first
+    evaluation. `begins` are the first closes of each window that were evaluated as such, and then the first
     times of each period. `sn` is the snapshot that it was made in (0: at registration), `gap` says that nothing was
     said yet since a pause, `ended` that nothing will be said any more. `stands`: it fell behind the others, and was not
     stepped beyond this snapshot; of the next one as far as `within` says. `unanswered`: for whom it asks elsewhere did

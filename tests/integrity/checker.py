@@ -141,9 +141,7 @@ class Reckoning:
         """What came before is in its windows; its emissions count from here, and are compared with nothing."""
         self.registered = True
         self.oracle.before = False if self.oracle.scene.select == "ASK" else Counter()
-        self.oracle.model.reported.clear()
-        # What it reports begins with its own first evaluation: a window that closed before that is none of them.
-        self.oracle.model.begun = None
+        self.oracle.model.evaluated.clear()
 
     def take(self, sn: int, push: Push) -> list[tuple[int, int, Bag | bool]]:
         self.late = [False] * len(push.elements)

@@ -208,7 +208,7 @@ def play_shared(seed: int, folder: Path) -> int:
 @pytest.mark.parametrize("block", range(4))
 def test_a_query_says_in_pieces_what_it_says_at_once(block: int, tmp_path: Path) -> None:
     cut = sum(play(seed, tmp_path / str(seed)) for seed in range(block * 20, block * 20 + 20))
-    assert cut > 500
+    assert cut > 60
 
 
 @pytest.mark.parametrize("block", range(4))

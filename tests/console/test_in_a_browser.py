@@ -93,7 +93,8 @@ def test_every_page_fits_the_screen_can_be_read_and_says_no_error(looked_at: Pag
     for text in ("SELECT * { ?s ?p ?o }", "SELECT * { ?s ?p"):
         looked_at.goto("/console/query")
         looked_at.get_by_label("SPARQL query or update").fill(text)
-        looked_at.get_by_role("button", name="Run").click()
+        with looked_at.expect_navigation(wait_until="load"):  # before its style is there nothing can be read
+            looked_at.get_by_role("button", name="Run").click()
         assert looked_at.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, text
         assert min(looked_at.evaluate(CONTRASTS))[0] >= 4.5, text
         assert not said, (text, said)

@@ -37,7 +37,7 @@ def test_a_server_that_breaks_one_promise_is_found_out(faulty: type[Calm]) -> No
     assert shown >= 3, f"{faulty.__name__} hardly ever showed"
 
 
-def test_a_window_that_closed_before_the_query_was_registered_makes_nobody_late() -> None:
+def test_what_was_evaluated_before_the_query_was_registered_makes_nothing_late() -> None:
     """The history of a server that was in the right, and was complained of."""
     pattern, triple = "WINDOW :w1 { ?a :p ?b }", (f"<{EX}n1>", f"<{EX}p>", f"<{EX}n2>")
     late_for = Reckoning(Scene([Window("w1", 1, 10, 7, 3)], pattern, "SELECT ?a ?b", "RSTREAM", {1: 0}))
@@ -48,5 +48,6 @@ def test_a_window_that_closed_before_the_query_was_registered_makes_nobody_late(
 
     assert late(1, 10, 13, 14, 18) == [False] * 4
     late_for.register()
-    assert late(2, 27) == [False]  # it reports [14, 24) first
-    assert late(3, 12, 15) == [False, True]
+    assert late(2, 15) == [False]  # [7, 17) closed before, and [14, 24) is still to be reported
+    assert late(3, 27) == [False]
+    assert late(4, 12, 15) == [True, True]  # nothing that 12 is in is still to be reported

@@ -75,6 +75,9 @@ def test_a_traceback_cannot_forge_a_line(form: Form) -> None:
         "Authorization: Bearer hunter2hunter2",
         "{'authorization': 'Basic hunter2hunter2='}",
         "bearer hunter2hunter2",
+        "Bearer token-hunter2",
+        "Authorization: Bearer TOKEN`hunter2",
+        "Authorization: Bearer with=hunter2",
         "GET /sparql?token=hunter2hunter2&query=ASK",
         "https://user:hunter2hunter2@example.org/sparql",
         "http://hunter2hunter2@example.org/",
@@ -97,6 +100,18 @@ def test_no_secret_is_shown(form: Form, text: str) -> None:
 def test_what_is_no_secret_is_shown() -> None:
     shown = "SELECT * { <http://example.org/s?a=b> <urn:p> 'a token of love' }"
     assert json.loads(line_of("json", text=shown))["text"] == shown
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "writing needs the token of this server: send `Authorization: Bearer TOKEN`, or Basic with it as the password",
+        "programs may, and with the bearer token pages of an origin that --cors lets in",
+        "a page of https://app.example sends the token as a bearer token",
+    ],
+)
+def test_what_our_own_messages_say_of_secrets_is_shown(message: str) -> None:
+    assert json.loads(line_of("json", cause=message))["cause"] == message
 
 
 def test_what_is_long_is_cut() -> None:

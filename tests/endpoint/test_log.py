@@ -188,6 +188,20 @@ def test_requests_that_failed_are_logged_with_their_cause_and_without_their_quer
     assert "hunter" not in stream.getvalue()
 
 
+def test_who_is_turned_away_is_logged_on_every_path(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    with to(stream, "info", "json"), live(tmp_path, token="hunter2", read_token="hunter3") as server:
+        for path in ("/streams", "/docs", "/openapi.json", "/nope"):
+            assert server.http.get(path).status_code == 401
+    requests = [each for each in events(stream.getvalue()) if each["logger"] == "rillet.http"]
+    assert [each["path"] for each in requests if each["status"] == 401] == [
+        "/streams",
+        "/docs",
+        "/openapi.json",
+        "/nope",
+    ]
+
+
 def test_a_fault_of_the_server_is_logged_with_its_traceback(tmp_path: Path) -> None:
     stream = io.StringIO()
     with to(stream, "warning", "json"), live(tmp_path) as server:

@@ -123,7 +123,7 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
 
     async def _leave(self, scope: Message, receive: Receive, send: Send) -> None:
         """To FastAPI, and the console within it, what may come in."""
-        exchange = Exchange(scope, receive, send, self.desk)
+        exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
         is_console = exchange.path.startswith(_CONSOLE) or exchange.path == CONSOLE.encode()
         try:
             self.desk.access.check_host(exchange.headers.get("host"))
@@ -131,6 +131,7 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
                 exchange.check_may_read()
         except (Forbidden, Unauthorized) as error:
             await exchange.answer_error(error)
+            log_request(scope, exchange, time.perf_counter() - began, error)
             return
         for_origin = () if is_console else self.desk.access.for_origin(exchange.headers.get("origin"))
         await super().__call__(scope, receive, _shown(send, for_origin))

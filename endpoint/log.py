@@ -39,11 +39,18 @@ _LINES_MAX = 10_000
 _FLUSH_S = 2.0
 
 _HIDDEN = "***"
-#: What is never shown, whatever it is; and what looks like it, wherever it stands.
+#: What is never shown, whatever it is; and what looks like it, wherever it stands. Our own messages say "the bearer
+#: token" and "`Authorization: Bearer TOKEN`": these words are none.
 _SECRET_NAMES = re.compile(r"authorization|cookie|password|passwd|secret|token", re.IGNORECASE)
 _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(authorization\b[\"']?\s*[:=]\s*[\"']?)(?:(?:bearer|basic)\s+)?[^\s\"',;]+", re.I), r"\1***"),
-    (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/_.~=-]{3,}", re.I), r"\1 ***"),
+    (
+        re.compile(
+            r"(authorization\b[\"']?\s*[:=]\s*[\"']?)(?!bearer TOKEN`(?:[\s,;]|$))(?:(?:bearer|basic)\s+)?[^\s\"',;]+",
+            re.I,
+        ),
+        r"\1***",
+    ),
+    (re.compile(r"\b(bearer|basic)\s+(?!(?:token|with)(?![A-Za-z0-9+/_.~=-]))[A-Za-z0-9+/_.~=-]{3,}", re.I), r"\1 ***"),
     (re.compile(r"(\b(?:set-)?cookie\b\s*[:=]\s*)\S[^\n]*", re.I), r"\1***"),
     (re.compile(r"((?:token|password|passwd|secret|api[_-]?key)[\"']?\s*[=:]\s*[\"']?)[^\s&\"',;]+", re.I), r"\1***"),
     (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@?#]*@", re.I), r"\1***@"),

@@ -11,6 +11,7 @@ from endpoint.body import as_text
 from endpoint.errors import MethodNotAllowed
 from endpoint.exchange import Exchange, path_name
 from stream_ext.errors import BadArgument, NotFound
+from stream_ext.names import meant
 
 Handler = Callable[..., Awaitable[None]]
 
@@ -130,6 +131,9 @@ def _find(path: bytes) -> tuple[str, Any, list[str]]:
 
 def nothing_at(path: bytes) -> NotFound:
     hint = "; /docs lists the routes"
-    if path.startswith((b"/streams/", b"/queries/")):
+    first, _, rest = path[1:].partition(b"/")
+    if first in (b"streams", b"queries"):
         hint = "; an IRI in a path is percent-encoded (http%3A%2F%2Fex%2Fs)"
+        known = (word.decode() for word in _TREE[first][_ANY] if word != _LEAF)
+        hint = meant(rest.partition(b"/")[2].decode("latin-1"), known) or hint
     return NotFound(f"there is nothing at {path.decode('latin-1')}{hint}")

@@ -1,11 +1,10 @@
 """Times ahead of the clock: one that is wrong would end a stream, for its time never goes back.
 
-A stream refuses what is further ahead than its option `ahead`. A number that would be about now in another unit was
-probably meant in that: of seconds, which are legal small times, a warning says so; of microseconds the error."""
+A stream refuses what is further ahead than its option `ahead`. A number that in another unit would be of the last ten
+years (what is replayed is often old) or of the next was probably meant in that: of seconds, which are legal small
+times, a warning says so; of microseconds the error."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from stream_ext.adaptor import Times
 from stream_ext.catalog import StreamDefinition
@@ -15,6 +14,9 @@ from stream_ext.times import date_of_ms
 _YEAR_MS = 366 * 86_400_000
 #: A clock before this one shows no time of day, but that of a test: nothing is near it by chance alone.
 _HINTS_FROM_MS = 20 * _YEAR_MS
+#: How far from now a time in another unit is still believed to be meant. Seconds are not looked for further back: as
+#: milliseconds they are the days 17 to 21 of 1970, and times that begin at 0 should rarely come there.
+_BEFORE_MS, _AFTER_MS = 10 * _YEAR_MS, _YEAR_MS
 _FINER = {"microseconds": 1_000, "nanoseconds": 1_000_000}
 
 
@@ -35,7 +37,7 @@ def check_ahead(stream: StreamDefinition, times: Times, now_ms: int) -> list[str
             f"{advice}"
         )
     found = [f"the time {latest} is {date_of_ms(latest)}; {hint}"] if hint else []
-    seconds = np.abs(times - now_ms // 1000) <= _YEAR_MS // 1000
+    seconds = (times >= (now_ms - _BEFORE_MS) // 1000) & (times <= (now_ms + _AFTER_MS) // 1000)
     if now_ms >= _HINTS_FROM_MS and seconds.any():
         time = int(times[seconds][0])
         found.append(
@@ -46,4 +48,4 @@ def check_ahead(stream: StreamDefinition, times: Times, now_ms: int) -> list[str
 
 
 def _is_near(time_ms: int, now_ms: int) -> bool:
-    return now_ms >= _HINTS_FROM_MS and abs(time_ms - now_ms) <= _YEAR_MS
+    return now_ms >= _HINTS_FROM_MS and now_ms - _BEFORE_MS <= time_ms <= now_ms + _AFTER_MS

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -116,16 +117,32 @@ def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
     from stream_ext.errors import RilletError
 
     try:
-        with Client(arguments.server, token=arguments.token or None) as client:
+        client = Client(arguments.server, token=arguments.token or None)
+    except OSError as error:  # with no name of a file in it
+        trusted = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
+        raise RilletError(f"{trusted} (SSL_CERT_FILE) has no certificates: {error.strerror or error}") from error
+    try:
+        with client:
             yield client
     except Refused as error:
         advice = "; here: --token TOKEN, or RILLET_TOKEN" if error.status == _UNAUTHORIZED else ""
         raise RilletError(f"{error}{advice}") from error
-    except httpx.ConnectError:
-        advice = "start one with `rillet serve`, or say --server URL"
-        raise RilletError(f"no server answers at {arguments.server}; {advice}") from None
+    except httpx.ConnectError as error:
+        raise RilletError(_why_not_connected(arguments.server, str(error))) from None
+    except httpx.RemoteProtocolError as error:
+        advice = "; does it speak HTTPS? Then say https://" if arguments.server.startswith("http:") else ""
+        raise RilletError(f"{arguments.server}: {str(error).rstrip('.')}{advice}") from error
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise RilletError(f"{arguments.server}: {error}") from error
+
+
+def _why_not_connected(server: str, why: str) -> str:
+    """Where TLS failed somebody does answer."""
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        return f"{server} is not trusted: {why}; SSL_CERT_FILE=FILE names the certificates (PEM) that are"
+    if "SSL" in why:
+        return f"{server}: {why}; does it speak HTTP alone? Then say http://"
+    return f"no server answers at {server}; start one with `rillet serve`, or say --server URL"
 
 
 def print_json(value: Any) -> None:
@@ -155,7 +172,7 @@ def status(arguments: argparse.Namespace) -> None:
         return
     behind = f"the queries are {server['lag']} snapshots behind" if server["lag"] else "all queries are up to it"
     print(f"{arguments.server}: store {server['store']}, snapshot {server['head']}; {behind}")
-    print(f"queries run {server['runner']}: {server['why']}; {server['subscriptions']} listening")
+    print(f"queries run on {server['runner']}: {server['why']}; {server['subscriptions']} listening")
     if server["fault"]:
         print(terminal.paint(f"fault: {server['fault']}", "31"))
     columns = ["query", "state", "runner", "emissions", "lag", "late", "waits for"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
@@ -10,19 +12,33 @@ from endpoint.errors import Unauthorized
 
 
 def closed() -> ResponseReturnValue:
-    """In place of a page that only those may see who have signed in."""
-    return render_template("console/sign_in.html", error=None), 401
+    """In place of a page that only those may see who have signed in; that page is what they see then."""
+    back = quote(request.path) + "?" * bool(request.query_string) + request.query_string.decode("latin-1")
+    back = back if request.method == "GET" else ""
+    return _asked(back=_page_here(back)), 401
 
 
 def page(room: Room) -> ResponseReturnValue:
     if request.method == "GET":
-        return render_template("console/sign_in.html", error=None)
+        return _asked()
+    back = _page_here(request.form.get("back", ""))
     try:
         level = room.sign_in(request.form.get("token", "").strip())
     except Unauthorized as error:
-        return render_template("console/sign_in.html", error=str(error)), 401
+        return _asked(str(error), back), 401
     flash("Signed in: you may change things now." if level == "write" else "Signed in: you may look.")
-    return redirect(url_for(".overview"))
+    return redirect(request.script_root + back if back else url_for(".overview"))
+
+
+def _asked(error: str | None = None, back: str = "") -> str:
+    return render_template("console/sign_in.html", error=error, back=back)
+
+
+def _page_here(path: str) -> str:
+    """The path of a page of this console as it came; nothing for whatever else somebody has put there."""
+    console = url_for(".overview").removeprefix(request.script_root)
+    is_here = path.startswith(console) and not path.startswith("//")
+    return path if is_here and path.isascii() and path.isprintable() and "\\" not in path else ""
 
 
 def out(room: Room) -> ResponseReturnValue:

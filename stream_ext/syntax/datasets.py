@@ -10,7 +10,7 @@ from stream_ext.plan.terms import Constant
 from stream_ext.plan.windows import Declared, GraphClause, StreamRef, WindowClause
 from stream_ext.syntax.cursor import Cursor
 from stream_ext.syntax.windows import window
-from stream_ext.syntax.words import NO_NAMES
+from stream_ext.syntax.words import KEYWORDS, NO_NAMES, meant
 
 
 def dataset_clause(cursor: Cursor) -> None:
@@ -113,6 +113,10 @@ def stream_reference(cursor: Cursor) -> StreamRef:
     if cursor.kind in ("iri", "pname"):
         return StreamRef(cursor.iri(), None, position)
     if cursor.kind == "word" and cursor.word() not in NO_NAMES:
+        kind, raw, _ = cursor.peek()
+        is_followed = kind in ("iri", "pname", "var") or (kind == "word" and raw.upper() not in KEYWORDS)
+        if is_followed and meant(cursor.raw, ["STREAM"]):
+            cursor.expected("STREAM and its name or IRI")
         return StreamRef(None, cursor.bare_name(), position)
     return cursor.expected("a stream: its IRI, a prefixed name or a bare name")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import html
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
@@ -487,7 +488,7 @@ def test_the_console_is_closed_with_it_but_for_signing_in(closed: Live) -> None:
     for path in (*(f"/console{page}" for page in PAGES), "/sparql"):
         answer = closed.http.get(path, headers=html)
         assert (answer.status_code, "<h1>Sign in</h1>" in answer.text) == (401, True), path
-        assert "taxis" not in answer.text
+        assert "taxis" not in answer.text.replace(f'name="back" value="{path.removeprefix("/console")}"', "")
         assert "<b>" not in answer.text  # the snapshot
     posted = closed.http.post("/console/query", data={"query": "SHOW STREAMS"})
     assert (posted.status_code, "taxis" in posted.text) == (401, False)
@@ -505,6 +506,32 @@ def test_who_signs_in_with_the_token_for_reading_may_look_and_not_change(closed:
         assert "<h1>Query</h1>" in browser.get("/sparql", headers={"accept": "text/html"}).text
         assert "you may change things" in browser.post("/console/sign-in", data={"token": TOKEN}).text
         assert "Snapshot" in browser.post("/console/query", data={"query": UPDATE["update"]}).text
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("/console/queries/near", "/console/queries/near"),
+        ("/console/query?query=ASK%20%7B%7D%23%22", "/console/query?query=ASK%20%7B%7D%23%22"),
+        ("/sparql?query=ASK%7B%7D", "/console/query?query=ASK%7B%7D"),
+        ("/console/", "/console/"),
+    ],
+)
+def test_who_signs_in_comes_to_the_page_that_was_asked_for(closed: Live, asked: str, shown: str) -> None:
+    with httpx.Client(base_url=closed.url) as browser:
+        form = browser.get(asked, headers={"accept": "text/html"}).text
+        back = {"back": html.unescape(form.split('name="back" value="')[1].split('"')[0])}
+        wrong = browser.post("/console/sign-in", data={"token": "wrong"} | back)
+        assert wrong.text.count('name="back"') == 1
+        entered = browser.post("/console/sign-in", data={"token": READ} | back)
+        assert (entered.status_code, entered.headers["location"]) == (302, shown)
+        assert browser.get(shown).status_code == 200
+
+
+@pytest.mark.parametrize("back", ["https://evil.example/", "//evil.example/", "/\\evil.example", "/a\r\nx: y", "evil"])
+def test_signing_in_leads_nowhere_else(closed: Live, back: str) -> None:
+    entered = closed.http.post("/console/sign-in", data={"token": READ, "back": back})
+    assert (entered.status_code, entered.headers["location"]) == (302, "/console/")
 
 
 def test_the_cookie_of_the_console_reads_for_its_own_pages_alone(closed: Live) -> None:

@@ -75,6 +75,9 @@ def test_a_traceback_cannot_forge_a_line(form: Form) -> None:
         "Authorization: Bearer hunter2hunter2",
         "{'authorization': 'Basic hunter2hunter2='}",
         "bearer hunter2hunter2",
+        "Bearer token-hunter2",
+        "Authorization: Bearer TOKEN`hunter2",
+        "Authorization: Bearer with=hunter2",
         "GET /sparql?token=hunter2hunter2&query=ASK",
         "https://user:hunter2hunter2@example.org/sparql",
         "http://hunter2hunter2@example.org/",
@@ -97,6 +100,18 @@ def test_no_secret_is_shown(form: Form, text: str) -> None:
 def test_what_is_no_secret_is_shown() -> None:
     shown = "SELECT * { <http://example.org/s?a=b> <urn:p> 'a token of love' }"
     assert json.loads(line_of("json", text=shown))["text"] == shown
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "writing needs the token of this server: send `Authorization: Bearer TOKEN`, or Basic with it as the password",
+        "programs may, and with the bearer token pages of an origin that --cors lets in",
+        "a page of https://app.example sends the token as a bearer token",
+    ],
+)
+def test_what_our_own_messages_say_of_secrets_is_shown(message: str) -> None:
+    assert json.loads(line_of("json", cause=message))["cause"] == message
 
 
 def test_what_is_long_is_cut() -> None:
@@ -171,6 +186,20 @@ def test_requests_that_failed_are_logged_with_their_cause_and_without_their_quer
     assert (requests[401]["level"], requests[401]["error"]) == ("info", "Unauthorized")
     assert requests[200]["message"] == "a request was answered"
     assert "hunter" not in stream.getvalue()
+
+
+def test_who_is_turned_away_is_logged_on_every_path(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    with to(stream, "info", "json"), live(tmp_path, token="hunter2", read_token="hunter3") as server:
+        for path in ("/streams", "/docs", "/openapi.json", "/nope"):
+            assert server.http.get(path).status_code == 401
+    requests = [each for each in events(stream.getvalue()) if each["logger"] == "rillet.http"]
+    assert [each["path"] for each in requests if each["status"] == 401] == [
+        "/streams",
+        "/docs",
+        "/openapi.json",
+        "/nope",
+    ]
 
 
 def test_a_fault_of_the_server_is_logged_with_its_traceback(tmp_path: Path) -> None:

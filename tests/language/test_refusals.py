@@ -199,6 +199,8 @@ def test_what_does_not_end_is_noticed_in_linear_time(text: str) -> None:
         ("ASK { ?s ?p ?o } LIMT 10", "LIMIT"),
         (WINDOW + "[RANGE 10s SLDE 5s] { }", "SLIDE"),
         (WINDOW + "[RANEG 10s] { }", "RANGE"),
+        ("ASK FROM NAMED WINDOW <w> ON STREM s [RANGE 10s] { }", "STREAM"),
+        ("ASK FROM NAMED WINDOW <w> ON STRAEM <s> [RANGE 10s] { }", "STREAM"),
         ("SELECT * FORM <g> { }", "FROM"),
         ("SELCT * { }", "SELECT"),
         ("ASK { OPTINAL { } }", "OPTIONAL"),
@@ -211,6 +213,12 @@ def test_what_does_not_end_is_noticed_in_linear_time(text: str) -> None:
 )
 def test_a_mistyped_word_is_corrected(text: str, meant: str) -> None:
     assert error_of(HEAD + text).message.endswith(f"; did you mean {meant}?")
+
+
+@pytest.mark.parametrize("extent", ["[RANGE 10s]", "RANGE 10s", "TUMBLING 10s"])
+def test_a_stream_may_be_called_nearly_stream(extent: str) -> None:
+    text = f"ASK FROM NAMED WINDOW <w> ON streams {extent} {{ WINDOW <w> {{ ?s ?p ?o }} }}"
+    assert parse_runnable(text, "http://base/").windows[0].stream.name == "streams"
 
 
 @pytest.mark.parametrize(

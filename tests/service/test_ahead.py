@@ -81,6 +81,16 @@ def test_other_units_are_hinted_at(service: Service) -> None:
     assert push(service, "s", 5_000_000, A).warnings == [], "a small abstract time"
 
 
+def test_other_units_are_hinted_at_in_what_is_replayed_years_later(service: Service) -> None:
+    old = NOW - 9 * 366 * DAY
+    (warning,) = push(service, "s", old // 1000, A).warnings
+    assert str(old) in warning
+    assert push(service, "s", old // 2000, A).warnings == [], "twenty years ago, or ten days after 0"
+    for parts, name in ((1_000, "microseconds"), (1_000_000, "nanoseconds")):
+        with pytest.raises(BadArgument, match=rf"was {old} \({name}\) meant\?"):
+            push(service, "s", old * parts, A)
+
+
 # ---- late means lost
 
 

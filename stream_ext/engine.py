@@ -207,7 +207,7 @@ class Engine:
         `for_all` False: those that have fallen behind are not waited for."""
         self.merge.wait(sn, deadline_s, for_all)
         if for_all:
-            self.merge.wait(self.quarantine.settle(deadline_s), deadline_s)
+            self.merge.wait(self.quarantine.settle(deadline_s), deadline_s, for_all)
         for _ in range(self.derived.depth()):
             later = self.derived.settle(deadline_s)
             if later <= sn:

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 #: An answer of so many rows costs as much as one more evaluation.
 _ROWS = 64
+#: Of the time that snapshots take, beside it: a quarter of all of the time.
+_SHARE = 1 / 3
+#: What was not used is not saved up.
+_DUE_MS_MAX = 100.0
 
 
 class Turn:
@@ -48,6 +52,27 @@ class Pace:
 
     def behind(self, interrupted: Callable[[], bool] = lambda: False) -> Turn:
         return Turn(self.evaluations_behind, self.seconds_behind, interrupted)
+
+
+class Share:
+    """What those who are behind get of the time while snapshots wait to be stepped: so much that they go on, and so
+    little that nobody else falls behind for it. When nothing waits, all of the time is theirs."""
+
+    def __init__(self) -> None:
+        self._due_ms = 0.0
+
+    def stepped(self, took_ms: float) -> None:
+        """A snapshot."""
+        self._due_ms = min(self._due_ms + took_ms * _SHARE, _DUE_MS_MAX)
+
+    def went_on(self, took_ms: float) -> None:
+        """One that is behind, while a snapshot waited."""
+        self._due_ms -= took_ms
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is the turn of one that is behind although a snapshot waits."""
+        return self._due_ms > 0
 
 
 #: For whom evaluations take no time.

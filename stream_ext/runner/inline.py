@@ -15,6 +15,7 @@ from stream_ext.clock import Clock, MonotonicClock, SystemClock
 from stream_ext.part import Told
 from stream_ext.runner.merge import Merge, Role
 from stream_ext.schedule import QueryState
+from stream_ext.turns import Share
 
 _PAUSE_S = 0.25
 
@@ -51,7 +52,7 @@ class InlineRunner:
         self._held, self._clock, self._on_step = held, clock or MonotonicClock(SystemClock()), on_step
         self._stepping_since_ms: int | None = None
         self._merge, self._make_shard, self._on_sent, self._on_fault = merge, make_shard, on_sent, on_fault
-        self._has_room = has_room
+        self._has_room, self._share = has_room, Share()
         self._changed = threading.Condition()
         self._head = 0
         self._closed = False
@@ -127,9 +128,9 @@ class InlineRunner:
                 self._merge.take(role, sn, parts)
                 if role == "beside":
                     self._on_sent()
-            if shard.has_more and self._has_room() and not self._closed:
+            if self._goes_on_behind(shard) and not self._closed:
                 shard.held = self._held()
-                parts = shard.go_on()
+                parts = self._go_on(shard)
                 self._hear_of(shard.faults)
                 self._merge.take_piece(role, parts)
 
@@ -145,7 +146,20 @@ class InlineRunner:
             return shard.step(sn)
         finally:
             self._stepping_since_ms = None
-            self._on_step(self._clock.now_ms() - began_ms)
+            took_ms = self._clock.now_ms() - began_ms
+            self._share.stepped(took_ms)
+            self._on_step(took_ms)
+
+    def _goes_on_behind(self, shard: Shard) -> bool:
+        return shard.has_more and self._has_room() and (shard.sn >= self._head or self._share.is_due)
+
+    def _go_on(self, shard: Shard) -> list[Told]:
+        others_wait, began_ms = shard.sn < self._head, self._clock.now_ms()
+        try:
+            return shard.go_on()
+        finally:
+            if others_wait:
+                self._share.went_on(self._clock.now_ms() - began_ms)
 
     def under_way_ms(self) -> int:
         """For how long it has been stepping a snapshot; 0: it is not."""
@@ -165,9 +179,6 @@ class InlineRunner:
             there = role == "beside" or self._merge.position == shard.sn
             return not self._closed and self._merge.goes_on(role) and there
 
-        def goes_on_behind() -> bool:
-            return shard.has_more and self._has_room()
-
         with self._changed:
-            self._changed.wait_for(lambda: self._head > shard.sn or goes_on_behind() or not goes_on())
+            self._changed.wait_for(lambda: self._head > shard.sn or self._goes_on_behind(shard) or not goes_on())
             return goes_on()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from stream_ext.clock import ManualClock
+from stream_ext.part import Told
+from stream_ext.runner.inline import InlineRunner
+from stream_ext.runner.merge import Merge
+from stream_ext.schedule import QueryState
 from stream_ext.service import Limits, Service
 from stream_ext.turns import Pace
 from tests.service.opened import open_service, opened, push, registration, said, times, triple
@@ -171,3 +176,69 @@ def test_what_a_construct_says_of_much_at_once_waits_for_the_writer(
         found = said(service, "reader")
         assert times(found) == list(range(2, 1_501)), "it came in order, each once"
         assert all(len(e["results"]["bindings"]) == 1 for e in found)
+
+
+class _Slow:
+    """A shard with one query that is behind for ever, and a merge: a snapshot takes 2 ms, a piece of what is behind
+    100 ms."""
+
+    position, role, fault, has_more = 0, "inline", None, True
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock, self.sn, self.at_once, self.pieces = clock, 0, 0, 0
+        self.faults: dict[int, str] = {}
+        self.held: Collection[int] = ()
+
+    def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
+        pass
+
+    def step(self, sn: int) -> list[Told]:
+        self.clock.advance(2)
+        self.sn = sn
+        return []
+
+    def go_on(self) -> list[Told]:
+        self.clock.advance(100)
+        self.pieces += 1
+        return []
+
+    def attempt(self, runner: str) -> tuple[int, int, dict[int, QueryState]]:
+        return 1, 0, {}
+
+    def goes_on(self, role: str) -> bool:
+        return True
+
+    def take(self, runner: str, sn: int, parts: list[Told]) -> None:
+        self.position, self.at_once = sn, self.pieces
+
+    def take_piece(self, runner: str, parts: list[Told]) -> None:
+        pass
+
+
+def test_who_is_behind_has_a_quarter_of_the_time_while_snapshots_wait() -> None:
+    clock = ManualClock()
+    slow = _Slow(clock)
+    runner = InlineRunner(cast(Merge, slow), lambda role: cast(Any, slow), clock=clock)
+    runner.head_moved(1_000)
+    runner.start()
+    wait_for(lambda: slow.position == 1_000, "the head")
+    wait_for(lambda: slow.pieces > slow.at_once + 3, "what is behind, now that nothing waits")
+    runner.close()
+    assert runner.fault is None and 6 <= slow.at_once <= 8
+
+
+@pytest.mark.timeout(120)
+def test_what_leaves_quarantine_and_is_behind_then_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, ManualClock(NOW), limits=Limits(evaluated_s=2.0)) as service:
+        service.register(ENDLESS)
+        push(service, "s", 0, triple("a", 1))
+
+        def released(deadline_s: float) -> int:
+            push(service, "s", NOW, triple("b", 1), wait="published")
+            wait_for(lambda: service._engine.merge.position == service.head(), "the snapshot")
+            return service.head()
+
+        monkeypatch.setattr(service._engine.quarantine, "settle", released)
+        assert push(service, "s", 1, triple("a", 2)).pending

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hbase_store.terms import Term
 from stream_ext import shard
+from stream_ext.budget import Budget
 from stream_ext.outside import Outside
 from stream_ext.part import Told as Told
 from stream_ext.plan.functions.custom import register_function
@@ -27,10 +28,12 @@ FOLDER = "RILLET_TEST_DANGEROUS"
 _on_trial = False
 
 
-def open_shard(store_url: str, base: str, outside: Outside, only: Collection[int] | None = None) -> shard.Shard:
+def open_shard(
+    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+) -> shard.Shard:
     global _on_trial
     _on_trial = only is not None
-    return shard.open_shard(store_url, base, outside, only)
+    return shard.open_shard(store_url, base, outside, budget, only)
 
 
 def begin(folder: Path) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stream_ext.budget import USUAL
 from stream_ext.clock import Clock, ManualClock, SystemClock
 from stream_ext.outside import NOTHING
 from stream_ext.runner.spark import seat as seat_module
@@ -214,7 +215,7 @@ def test_who_has_lost_the_seat_may_neither_hand_over_nor_have_parts_merged(stage
         scene.tasks.submit(scene.task)
         assert until(lambda: scene.bell._seat not in (older, None) and scene.merge.owner == "spark")
         with pytest.raises(ConnectionError, match="another task has this seat"):
-            scene.bell._take(older, 1, _forged_parts(1))
+            scene.bell._take(older, 1, _forged_parts(1), 0.0)
         with pytest.raises(ConnectionError, match="another task has this seat"):
             scene.bell._ready(older, 0, False)
     scene.merge.wait(scene.publish(5), PATIENCE_S)
@@ -511,15 +512,51 @@ def test_what_a_worker_dies_in_twice_is_held_and_the_others_go_on_inline(stage: 
     assert scene.right() and scene.merge.by == ["spark", "inline"] and not scene.gave_up.is_set()
 
 
+def test_who_kills_a_worker_that_catches_up_is_held_though_the_others_go_on_in_between(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = stage()
+    monkeypatch.setattr(scene.merge, "catching_up", lambda: {7: QueryState(0, 0)})
+    monkeypatch.setattr(scene.merge, "stand_for", lambda queries: {7: QueryState(0, 0)})
+    for sn in (1, 2):
+        with seated(scene) as connection:
+            connection.sendall(wire.frame(wire.Behind({7: 0})))
+            scene.merge.wait_owner("spark")
+            scene.publish(1)
+            connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(sn, [_right_part(sn, chain([1, 1])[sn - 1])])))
+            scene.merge.wait(sn, PATIENCE_S)
+            while not isinstance(wire.heard(wire.from_bell, connection), wire.GoOn):
+                pass
+            scene.underway.steps(1, [7])
+        assert until(lambda: scene.bell._seat is None)
+    scene.merge.wait_owner("inline")
+    (held,) = scene.quarantine.deaths
+    assert (held.sn, held.numbers, held.count) == (1, (7,), 2), "it is tried in snapshots that have been published"
+
+
+def test_who_dies_while_it_builds_is_tried_up_to_the_head(stage: Stage) -> None:
+    scene = stage()
+    scene.publish(1)
+    with seated(scene):
+        scene.merge.wait_owner("spark")
+    for _ in range(2):
+        with seated(scene, ready=False):
+            scene.underway.steps(1, [7])
+        assert until(lambda: scene.bell._seat is None)
+    scene.merge.wait_owner("inline")
+    assert [(each.sn, each.numbers) for each in scene.quarantine.deaths] == [(1, (7,))]
+
+
 @contextlib.contextmanager
-def seated(scene: Scene, pid: int = 1) -> Iterator[socket.socket]:
+def seated(scene: Scene, pid: int = 1, ready: bool = True) -> Iterator[socket.socket]:
     """A seat of which the test is the task; it has been told what there is by then."""
     with scene.address.connect() as connection:
         connection.sendall(wire.frame(wire.Hello(0, 1, "host", pid, [])))
         welcome = wire.heard(wire.from_bell, connection)
         assert isinstance(welcome, wire.Welcome)
         scene.underway = Underway(Path(welcome.underway))
-        connection.sendall(wire.frame(wire.Ready(welcome.position, True)))
+        if ready:
+            connection.sendall(wire.frame(wire.Ready(welcome.position, True)))
         yield connection
 
 
@@ -634,7 +671,9 @@ def test_an_end_does_not_wait_for_the_heads_that_wait(stage: Stage) -> None:
     with ours, its:
         scene.store.append(1)
         watched = Watched(scene.folder / "underway-0")
-        welcome = wire.Welcome(1, "s", scene.store.url, "http://base/", NOTHING, FACTORY, 0, {}, [], str(watched.path))
+        welcome = wire.Welcome(
+            1, "s", scene.store.url, "http://base/", NOTHING, USUAL, FACTORY, 0, {}, [], str(watched.path)
+        )
         for message in (welcome, wire.Head(1), wire.Head(500), wire.End()):
             ours.sendall(wire.frame(message))
         seat_module._Seat(its).serve()

@@ -33,6 +33,7 @@ from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.door import Door, shut
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.runner.underway import Stepping, Watched
+from stream_ext.turns import Share
 
 log = logging.getLogger("rillet.spark")
 
@@ -51,6 +52,8 @@ _STARTS_WITHIN = 3
 _LOOK_MS = 500
 #: A silence that is told of; within two seconds with the look before it.
 _SILENCE_MS = 1_250
+#: Where a worker died that was catching up, whichever snapshot the others were at: they go on after each death.
+_CATCHING_UP = -1
 #: Which process has the seat is known by its machine and number.
 Worker = tuple[str, int]
 
@@ -108,6 +111,7 @@ class _Seat:
         self.is_settled = False
         self.limit: int | None = None
         self.more, self.goes_on = True, False
+        self.others_waited = False  # when it was told to go on with them
         self.left = threading.Event()
         self.held: frozenset[int] = frozenset()  # queries that it was told to leave out
         # What it owes an answer to, it owes since then; or since it last showed a sign of life.
@@ -192,6 +196,7 @@ class Bell:
         self._done = 0
         self._owned = False
         self._more = False  # the last seat knew of more to make up for
+        self._share = Share()
         self._epochs = 0  # of this driver
         self._attempt = 0
         self._vacant_ms: int | None = None
@@ -393,12 +398,12 @@ class Bell:
                 case wire.Parts(_, body):
                     parts.extend(self._codec.parts(body))
                 case wire.Done(sn, took_ms):
-                    self._take(seat, sn, parts)
+                    self._take(seat, sn, parts, took_ms)
                     parts = []
                     if self._owned:
                         self._on_step(took_ms)
-                case wire.Piece(more):
-                    self._take_piece(seat, parts, more)
+                case wire.Piece(more, took_ms):
+                    self._take_piece(seat, parts, more, took_ms)
                     parts = []
                 case wire.Fault(query, why):
                     with self._lock:
@@ -410,7 +415,7 @@ class Bell:
                 case wire.Behind(queries):
                     seat.behind = queries
                 case wire.Trouble(sn, why):
-                    self._strike(seat, why)
+                    self._strike(seat, why, seat.done)
                     return
                 case wire.Bye():
                     seat.bye = True
@@ -435,7 +440,7 @@ class Bell:
                 seat.end_ms = self._clock.now_ms() + int(self._settings.epoch_s * 1000)
                 self._keeping.notify()
 
-    def _take(self, seat: _Seat, sn: int, parts: list[Any]) -> None:
+    def _take(self, seat: _Seat, sn: int, parts: list[Any], took_ms: float) -> None:
         now = time.perf_counter()
         with self._turn:
             if self._seat is not seat:
@@ -444,6 +449,7 @@ class Bell:
             self._caught_up(seat, sn)
         with self._lock:
             seat.done = self._done = sn
+            self._share.stepped(took_ms)
             seat.stepping_since_ms = self._clock.now_ms()
             self._worker = seat.worker
             if self._death is not None and self._death.sn <= sn:
@@ -454,13 +460,17 @@ class Bell:
                 self.figures.round_trip_ms.append((now - rung) * 1000)
             self._tell()
 
-    def _take_piece(self, seat: _Seat, parts: list[Any], more: bool) -> None:
+    def _take_piece(self, seat: _Seat, parts: list[Any], more: bool, took_ms: float) -> None:
         with self._turn:
             if self._seat is not seat:
                 raise ConnectionError("another task has this seat")
             self._merge.take_piece(RUNNER, parts)
         with self._lock:
             seat.goes_on, seat.more, self._more = False, more, more
+            if seat.others_waited:
+                self._share.went_on(took_ms)
+            if not seat.behind and self._strikes[0] == _CATCHING_UP:
+                self._strikes = (0, 0)
             self._planning.notify_all()
             self._tell()
 
@@ -514,14 +524,15 @@ class Bell:
             seat.told = head
             seat.rung[head] = time.perf_counter()
             seat.send(wire.Head(head))
-        may_go_on = self._owned and seat.is_settled and not seat.goes_on
+        has_time = seat.told <= seat.done or self._share.is_due
+        may_go_on = self._owned and seat.is_settled and not seat.goes_on and has_time
         if may_go_on and seat.behind and seat.more and self._has_room():
             self._let_go_on(seat, {})
 
     def _let_go_on(self, seat: _Seat, states: dict[int, msgspec.Raw]) -> None:
         if not seat.owes:
             seat.alive_ms = self._clock.now_ms()
-        seat.goes_on = True
+        seat.goes_on, seat.others_waited = True, seat.told > seat.done
         seat.send(wire.GoOn(states))
 
     def _tell_held(self, seat: _Seat) -> None:
@@ -562,23 +573,26 @@ class Bell:
     def _died(self, seat: _Seat, why: str, stepping: Stepping | None, hung: bool = False) -> None:
         """A worker has ended, or was ended, with work to do. At the first death another one tries the same; then what
         it was stepping waits in quarantine, and the others go on. Under `_turn`."""
-        count = self._strike(seat, why)
+        was_behind = seat.goes_on and stepping is not None and stepping.sn <= seat.done
+        count = self._strike(seat, why, _CATCHING_UP if was_behind else seat.done)
         log.warning(
             "a worker of Spark was killed" if hung else "a worker of Spark died",
             extra={"fields": {"why": why, "worker": seat.worker[1], "snapshot": seat.done + 1, "times": count}},
         )
         if stepping is not None:
-            self._death = Death(max(stepping.sn, seat.done + 1), stepping.numbers, count, why)
+            # It is tried up to there, so that must have been published.
+            sn = stepping.sn if was_behind else min(max(stepping.sn, seat.done + 1), self._head)
+            self._death = Death(sn, stepping.numbers, count, why)
         if hung or count > 1:
             self._lose(why)
 
-    def _strike(self, seat: _Seat, why: str) -> int:
+    def _strike(self, seat: _Seat, why: str, place: int) -> int:
         """A step or a build failed. Spark tries again, later each time, and is stopped at the third. How often now."""
         with self._lock:
             seat.bye = True  # it is counted, and not once more when the connection closes
             at, count = self._strikes
-            count = count + 1 if at == seat.done else 1
-            self._strikes = (seat.done, count)
+            count = count + 1 if at == place else 1
+            self._strikes = (place, count)
         if count >= _STRIKES_MAX:
             self._on_give_up(f"{count} attempts failed at SN {seat.done + 1}: {why}")
         return count

@@ -144,11 +144,13 @@ class _Seat:
         underway.steps(self.sn)
         kept.clean = False
         kept.shard.return_to(kept.codec.decode_states(states))
+        began = time.perf_counter()
         parts = kept.shard.go_on()
+        took_ms = (time.perf_counter() - began) * 1000
         kept.clean = True
         underway.rests()
         self._tell_faults(kept)
-        for frame in kept.codec.parts_frames(self.sn, parts, wire.Piece(kept.shard.has_more)):
+        for frame in kept.codec.parts_frames(self.sn, parts, wire.Piece(kept.shard.has_more, took_ms)):
             self._connection.sendall(frame)
 
     def _tell_faults(self, kept: Kept) -> None:

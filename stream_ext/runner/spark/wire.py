@@ -83,9 +83,10 @@ class Done(msgspec.Struct, tag=True, frozen=True):
 
 
 class Piece(msgspec.Struct, tag=True, frozen=True):
-    """Those were all parts of a piece that was made up for; is there `more`?"""
+    """Those were all parts of a piece that was made up for, which took so long; is there `more`?"""
 
     more: bool
+    took_ms: float = 0.0
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):

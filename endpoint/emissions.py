@@ -17,8 +17,8 @@ from endpoint import graph_results, negotiation, results
 from endpoint.asking import send_pieces, written
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
-from endpoint.parameters import SPARQLWRAPPER, Parameters
-from stream_ext.errors import BadArgument, NotFound
+from endpoint.parameters import SPARQLWRAPPER, Parameters, whole_number
+from stream_ext.errors import NotFound
 
 if TYPE_CHECKING:
     from stream_ext.emission import Emission
@@ -80,9 +80,7 @@ def _span(exchange: Exchange, parameters: Parameters, offer: Offer) -> Span:
     parameters.done(_KNOWN)
     last = exchange.headers.get("last-event-id", "").strip()
     if offer is SSE and last:
-        if not last.isdecimal():
-            raise BadArgument(f"Last-Event-ID: {last}: it is the number of an emission")
-        since = int(last)
+        since = whole_number("Last-Event-ID: ", last)
     return Span(since or 0, until, limit, follow or offer is SSE, wait_s or 0.0, offer is SSE and bool(last))
 
 

@@ -24,6 +24,7 @@ Wait = Literal["published", "evaluated"]
 
 _NAMED_MAX = 10  # of those that nobody knows
 _SHORT_BYTES = 1 << 12
+_NUMBER_SHOWN = 60  # characters of what is none
 #: What a sign is worth as a hexadecimal digit; -1: it is none.
 _DIGITS = np.full(256, -1, np.int16)
 for _digit in b"0123456789abcdefABCDEF":
@@ -84,6 +85,13 @@ def parse_duration(text: str, name: str) -> float:
     raise BadArgument(f"{name}={text}: a length of time is written 30s, 500ms, 2m, 1h or PT30S")
 
 
+def whole_number(name: str, text: str) -> int:
+    """Of so few digits that it fits wherever it goes."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise BadArgument(f"{name}{text[:_NUMBER_SHOWN]}: a whole number is expected, 0 or more, of at most 18 digits")
+    return int(text)
+
+
 class Parameters:
     """Each method takes a parameter away; `done` refuses those that nobody took."""
 
@@ -112,11 +120,7 @@ class Parameters:
 
     def integer(self, name: str) -> int | None:
         text = self.text(name)
-        if text is None:
-            return None
-        if not re.fullmatch(r"[0-9]{1,18}", text):
-            raise BadArgument(f"{name}={text}: a whole number is expected, 0 or more, of at most 18 digits")
-        return int(text)
+        return None if text is None else whole_number(f"{name}=", text)
 
     def time(self, name: str) -> int | None:
         text = self.text(name)

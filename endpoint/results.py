@@ -62,7 +62,8 @@ def _cells(batch: Decoded, translate: Callable[[bytes], str], marks: Sequence[st
         return [[texts[place] for place in column] for column in batch.columns]
     columns = []
     for mark, column in zip(marks, batch.columns, strict=True):
-        marked = [mark + text if text else "" for text in texts]
+        # Only what stands there: all terms once for each column would be far more than is written.
+        marked = {place: mark + texts[place] if texts[place] else "" for place in set(column)}
         columns.append([marked[place] for place in column])
     return columns
 

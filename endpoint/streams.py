@@ -49,7 +49,7 @@ async def create(exchange: Exchange, name: str) -> None:
 async def change(exchange: Exchange, name: str) -> None:
     exchange.parameters().done("none; options are a JSON object in the body")
     exchange.check_may_write()
-    options = _options(await exchange.body())
+    options = _options(await exchange.body(_OPTIONS_BYTES_MAX))
     found = await exchange.desk.workers.writers.run(exchange.desk.service.change_stream, name, options)
     await exchange.answer_json(200, described(found))
 
@@ -96,13 +96,17 @@ async def late(exchange: Exchange, name: str) -> None:
     parameters = exchange.parameters()
     since, limit = parameters.integer("since"), parameters.integer("limit")
     parameters.done("since, limit")
-    read = exchange.desk.workers.readers.run
-    found = await read(exchange.desk.service.late_elements, name, since or 0, limit)
-    if negotiation.choose(exchange.accept, _LATE_OFFERS).format == "ndjson":
-        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in found["elements"])
-        await exchange.answer(200, lines, NDJSON.encode())
-        return
-    await exchange.answer_json(200, found)
+    offer, service = negotiation.choose(exchange.accept, _LATE_OFFERS), exchange.desk.service
+
+    def read() -> bytes:
+        found = service.late_elements(name, since or 0, limit)
+        # One by one: to write all of them in one call would hold back every other thread.
+        elements = [msgspec.json.encode(each) for each in found.pop("elements")]
+        if offer.format == "ndjson":
+            return b"".join(element + b"\n" for element in elements)
+        return b'%s,"elements":[%s]}\n' % (msgspec.json.encode(found)[:-1], b",".join(elements))
+
+    await exchange.answer(200, await exchange.desk.workers.readers.run(read), offer.media_type.encode())
 
 
 async def _acknowledge(exchange: Exchange, receipt: PushReceipt, pending: bool) -> None:

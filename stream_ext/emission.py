@@ -201,11 +201,12 @@ def _answer(body: EmissionBody) -> bytes:
 def _check_length(body: EmissionBody) -> None:
     """A long term may stand in many rows: what is stored once would be said again and again."""
     columns = columns_of(body)
-    cells, longest = sum(map(len, columns)), max(map(len, body.terms), default=0)
-    if cells * longest <= JSON_BYTES_MAX:
+    cells, longest = sum(map(len, columns)), max(map(len, [*body.terms, *body.variables]), default=0)
+    if 2 * cells * longest <= JSON_BYTES_MAX:
         return
     lengths = np.array([*map(len, body.terms), 0], np.int64)  # the last place is that of what is unbound
-    size = sum(int(lengths[column].sum()) for column in columns)
+    names = [0] * len(columns) if body.graph else [len(variable) for variable in body.variables]
+    size = sum(int(lengths[c].sum()) + name * len(c) for c, name in zip(columns, names, strict=True))
     if size > JSON_BYTES_MAX:
         raise QueryTooLarge(
             f"emission {body.number} of {body.query!r} says terms of {size} bytes, more than the "
@@ -222,15 +223,21 @@ def _triples(body: EmissionBody) -> Iterator[str]:
 
 def _rows(body: EmissionBody) -> list[bytes]:
     shown = [term_json(term) for term in body.terms]
-    members = [
-        # The last place is for -1: an unbound variable has no member.
-        [*(b"%s:%s" % (_json(variable), text) for text in shown), b""]
-        for variable in body.variables
+    columns = [
+        _members(variable, column, shown) for variable, column in zip(body.variables, columns_of(body), strict=True)
     ]
-    columns = [[names[place] for place in column] for names, column in zip(members, columns_of(body), strict=True)]
     if not columns:
         return []
     return [b"{%s}" % b",".join(filter(None, row)) for row in zip(*columns, strict=True)]
+
+
+def _members(variable: str, column: npt.NDArray[np.int32], shown: Sequence[bytes]) -> list[bytes]:
+    """One for each row. Those of the terms that stand there: of all terms, in each column, they would be far more than
+    is said."""
+    name, places = _json(variable), column.tolist()
+    members = {place: b"%s:%s" % (name, shown[place]) for place in set(places)}
+    members[-1] = b""  # an unbound variable has none
+    return [members[place] for place in places]
 
 
 def term_json(text: bytes) -> bytes:

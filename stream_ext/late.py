@@ -17,8 +17,11 @@ import numpy.typing as npt
 from hbase_store import Store, StreamColumns
 from hbase_store.errors import SnapshotGone
 from hbase_store.terms import parse_term
+from stream_ext.errors import TooLarge
 
 KEPT_MAX = 10_000
+#: Of those that are told at a time; one alone may be longer.
+TOLD_BYTES_MAX = 64 << 20
 
 
 class Late(msgspec.Struct, array_like=True, frozen=True):
@@ -91,7 +94,8 @@ def found_late(
 
 def told(store: Store, stream: int, late: Sequence[Late], names: Mapping[int, str]) -> list[dict[str, Any]]:
     """As JSON objects that could be pushed again; what the store has collected meanwhile is left out."""
-    objects = []
+    objects: list[dict[str, Any]] = []
+    size = 0
     for each in late:
         try:
             columns = store.stream(each.sn, stream)
@@ -99,6 +103,12 @@ def told(store: Store, stream: int, late: Sequence[Late], names: Mapping[int, st
             continue
         if columns is not None:
             objects.append(_object(store, columns, each, names))
+            size += len(objects[-1]["data"]) + sum(map(len, objects[-1]["queries"]))
+        if size > TOLD_BYTES_MAX and len(objects) > 1:
+            raise TooLarge(
+                f"these late elements have more than {TOLD_BYTES_MAX >> 20} MiB: ask for fewer at a time, with limit= "
+                "and since= (the snapshot of the last one)"
+            )
     return objects
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from endpoint import graph_results, results
 from endpoint.console.shown import Shown, shown
+from stream_ext.errors import QueryTooLarge
 
 if TYPE_CHECKING:
     from stream_ext.answers import Decoded
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from stream_ext.service import Service
 
 ROWS_SHOWN = 1_000
+#: Of what a page shows of an answer: a long term may stand in many rows, and is written each time.
+_BYTES_SHOWN = 8 << 20
+#: What a page writes around a term.
+_CELL_BYTES = 200
 TABLE = "table"
 #: How an answer may be looked at, and what the page calls it.
 FORMS = {TABLE: "Table", "json": "JSON", "xml": "XML", "csv": "CSV", "tsv": "TSV"}
@@ -33,7 +38,7 @@ class Table:
 
     @property
     def cut(self) -> bool:
-        return self.count > ROWS_SHOWN
+        return self.count > len(self.rows if self.raw is None else range(ROWS_SHOWN))
 
 
 def table_of(service: Service, answer: Answer, form: str, prefixes: Mapping[str, str]) -> Table:
@@ -47,16 +52,42 @@ def table_of(service: Service, answer: Answer, form: str, prefixes: Mapping[str,
         pieces = graph_results.write(form, batches)
     else:
         pieces = results.write(form, variables, batches, answer.boolean)
-    return Table(variables, [], answer.count, answer.boolean, b"".join(pieces).decode())
+    return Table(variables, [], answer.count, answer.boolean, _written(pieces))
 
 
 def _rows(batches: Iterable[Decoded], prefixes: Mapping[str, str]) -> list[list[Shown | None]]:
+    """The first ones, as many as a page may show."""
     rows: list[list[Shown | None]] = []
+    size = 0
     for texts, places, count in batches:
         cells = [None if text is None else shown(text, prefixes) for text in texts]
+        lengths = [_CELL_BYTES if cell is None else _CELL_BYTES + cell.length for cell in cells]
         found: Iterable[Sequence[int]] = zip(*places, strict=True) if places else repeat((), count)
-        rows += [[cells[place] for place in row] for row in found]
+        for row in found:
+            size += sum(lengths[place] for place in row)
+            if size > _BYTES_SHOWN and rows:
+                return rows
+            if size > _BYTES_SHOWN:
+                raise _too_long("the first row of the answer has")
+            rows.append([cells[place] for place in row])
     return rows
+
+
+def _written(pieces: Iterable[bytes]) -> str:
+    kept, size = [], 0
+    for piece in pieces:
+        kept.append(piece)
+        size += len(piece)
+        if size > _BYTES_SHOWN:
+            raise _too_long(f"the first {ROWS_SHOWN} rows of the answer have")
+    return b"".join(kept).decode()
+
+
+def _too_long(what: str) -> QueryTooLarge:
+    return QueryTooLarge(
+        f"{what} more than the {_BYTES_SHOWN >> 20} MiB that a page shows: ask for shorter terms, or the endpoint for "
+        "all of it (POST /sparql)"
+    )
 
 
 def told(variables: Sequence[str], rows: Sequence[Sequence[bytes]]) -> Table:

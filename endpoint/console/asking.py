@@ -13,9 +13,10 @@ from endpoint.console.examples import EXPLAINED, FIRST, QUERIES
 from endpoint.console.room import Room
 from endpoint.console.shown import number, prefixes_of
 from endpoint.errors import Problem, describe
+from endpoint.parameters import whole_number
 from hbase_store.errors import StoreError
 from stream_ext.administration import administer, changes_state
-from stream_ext.errors import BadArgument, RilletError
+from stream_ext.errors import RilletError
 from stream_ext.plan.algebra import Explain, Form, Query, Register, Unit, Update
 from stream_ext.printing.plan import explain_text
 from stream_ext.syntax import parse_again
@@ -115,9 +116,7 @@ def _integer(name: str) -> int | None:
     text = _filled_in(name).strip()
     if not text:
         return None
-    if not text.isdecimal():
-        raise BadArgument(f"{name}: {text!r} is not the number of a snapshot")
-    return int(text)
+    return whole_number(f"{name}: ", text)
 
 
 def _time(name: str) -> int | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 
 from hbase_store.terms import parse_term
 from stream_ext.times import date_of_ms
@@ -29,6 +30,10 @@ WELL_KNOWN = {
 _PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]*)>", re.IGNORECASE)
 _LOCAL = re.compile(r"[A-Za-z0-9_][\w.-]*|")
 _NUMBERS = frozenset(WELL_KNOWN["xsd"] + name for name in ("integer", "decimal", "double", "float", "int", "long"))
+#: A page looks through these for each term that it shows.
+_PREFIXES_MAX = 200
+#: Of a term on a page: whoever wants all of a longer one asks the endpoint.
+_CHARACTERS_MAX = 20_000
 #: From here on a number is a moment after 2001, and shown as one.
 _MOMENT_MS = 1_000_000_000_000
 _MOMENT_MS_MAX = 253_402_300_800_000
@@ -42,18 +47,26 @@ class Shown:
     note: str = ""  # a language or a datatype
 
     @property
+    def length(self) -> int:
+        return len(self.text) + len(self.full) + len(self.note)
+
+    @property
     def is_link(self) -> bool:
         """Only what a browser may safely be sent to: an IRI may begin with `javascript:`."""
-        return self.kind == "iri" and self.full[1:].lower().startswith(("http://", "https://"))
+        whole = self.full.endswith(">")
+        return whole and self.kind == "iri" and self.full[1:].lower().startswith(("http://", "https://"))
 
 
 def prefixes_of(text: str) -> dict[str, str]:
-    """Those that a text declares, and the well known ones."""
-    return {**WELL_KNOWN, **dict(_PREFIX.findall(text))}
+    """Those that a text declares, the first ones of very many, and the well known ones."""
+    declared = [(found[1], found[2]) for found in islice(_PREFIX.finditer(text), _PREFIXES_MAX)]
+    return {**WELL_KNOWN, **dict(declared)}
 
 
 def shown(term: bytes, prefixes: Mapping[str, str] = WELL_KNOWN) -> Shown:
     parsed, full = parse_term(term), term.decode()
+    if len(full) > _CHARACTERS_MAX:
+        return Shown(parsed.kind, parsed.value[:_CHARACTERS_MAX] + "…", full[:_CHARACTERS_MAX] + "…")
     if parsed.kind == "blank":
         return Shown("blank", full, full)
     if parsed.kind == "iri":

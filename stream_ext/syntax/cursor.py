@@ -23,6 +23,8 @@ PARTS_MAX = 2_000
 OPERANDS_MAX = 50_000
 #: How many characters its relative IRIs and prefixed names may stand for, each spelling once, and once for each base.
 EXPANDED_MAX = 32 << 20
+#: How many characters the name of a variable may have: it stands in each row of an answer.
+VARIABLE_MAX = 255
 
 _PARTS = "triple patterns, steps of paths, groups and assignments"
 _BARE_NAME = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
@@ -246,13 +248,20 @@ class Cursor:
 
     def variable(self) -> Variable:
         """The variable here."""
-        raw = self.raw
+        raw, name = self.raw, self.variable_name
         self._index += 1
         self.kind, self.raw, self.offset = self._tokens[self._index]
         known = self._variables.get(raw)
         if known is None:
-            known = self._variables[raw] = Variable(raw[1:])
+            known = self._variables[raw] = Variable(name)
         return known
+
+    @property
+    def variable_name(self) -> str:
+        """Of the variable here."""
+        if self.kind == "var" and len(self.raw) > VARIABLE_MAX + 1:
+            self.source.fail(f"the name of a variable has at most {VARIABLE_MAX} characters", self.offset)
+        return self.raw[1:]
 
     def constant(self) -> Constant:
         """`iri` as a constant; each spelling is worked out once."""

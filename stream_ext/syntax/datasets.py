@@ -107,7 +107,7 @@ def stream_reference(cursor: Cursor) -> StreamRef:
         cursor.advance()
     position = cursor.position()
     if cursor.kind == "var":
-        variable = cursor.raw[1:]
+        variable = cursor.variable_name
         cursor.advance()
         return StreamRef(None, None, position, variable)
     if cursor.kind in ("iri", "pname"):

@@ -155,7 +155,7 @@ class _Group:
             cursor.require("(", "after BIND")
             value = expression(cursor)
             cursor.require_word("AS", "and a variable after the expression, as in BIND (?a + 1 AS ?b)")
-            name = cursor.raw[1:]
+            name = cursor.variable_name
             if cursor.kind != "var":
                 cursor.expected("a variable after AS")
             if name in cursor.visible:
@@ -314,9 +314,9 @@ def values(cursor: Cursor) -> Values:
     many = cursor.take("(")
     names: dict[str, None] = {}
     while cursor.kind == "var":
-        if cursor.raw[1:] in names:
+        if cursor.variable_name in names:
             cursor.fail(f"{cursor.raw} is written twice")
-        names[cursor.raw[1:]] = None
+        names[cursor.variable_name] = None
         cursor.advance()
         if not many:
             break

@@ -178,7 +178,7 @@ def _projection(cursor: Cursor, draft: _Draft) -> None:
         return
     while True:
         if cursor.kind == "var":
-            draft.variables[cursor.raw[1:]] = None
+            draft.variables[cursor.variable_name] = None
             cursor.advance()
         elif cursor.kind == "op" and cursor.raw == "(":
             _projected(cursor, draft)
@@ -201,7 +201,7 @@ def _projected(cursor: Cursor, draft: _Draft) -> None:
         cursor.advance()
         value = expression(cursor)
         cursor.require_word("AS", "and a variable after the expression")
-        name = cursor.raw[1:]
+        name = cursor.variable_name
         if cursor.kind != "var":
             cursor.expected("a variable after AS")
         if name in draft.variables:
@@ -355,7 +355,7 @@ def _group_key(cursor: Cursor) -> Assigned:
 
 
 def _alias(cursor: Cursor) -> str:
-    name = cursor.raw[1:]
+    name = cursor.variable_name
     if cursor.kind != "var":
         cursor.expected("a variable after AS")
     if name in cursor.visible:

@@ -150,7 +150,7 @@ class _Quads:
     def _name(self) -> Node:
         cursor = self._cursor
         if cursor.kind == "var":
-            name = cursor.raw[1:]
+            name = cursor.variable_name
             cursor.advance()
             return Variable(name)
         if cursor.kind not in ("iri", "pname"):

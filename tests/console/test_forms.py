@@ -38,6 +38,26 @@ def test_statements_and_registrations_are_run_from_the_editor_too(fresh: Live) -
     assert post(fresh, "/query", query=NEAR).all("h1")[0].shown == "near"
 
 
+def test_a_page_shows_as_much_of_an_answer_as_a_page_may_have(fresh: Live) -> None:
+    """A term is made once, and would be written in each row."""
+    fours = " ".join(f"VALUES ?{name} {{ 1 2 3 4 }}" for name in "abcde")
+    long = f'{{ SELECT (REPLACE("{"a" * 2_000}", "a", "{"<" * 1_000}") AS ?x) {{ }} }} {fours}'
+    answer = fresh.http.post("/console/query", data={"query": f"SELECT ?x ?a {{ {long} }}"})
+    assert (answer.status_code, len(answer.text) < 64 << 20) == (200, True)
+    shown = len(Page(answer.text).cells())
+    assert 0 < shown < 1_000
+    assert f"1\u202f024 rows, the first {shown} shown" in answer.text
+    for form in ("json", "csv"):
+        assert "more than the 8 MiB" in said(run(fresh, f"SELECT ?x ?a {{ {long} }}", 413, **{"as": form}))
+    assert "a whole number is expected" in said(run(fresh, "ASK { }", 400, snapshot="9" * 5_000))
+
+
+def test_a_page_shows_prefixes_as_far_as_it_looks_at_them(fresh: Live) -> None:
+    many = "".join(f"PREFIX p{number}: <http://ex/{number}/>\n" for number in range(1_000))
+    cells = run(fresh, many + "SELECT ?x { VALUES ?x { <http://ex/1/a> <http://ex/999/a> } }").cells()
+    assert [row[1] for row in cells] == ["p1:a", "<http://ex/999/a>"]
+
+
 def test_explain_is_a_word_in_the_editor_too(fresh: Live) -> None:
     # More than an address may be, and no more patterns than a query may have.
     long = " ".join(f"?s <http://ex/{number:050}> ?o{number} ." for number in range(1_500))

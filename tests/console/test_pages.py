@@ -239,7 +239,7 @@ def test_an_older_snapshot_can_be_asked(tmp_path: Path) -> None:
         assert len(run(server, text).cells()) == 2
         assert [row[1] for row in run(server, text, snapshot=str(first)).cells()] == ["1"]
         assert "no snapshot 99" in said(run(server, text, 410, snapshot="99"))
-        assert "'x' is not the number" in said(run(server, text, 400, snapshot="x"))
+        assert "a whole number is expected" in said(run(server, text, 400, snapshot="x"))
 
 
 def test_explain_shows_the_plan_and_does_nothing(server: Live) -> None:

@@ -73,6 +73,18 @@ def test_json_that_nests_without_end_is_refused_wherever_it_is_read(server: Live
     assert [(answer.status_code, "nest" in answer.text) for answer in answers] == [(400, True)] * 4
 
 
+def test_options_are_as_short_for_a_change_as_for_a_stream_that_is_made(server: Live) -> None:
+    server.http.put("/streams/s").raise_for_status()
+    long = b"[" + b"[]," * 700_000 + b"[]]"
+    packed = {"content-encoding": "gzip"}
+    answers = [
+        server.http.request(method, "/streams/s", content=body, headers=headers)
+        for method in ("PUT", "PATCH")
+        for body, headers in ((long, {}), (gzip.compress(long), packed))
+    ]
+    assert [answer.status_code for answer in answers] == [413] * 4
+
+
 @pytest.mark.parametrize("iri", ["http://ex/streams/a%2Fb", "http://ex.org/streams/deep/er#part", "urn:x:y?z=1"])
 def test_an_iri_in_the_path_keeps_its_slashes(server: Live, iri: str) -> None:
     path = "/streams/" + quote(iri, safe="")
@@ -406,6 +418,7 @@ def test_stopping_the_server_ends_its_listeners_at_once(tmp_path: Path) -> None:
         ("follow=perhaps", {}, "follow="),
         ("wait=soon", {}, "wait="),
         ("", {"accept": "text/event-stream", "last-event-id": "x"}, "Last-Event-ID"),
+        ("", {"accept": "text/event-stream", "last-event-id": "9" * 5_000}, "Last-Event-ID"),
     ],
 )
 def test_a_bad_wish_for_results_is_refused(server: Live, parameters: str, headers: dict[str, str], says: str) -> None:

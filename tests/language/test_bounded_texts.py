@@ -24,7 +24,7 @@ from stream_ext.plan.order import ranked
 from stream_ext.plans import Plans
 from stream_ext.rdf.reading import deadline
 from stream_ext.syntax import parse, parse_again
-from stream_ext.syntax.cursor import EXPANDED_MAX, OPERANDS_MAX, PARTS_MAX
+from stream_ext.syntax.cursor import EXPANDED_MAX, OPERANDS_MAX, PARTS_MAX, VARIABLE_MAX
 
 BASE = "http://base/"
 LONG = f"http://e/{'a' * 500_000}"
@@ -110,6 +110,26 @@ def test_expressions_have_so_many_operands_at_most() -> None:
 def test_what_prefixes_and_bases_expand_to_is_counted(text: str) -> None:
     with pytest.raises(QuerySyntaxError, match=f"have more than {EXPANDED_MAX} characters: shorten the prefix"):
         parse(text, BASE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?{0} {{ }}",
+        "SELECT (1 AS ?{0}) {{ }}",
+        "SELECT * {{ ?{0} ?p ?o }}",
+        "SELECT * {{ BIND (1 AS ?{0}) }}",
+        "SELECT * {{ VALUES ?{0} {{ 1 }} }}",
+        "SELECT * {{ VALUES (?{0}) {{ (1) }} }}",
+        "SELECT * {{ GRAPH ?{0} {{ ?s ?p ?o }} }}",
+        "SELECT (COUNT(*) AS ?n) {{ }} GROUP BY (1 AS ?{0})",
+        "DELETE {{ GRAPH ?{0} {{ ?s ?p ?o }} }} WHERE {{ GRAPH ?{0} {{ ?s ?p ?o }} }}",
+    ],
+)
+def test_a_name_that_each_row_repeats_is_short(text: str) -> None:
+    parse_again(text.format("v" * VARIABLE_MAX), BASE)
+    with pytest.raises(QuerySyntaxError, match="the name of a variable has at most"):
+        parse_again(text.format("v" * (VARIABLE_MAX + 1)), BASE)
 
 
 def test_one_spelling_of_a_long_iri_is_expanded_once() -> None:

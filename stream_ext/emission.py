@@ -235,7 +235,7 @@ def _members(variable: str, column: npt.NDArray[np.int32], shown: Sequence[bytes
     """One for each row. Those of the terms that stand there: of all terms, in each column, they would be far more than
     is said."""
     name, places = _json(variable), column.tolist()
-    members = {place: b"%s:%s" % (name, shown[place]) for place in set(places)}
+    members = {place: b"%s:%s" % (name, shown[place]) for place in set(places) - {-1}}
     members[-1] = b""  # an unbound variable has none
     return [members[place] for place in places]
 

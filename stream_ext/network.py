@@ -189,7 +189,11 @@ class Network:
         """One evaluation: what is emitted of it; in no order, unless the query asks for one."""
         if moment.changes is not None:
             moment.vocabulary.renew()
-        return self.answer.step(moment, self._changed(moment))
+        change = self._changed(moment)
+        if change.count > _MANY:
+            # The answer copies what it is given; columns that were one until then are several there.
+            moment.control.room(change.count, change.width + _BESIDE)
+        return self.answer.step(moment, change)
 
     def said(self, moment: Moment) -> tuple[Columns, Weights]:
         """As `step`, in an order that does not depend on how what came in was cut into steps."""

@@ -38,6 +38,9 @@ from stream_ext.zset import Columns, Weights, repeated
 #: Of a snapshot.
 _NOTHING = Within(0, 0)
 #: A query that has made more terms than this begins anew: most of them stand in no row any more.
+#: Fewer rows are not counted before they are repeated; more are there so often at once.
+_MANY_ROWS = 8192
+_COPIES = 3
 TERMS_MADE_MAX = 50_000
 
 
@@ -64,12 +67,21 @@ def columns_of(query: Query) -> tuple[str, ...]:
     return query.variables if query.form is Form.SELECT else ()
 
 
-def said_of(query: Query, emitted: tuple[Columns, Weights]) -> Said:
+def repeated_within(columns: Columns, weights: Weights, control: Control) -> Columns:
+    """The rows of a bag, each as often as it counts; if that is no more than the query may make. An emission has each
+    value some times over: as an id, for other processes, and as a place among the terms that are stored with it."""
+    rows = int(weights.sum()) if len(weights) else 0
+    if rows > _MANY_ROWS:
+        control.room(rows, _COPIES * len(columns))
+    return repeated(columns, weights)
+
+
+def said_of(query: Query, emitted: tuple[Columns, Weights], control: Control = Control.FREE) -> Said:
     columns, weights = emitted
     if query.form is Form.ASK:  # one empty row or none; ISTREAM and DSTREAM say only that it came, or went
         holds = bool(len(weights))
         return [], holds, holds or query.r2s in (None, R2S.RSTREAM)
-    return list(repeated(columns, weights)), None, True
+    return list(repeated_within(columns, weights, control)), None, True
 
 
 def seed_of(query: int, sn: int, k: int) -> bytes:
@@ -290,7 +302,7 @@ class QueryRun:
         assert self._going is not None, "it is underway"
         sn, steps, stands = self._sn, self._steps, self._behind or self._made
         for _ in self._going:
-            turn.spend(len(self._said[0][0]) if self._said[0] else 0)
+            turn.spend(sum(map(len, self._said[0])))
             is_over = turn.is_over
             if is_over or self._varies:
                 before, self._made = self._made, self._underway_at(sn, steps.count)
@@ -421,7 +433,8 @@ class QueryRun:
     def _evaluate(self, lens: Lens, sn: int, time: int, k: int) -> Said:
         moment = self._moment(lens, sn, time, k)
         found, self._last = lens.evaluate(moment), lens
-        self._said = said_of(self._query, found if self._composed is None else self._composed.said(moment, found))
+        emitted = found if self._composed is None else self._composed.said(moment, found)
+        self._said = said_of(self._query, emitted, self._control)
         return self._said
 
     def _moment(self, lens: Lens, sn: int, time: int, k: int) -> Moment:

@@ -80,7 +80,7 @@ class StoreRun:
 
     def start(self, sn: int, turn: Turn) -> Sequence[Part]:
         """The first answer, in the snapshot of the registration."""
-        return [self._part(sn, said_of(self._query, self._step(sn)))]
+        return [self._part(sn, said_of(self._query, self._step(sn), self._control))]
 
     def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
         turn.spend()
@@ -96,7 +96,7 @@ class StoreRun:
         answer.compare_with(evaluated)
         emitted = self._step(sn)
         if not answer.stands_as(before):
-            parts = [self._part(sn, said_of(self._query, emitted))]
+            parts = [self._part(sn, said_of(self._query, emitted, self._control))]
             if self.asks_elsewhere and self._vocabulary.made > self._made_max:
                 self._begin_anew(sn)
             return parts

@@ -28,11 +28,18 @@ from stream_ext.operators.parameters import Parameters
 from stream_ext.part import Ids, Told, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.plan.parameters import Template
-from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, columns_of, retained, said_of, vocabulary_of
+from stream_ext.query_run import (
+    TERMS_MADE_MAX,
+    ChangesBetween,
+    columns_of,
+    repeated_within,
+    retained,
+    said_of,
+    vocabulary_of,
+)
 from stream_ext.schedule import QueryState, Schedule, Timing, Within
 from stream_ext.steps import AFTER_ALL, one
 from stream_ext.turns import Turn
-from stream_ext.zset import repeated
 
 
 class TemplateRun:
@@ -178,7 +185,7 @@ class TemplateRun:
         self._bounds = {}
         self._before = [(cohort, cohort.stand(sn - 1, underway)) for cohort in self._cohorts]
         for _ in self._going:
-            turn.spend(len(self._columns[0]) if self._columns else 0)
+            turn.spend(sum(map(len, self._columns)))
             if turn.is_over and self._may_pause:
                 assert self._at is not None
                 self._push = self._at
@@ -314,7 +321,7 @@ class TemplateRun:
             time, self._store.at(sn), changes, now_ms=time, control=self._control, vocabulary=self._vocabulary
         )
         self._time = time
-        self._columns = repeated(*lens.evaluate(moment))
+        self._columns = repeated_within(*lens.evaluate(moment), self._control)
 
     def _gather(self) -> None:
         """Cohorts that have become alike are one."""

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: An answer of so many rows costs as much as one more evaluation.
-_ROWS = 64
+#: An answer of so many cells (rows times columns) costs as much as one more evaluation.
+_CELLS = 256
 #: Of the time that snapshots take, beside it: a quarter of all of the time.
 _SHARE = 1 / 3
 #: What was not used is not saved up.
@@ -27,9 +27,9 @@ class Turn:
         self._until = None if seconds is None else time.monotonic() + seconds
         self._interrupted = interrupted
 
-    def spend(self, rows: int = 0) -> None:
-        """One evaluation, or one snapshot, with so many rows."""
-        self._left -= 1 + rows // _ROWS
+    def spend(self, cells: int = 0) -> None:
+        """One evaluation, or one snapshot, whose answer has so many cells."""
+        self._left -= 1 + cells // _CELLS
 
     @property
     def is_over(self) -> bool:

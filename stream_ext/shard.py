@@ -380,9 +380,11 @@ class Shard:
 
     def _say_where(self, number: int, sn: int, state: QueryState | None) -> None:
         """With the next parts: it stands at `sn`."""
-        if state is None:
-            state = msgspec.structs.replace(self._catalog.queries[number].state, sn=self.sn)
+        definition = self._catalog.queries[number]
+        state = state or definition.state
         kept = state.behind(sn, state.within, unanswered=True)
+        if kept.sn < definition.since:  # it was never evaluated; this is said of it nevertheless
+            kept = msgspec.structs.replace(kept, sn=max(self.sn, definition.since))
         k = 0 if state.within is None else state.within.k
         self._unsaid.append(silent_part(number, self.sn if sn == _NOWHERE else sn + 1, k, kept))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 from hbase_store import open as open_store
+from stream_ext.budget import Budget
 from stream_ext.outside import Outside
 from stream_ext.part import Told
 from stream_ext.runner.spark import wire
@@ -22,24 +25,29 @@ SMALL = Pace(7, None, 5, None)
 __all__ = ["FACTORY", "SMALL", "QueryState", "TasksWithoutSpark", "Told", "open_shard"]
 
 
-def open_shard(store_url: str, base: str, outside: Outside) -> Shard:
-    return Shard(open_store(store_url, read_only=True), takes_on_spark, outside, pace=SMALL)
+def open_shard(
+    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+) -> Shard:
+    assert only is None, "nothing is tried in a process of its own here"
+    return Shard(open_store(store_url, read_only=True), takes_on_spark, outside, budget=budget, pace=SMALL)
 
 
 class TasksWithoutSpark:
     """One task after the other, each in its seat, in one process."""
 
-    def __init__(self, settings: object, address: wire.Address, *_: Any) -> None:
+    def __init__(self, settings: object, admit: Callable[[Path], wire.Address], *_: Any) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="rillet-tasks-")
         context = multiprocessing.get_context("spawn")
-        self._process = context.Process(target=_serve_for_ever, args=(address,), daemon=True)
+        self._process = context.Process(target=_serve_for_ever, args=(admit(Path(self._folder.name)),), daemon=True)
         self._process.start()
         self.pid = self._process.pid
 
-    def reports(self) -> Iterator[Any]:
+    def reports(self, within_s: float) -> Iterator[Any]:
         self._process.join()
         return iter(())
 
     def bury(self) -> str:
+        self._folder.cleanup()
         return f"it ended with {self._process.exitcode}"
 
     def kill(self) -> None:

@@ -40,6 +40,9 @@ from stream_ext.turns import UNHURRIED, Pace, Turn
 _TRIES_MAX = 200
 #: Of these so many may use up the time of an evaluation, for which all others wait.
 _LATE_MAX = 12
+#: What a query that is moved may have to do between the asking and the moving, while the others wait.
+_TAKEN_OVER_EVALUATIONS_MAX = 100_000
+_TAKEN_OVER_S_MAX = 5.0
 #: So many of those that are behind have their windows in memory, where more are behind.
 _CATCHING_UP_MAX = 64
 _MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
@@ -298,7 +301,8 @@ class Shard:
         return []
 
     def _take_over(self, definition: QueryDefinition, sn: int) -> Sequence[Told]:
-        """Steps it in silence from where it was left, and goes on as after a restart."""
+        """Steps it from where it was left, and goes on as after a restart. In silence, unless it has fallen behind
+        there: then what was not said is said here, and what was counts once."""
         left, number = definition.left, definition.number
         assert left is not None, "it was moved"
         if left.state.unanswered:
@@ -311,10 +315,10 @@ class Shard:
             return []
         alone = self._shard_of({number})
         alone.build({number: left.state}, left.position)
-        turn = self._pace.with_all(self._interrupted)
-        parts: list[Told] = []
-        while alone.sn < sn and not turn.is_over:
-            parts += alone._advance(turn)
+        said_there, parts = self._advanced_to(alone, sn, self._pace.with_all(self._interrupted)), list[Told]()
+        if alone.sn < sn:  # it has fallen behind there, too: not all of this was said
+            more = Turn(_TAKEN_OVER_EVALUATIONS_MAX, _TAKEN_OVER_S_MAX, self._interrupted)
+            parts = said_there + self._advanced_to(alone, sn, more)
         if alone.sn < sn:
             self._behind[number] = _Behind({number}, alone.sn, {number: left.state}, alone=alone)
             return parts
@@ -325,7 +329,13 @@ class Shard:
         asked = self._read(definition, None if run is None else _state_of(run, sn), self._catalog)
         if asked is not None:
             self._start([asked])
-        return []
+        return parts
+
+    def _advanced_to(self, alone: Shard, sn: int, turn: Turn) -> list[Told]:
+        parts: list[Told] = []
+        while alone.sn < sn and not turn.is_over:
+            parts += alone._advance(turn)
+        return parts
 
     def _widen(self, before: Catalog, sn: int) -> None:
         """What had a window on every stream gets one on the new ones, and goes on as after a restart."""

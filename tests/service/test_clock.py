@@ -61,8 +61,8 @@ def run_on(clock: ManualClock, service: Service, count: int) -> list[int]:
     """Seconds go by until a query has said so many things more."""
     before = len(said(service))
     for _ in range(count):
-        clock.advance(1_000)
         at = len(said(service))
+        clock.advance(1_000)
         until(lambda at=at: len(said(service)) > at, "time goes on")
     return times(said(service))[before:]
 

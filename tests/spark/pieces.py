@@ -28,8 +28,8 @@ __all__ = ["FACTORY", "SMALL", "QueryState", "TasksWithoutSpark", "Told", "open_
 def open_shard(
     store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
 ) -> Shard:
-    assert only is None, "nothing is tried in a process of its own here"
-    return Shard(open_store(store_url, read_only=True), takes_on_spark, outside, budget=budget, pace=SMALL)
+    takes = takes_on_spark if only is None else lambda query: query.number in only
+    return Shard(open_store(store_url, read_only=True), takes, outside, budget=budget, pace=SMALL)
 
 
 class TasksWithoutSpark:

@@ -90,17 +90,22 @@ def all_threads_hang(server: Live, gate: Gate) -> Iterator[None]:
         asked += [
             ("GET", "/sparql", {"params": {"query": f"ASK {{ <http://ex/unknown{number}> ?p ?o }}"}}),
             ("GET", "/sparql", {"params": {"query": f"SELECT * {{ ?s ?p 'unknown{number}' }}"}}),
-            ("POST", f"/streams/taxis?timestamp={2000 + number}", {"content": TAXI_IN_ZONE, "headers": NT}),
             ("GET", "/$/loads", {}),  # reads the store each time
             ("GET", "/console/graphs", {}),
             ("GET", "/console/queries", {}),
             ("GET", "/queries/near/results", {"headers": {"accept": "application/json"}}),
         ]
+    # The pushes go first: later ones are refused, because the queries do not come on.
+    pushes = [
+        ("POST", f"/streams/taxis?timestamp={2000 + number}", {"content": TAXI_IN_ZONE, "headers": NT})
+        for number in range(5)
+    ]
+    asked = [*pushes, *asked]
     threads = [threading.Thread(target=send, args=one[:2], kwargs=one[2]) for one in asked]
     with gate.closed():
         for thread in threads:
             thread.start()
-        wait_until(lambda: desk.workers.readers.busy > FEW.readers and desk.workers.writers.busy > FEW.writers)
+        wait_until(lambda: gate.hanging > FEW.readers and desk.workers.writers.busy > FEW.writers)
         yield
     for thread in threads:
         thread.join()

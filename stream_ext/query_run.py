@@ -38,10 +38,11 @@ from stream_ext.zset import Columns, Weights, repeated
 #: Of a snapshot.
 _NOTHING = Within(0, 0)
 #: A query that has made more terms than this begins anew: most of them stand in no row any more.
-#: Fewer rows are not counted before they are repeated; more are there so often at once.
-_MANY_ROWS = 8192
-_COPIES = 3
 TERMS_MADE_MAX = 50_000
+#: Fewer rows are not counted before they are repeated.
+_MANY_ROWS = 8192
+#: So many arrays of ids a column takes on its way into an emission.
+_COPIES = 3
 
 
 @dataclass(frozen=True, slots=True)

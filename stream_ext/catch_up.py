@@ -27,7 +27,7 @@ class CatchUp:
         behind: Callable[[], Mapping[int, QueryState]],
         queries: Callable[[], Mapping[int, QueryDefinition]],
         published_ms: Callable[[int], int],
-        fail: Callable[[int, Failure], None],
+        fail: Callable[[int, Failure], object],
         longest_ms: int,
     ) -> None:
         """`behind`: the queries that are catching up, and where they stand; `published_ms` says when a snapshot was."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
 
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
@@ -215,10 +217,10 @@ class Engine:
             self.merge.wait(later, deadline_s, for_all)
             sn = later
 
-    def fail(self, query: int, failure: Failure) -> None:
+    def fail(self, query: int, failure: Failure) -> Future[Any]:
         """The query is evaluated no more, after restarts neither, until it is resumed. Any thread may call; it does not
-        wait until that is published."""
-        self._injector.own_change(fail_query(query, failure))
+        wait until that is published, which the future does."""
+        return self._injector.own_change(fail_query(query, failure))
 
     # ---- what may have killed a worker of Spark
 
@@ -227,7 +229,7 @@ class Engine:
         return [query.number for query in queries if query.is_evaluated and query.home is None]
 
     def _park(self, query: int, why: str) -> None:
-        self._injector.own_change(fail_query(query, Failure("worker", why))).result()
+        self.fail(query, Failure("worker", why)).result()
 
     def _publish_nothing(self) -> int:
         """A snapshot, for what was missed is made up for when one is stepped."""

@@ -189,11 +189,7 @@ class Network:
         """One evaluation: what is emitted of it; in no order, unless the query asks for one."""
         if moment.changes is not None:
             moment.vocabulary.renew()
-        change = self._changed(moment)
-        if change.count > _MANY:
-            # The answer copies what it is given; columns that were one until then are several there.
-            moment.control.room(change.count, change.width + _BESIDE)
-        return self.answer.step(moment, change)
+        return self.answer.step(moment, _with_room(moment.control, self._changed(moment)))
 
     def said(self, moment: Moment) -> tuple[Columns, Weights]:
         """As `step`, in an order that does not depend on how what came in was cut into steps."""
@@ -207,9 +203,7 @@ class Network:
             change = self._changed(moment)
         else:
             change = self._piece_by_piece(moment, self._driver, enough)
-        if change.count > _MANY:
-            moment.control.room(change.count, change.width + _BESIDE)
-        return self.answer.once(moment, change)
+        return self.answer.once(moment, _with_room(moment.control, change))
 
     def expected(self, enough: int | None = None) -> float:
         """So many rows the operators are expected to make together; `enough` as for `once`."""
@@ -227,8 +221,7 @@ class Network:
             inputs = [changes[i] for i in stage.inputs]
             if many:
                 for each in inputs:
-                    if each.count > _MANY:
-                        control.room(each.count, each.width + _BESIDE)
+                    _with_room(control, each)
             change = stage.operator.step(moment, *inputs)
             changes.append(change)
             for i in done:
@@ -298,6 +291,13 @@ def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:
         if i != last:
             done[at].append(i)
     return done
+
+
+def _with_room(control: Control, change: ZSet) -> ZSet:
+    """The change, if whoever reads it may copy it: columns that were one until then may be several there."""
+    if change.count > _MANY:
+        control.room(change.count, change.width + _BESIDE)
+    return change
 
 
 def _count_alive(control: Control, changes: Sequence[ZSet]) -> None:

@@ -12,9 +12,10 @@ import select
 import socket
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -112,7 +113,8 @@ class _Seat:
         if welcome.states is not None or kept is None:
             underway.steps(welcome.position)
             kept = _build(welcome, kept, underway)
-        kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps
+        else:
+            kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps
         underway.rests()
         self.sn = int(kept.shard.sn)
         self._tell_faults(kept)
@@ -127,30 +129,34 @@ class _Seat:
             kept.head = int(kept.shard.refresh())
             if kept.head < head:
                 raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
-        kept.clean = False
-        began = time.perf_counter()
-        parts = kept.shard.step(sn)
-        took_ms = (time.perf_counter() - began) * 1000
-        kept.clean = True
+        parts, took_ms = self._made(kept, underway, lambda: kept.shard.step(sn))
         self.sn = sn
         self.steps += 1
-        underway.rests()
-        self._tell_faults(kept)
-        for frame in kept.codec.parts_frames(sn, parts, wire.Done(sn, took_ms)):
-            self._connection.sendall(frame)
+        self._send(kept, parts, wire.Done(sn, took_ms))
 
     def _go_on(self, kept: Kept, states: Mapping[int, msgspec.Raw], underway: Underway) -> None:
         """A piece of what queries have missed that are behind."""
         underway.steps(self.sn)
-        kept.clean = False
-        kept.shard.return_to(kept.codec.decode_states(states))
-        began = time.perf_counter()
-        parts = kept.shard.go_on()
+
+        def go_on() -> Sequence[Any]:
+            kept.shard.return_to(kept.codec.decode_states(states))
+            return kept.shard.go_on()
+
+        parts, took_ms = self._made(kept, underway, go_on)
+        self._send(kept, parts, wire.Piece(kept.shard.has_more, took_ms))
+
+    def _made(self, kept: Kept, underway: Underway, make: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], float]:
+        """What is made, and in how many milliseconds. If that raises, the shard is not gone on from."""
+        kept.clean, began = False, time.perf_counter()
+        parts = make()
         took_ms = (time.perf_counter() - began) * 1000
         kept.clean = True
         underway.rests()
+        return parts, took_ms
+
+    def _send(self, kept: Kept, parts: Sequence[Any], end: wire.Done | wire.Piece) -> None:
         self._tell_faults(kept)
-        for frame in kept.codec.parts_frames(self.sn, parts, wire.Piece(kept.shard.has_more, took_ms)):
+        for frame in kept.codec.parts_frames(self.sn, parts, end):
             self._connection.sendall(frame)
 
     def _tell_faults(self, kept: Kept) -> None:

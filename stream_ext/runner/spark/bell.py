@@ -192,6 +192,7 @@ class Bell:
         self._keeping = threading.Condition(self._lock)  # a time limit has changed
         self._planning = threading.Condition(self._lock)  # the planner of micro-batches may have work
         self._seat: _Seat | None = None
+        self._latest: _Seat | None = None  # whose death may still be counted when nobody has the seat any more
         self._head = self._merged = int(merge.position)
         self._done = 0
         self._owned = False
@@ -324,12 +325,12 @@ class Bell:
             connection.sendall(wire.frame(welcome))
             self._listen(seat)
         finally:
-            seat.left.set()
             self._vacated(seat)
+            seat.left.set()
 
     def _seated(self, seat: _Seat, position: int) -> None:
         with self._lock:
-            self._seat, self._attempt = seat, seat.attempt
+            self._seat, self._latest, self._attempt = seat, seat, seat.attempt
             seat.limit = position if self._owned else None
             self._merged = max(self._merged, position)
             self._epochs += 1
@@ -341,8 +342,9 @@ class Bell:
     def _settle(self, hello: wire.Hello) -> None:
         """Before a seat is taken anew: its last task may still be heard, and what that has sent be merged."""
         with self._lock:
-            older = self._seat
-        if older is not None and older.ended:
+            older = self._latest
+            leaves = older is not None and (older.ended or self._seat is None)
+        if older is not None and leaves:
             older.left.wait(_LAST_WORDS_S)
         for stamp in hello.stamps:
             if self._ours(stamp) and stamp.sn > self._merge.position:

@@ -66,12 +66,11 @@ class Engine:
     ) -> None:
         """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
         self._on_fault = on_fault
-        self._store, self._clock, self._injector, self.waits = store, clock, injector, waits
+        self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
         self._outside, self._pace, self._budget = outside, pace, budget
         self.alarms = Alarms(clock, self.stopped)
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self._lag = Lag()
-        self.clock = clock
         self.elements: Counter[int] = Counter()  # that came to each stream since this process started
         self._at_home: set[int] = set()  # queries that stay inline
         self.merge = Merge(
@@ -162,7 +161,7 @@ class Engine:
         self.retention.published(
             news.sn, View(self._store, news.sn, news.catalog, news.positions, self._injector.numbers.new)
         )
-        self._lag.published(news.sn, self._clock.now_ms(), self.merge.position)
+        self._lag.published(news.sn, self.clock.now_ms(), self.merge.position)
         self._head_moved(news.sn)
         if any(step.kind == "query" for step in news.steps):
             for stream in news.catalog.streams:
@@ -256,7 +255,7 @@ class Engine:
 
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
-        return self._lag.ms(self._clock.now_ms(), self.merge.position)
+        return self._lag.ms(self.clock.now_ms(), self.merge.position)
 
     def ahead_ms(self, limit_ms: int) -> int:
         """How long a snapshot that is published now is expected to wait for its evaluations, which is not to be longer
@@ -356,7 +355,7 @@ class Engine:
 
     def _look_at_clock(self) -> None:
         """Where nothing else does: it says itself whether it is behind."""
-        self.alarms.set("clock", self._clock.now_ms() + _CLOCK_EVERY_MS, self._look_at_clock)
+        self.alarms.set("clock", self.clock.now_ms() + _CLOCK_EVERY_MS, self._look_at_clock)
 
     def _set_idle_alarm(self, stream: int) -> None:
         """When nothing has come for as long as the stream's option `idle` says, a mark lets time pass without it."""
@@ -364,7 +363,7 @@ class Engine:
         position = self._injector.positions.get(stream)
         if definition is None or definition.options.idle_ms is None or (position is not None and position.idle):
             return
-        at_ms = self._clock.now_ms() + definition.options.idle_ms
+        at_ms = self.clock.now_ms() + definition.options.idle_ms
         self.alarms.set(("idle", stream), at_ms, lambda: self._mark_idle(stream, position))
 
     def _mark_idle(self, stream: int, seen: StreamPosition | None) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from stream_ext.budget import Budget
 from stream_ext.errors import QueryTooLarge
 from stream_ext.faults import failure_of, fault_of
 from stream_ext.service import Service
+from tests.parts.waiting import until
 
 from .opened import EX, opened, push, said, triple
 
@@ -22,14 +22,6 @@ GOOD = PREFIX + "REGISTER QUERY good AS SELECT (COUNT(*) AS ?n) { ?s :p ?x }"
 SMALL = Budget(bytes=4 << 20)
 #: An evaluation that has no time at all.
 NO_TIME = Budget(seconds=0.0)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """A failure is published by itself, a moment after the step that it ends."""
-    ends = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < ends, "it has not come to that"
-        time.sleep(0.01)
 
 
 def filled(service: Service, count: int = 2000, start: int = 0) -> None:
@@ -48,7 +40,7 @@ def with_product(folder: Path, budget: Budget = SMALL) -> Iterator[Service]:
         service.register(PRODUCT)
         service.register(GOOD)
         filled(service, 1, start=5000)
-        until(lambda: state_of(service, "product") == "failed")
+        until(lambda: state_of(service, "product") == "failed", "product has failed")
         yield service
 
 
@@ -83,7 +75,7 @@ def test_a_failed_query_is_evaluated_again_when_it_is_resumed(tmp_path: Path) ->
         assert said(service, "product") == []
         service.resume_query("product")
         filled(service, 1, start=7001)
-        until(lambda: bool(said(service, "product")))
+        until(lambda: said(service, "product"), "product is evaluated again")
         emission = said(service, "product")[-1]
         assert emission["results"]["bindings"][0]["n"]["value"] == str(2002 + 2003)
         assert said(service, "product")[0]["gap"] is True
@@ -102,7 +94,7 @@ def test_an_evaluation_that_takes_too_long_fails_its_query(tmp_path: Path) -> No
     with opened(tmp_path, budget=NO_TIME) as service:
         filled(service)
         service.register(GOOD)
-        until(lambda: state_of(service, "good") == "failed")
+        until(lambda: state_of(service, "good") == "failed", "good has failed")
         assert "--evaluation-timeout" in service.query_status("good")["error"]
 
 
@@ -117,7 +109,7 @@ def test_what_windows_hold_counts_too(tmp_path: Path) -> None:
             push(service, "s", 1000 * step, *(triple(f"x{step}-{i}", i) for i in range(300)))
             if state_of(service, "q") == "failed":
                 break
-        until(lambda: state_of(service, "q") == "failed")
+        until(lambda: state_of(service, "q") == "failed", "q has failed")
         push(service, "s", 100_000, triple("a", 1))
         assert state_of(service, "now") == "running"
 
@@ -134,7 +126,7 @@ def test_queries_that_share_a_network_fail_only_where_they_are_the_culprit(tmp_p
         push(service, "s", 1000, *few)
         push(service, "s", 3000, *few, *(triple(f"many{i}", "hub") for i in range(1500)))
         push(service, "s", 5000, *few)
-        until(lambda: state_of(service, "hub") == "failed")
+        until(lambda: state_of(service, "hub") == "failed", "hub has failed")
         push(service, "s", 7000, *few)
         assert {name: state_of(service, name) for name in names} == {
             name: "failed" if name == "hub" else "running" for name in names
@@ -178,6 +170,6 @@ def test_rows_that_count_often_are_counted_before_an_emission_repeats_them(tmp_p
         service.register(f"REGISTER RSTREAM slim AS SELECT ?o {window} {{ WINDOW <w> {{ ?s ?p ?o }} }}")
         push(service, "s", 100, *(triple(f"a{n}", n) for n in range(10)))
         push(service, "s", 1_000, triple("a", 1))
-        until(lambda: state_of(service, "wide") == "failed")
+        until(lambda: state_of(service, "wide") == "failed", "wide has failed")
         assert "20000 solutions" in service.query_status("wide")["error"]
         assert len(said(service, "slim")[-1]["results"]["bindings"]) == 10

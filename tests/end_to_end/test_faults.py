@@ -24,7 +24,7 @@ import httpx
 import pytest
 
 from tests.end_to_end.process import PATIENCE_S, Listener, Process
-from tests.end_to_end.test_line import SPARK_FLAGS, Model, Partition, Push, heard, open_line, story
+from tests.end_to_end.test_line import SPARK_FLAGS, Model, Partition, Push, heard, open_line, sent, story
 from tests.parts.hbase.server import HBase
 from tests.spark.processes import family
 
@@ -75,14 +75,7 @@ class Campaign:
         def acknowledged() -> bool:
             try:
                 with httpx.Client(base_url=self.server.url, timeout=20) as client:
-                    if isinstance(step, Partition):
-                        answer = client.post("/update", data={"update": step.text})
-                    else:
-                        answer = client.post(
-                            f"/streams/taxis?timestamp={step.time}&source=story&seq={number}",
-                            content=step.body,
-                            headers={"content-type": "application/n-triples"},
-                        )
+                    answer = sent(client, number, step)
             except httpx.TransportError:
                 return False
             assert answer.status_code in (200, 202, 204, 429, 503), (answer.status_code, answer.text)

@@ -150,15 +150,18 @@ class Teller:
 
     def _send(self, number: int, step: Push | Partition) -> None:
         with self._server.client() as client:
-            if isinstance(step, Partition):
-                answer = client.post("/update", data={"update": step.text})
-            else:
-                answer = client.post(
-                    f"/streams/taxis?timestamp={step.time}&source=story&seq={number}",
-                    content=step.body,
-                    headers={"content-type": "application/n-triples"},
-                )
-            answer.raise_for_status()
+            sent(client, number, step).raise_for_status()
+
+
+def sent(client: httpx.Client, number: int, step: Push | Partition) -> httpx.Response:
+    """The answer to this step of a story; a push that is sent again counts once."""
+    if isinstance(step, Partition):
+        return client.post("/update", data={"update": step.text})
+    return client.post(
+        f"/streams/taxis?timestamp={step.time}&source=story&seq={number}",
+        content=step.body,
+        headers={"content-type": "application/n-triples"},
+    )
 
 
 def open_line(server: Process) -> None:

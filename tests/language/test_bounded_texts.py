@@ -58,14 +58,16 @@ CONSTRUCTS: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("construct", CONSTRUCTS)
 def test_reading_takes_time_that_grows_with_the_length(construct: str) -> None:
     def took_s(size: int) -> float:
-        text, start = CONSTRUCTS[construct](size), time.process_time()
+        text, start = CONSTRUCTS[construct](size), time.thread_time()
         with suppress(QuerySyntaxError):
             parse(text, BASE)
-        return time.process_time() - start
+        return time.thread_time() - start
 
-    short = min(took_s(4_000) for _ in range(3))
+    def least_s(size: int) -> float:  # of three: a collection of garbage takes its time somewhere
+        return min(took_s(size) for _ in range(3))
+
     # Sixteen times as long; the square would be 256 times.
-    assert took_s(64_000) < 100 * short + 0.1
+    assert least_s(64_000) < 100 * least_s(4_000) + 0.1
 
 
 @pytest.mark.parametrize(
@@ -175,13 +177,13 @@ def test_plans_of_long_texts_end_with_who_asked(tmp_path: Path) -> None:
 
 def test_many_patterns_are_planned_soon(tmp_path: Path) -> None:
     with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
-        start = time.process_time()
+        start = time.thread_time()
         for text in (
             "ASK {" + "".join(f"?s <a:{n}> ?o{n}." for n in range(PARTS_MAX - 1)) + "}",
             "ASK {" + "".join(f"?o{n} <a:p> ?o{n + 1}." for n in range(PARTS_MAX - 1)) + "}",
         ):
             Network(logic_of(cast(Query, parse(text, BASE))), {}, store.at(store.head()), store.permanent_ids)
-        assert time.process_time() - start < 30, "it took minutes"
+        assert time.thread_time() - start < 30, "it took minutes"
 
 
 # ---- the order of joins ----------------------------------------------------------------------------------------

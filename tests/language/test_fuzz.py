@@ -50,7 +50,7 @@ def test_damaged_texts_are_read_or_refused_where_the_damage_is(seed: int) -> Non
     slowest = 0.0
     for number in range(ROUNDS):
         text = damaged(chance.choice(SEEDS), chance)
-        began = time.process_time()
+        began = time.thread_time()
         try:
             printed = to_canonical(parse(text, "http://base/"))
         except TextError as error:
@@ -59,7 +59,7 @@ def test_damaged_texts_are_read_or_refused_where_the_damage_is(seed: int) -> Non
             assert 1 <= error.column <= len(lines[error.line - 1]) + 1, (seed, number, text)
         else:
             assert to_canonical(parse(printed, "http://base/")) == printed, (seed, number, text)
-        slowest = max(slowest, time.process_time() - began)
+        slowest = max(slowest, time.thread_time() - began)
     assert slowest < 2, seed  # seconds, where a thousandth is usual: a text that takes them would hang a server
 
 

@@ -17,7 +17,7 @@ from stream_ext import shard
 from stream_ext.budget import Budget
 from stream_ext.outside import Outside
 from stream_ext.part import Told as Told
-from stream_ext.plan.functions.custom import register_function
+from stream_ext.plan.functions.custom import register_function, unregister_function
 from stream_ext.schedule import QueryState as QueryState
 
 FACTORY = "tests.spark.dangerous:open_shard"
@@ -33,6 +33,7 @@ def open_shard(
 ) -> shard.Shard:
     global _on_trial
     _on_trial = only is not None
+    register()
     return shard.open_shard(store_url, base, outside, budget, only)
 
 
@@ -80,5 +81,14 @@ def _fatal(end: Callable[[], None]) -> Callable[[Term], bool]:
 
 
 ENDS = {"dies": _dies, "crashes": _crashes, "hangs": _hangs, "dies_twice": _dies_twice}
-for _name, _end in ENDS.items():
-    register_function(EX + _name, _fatal(_end))
+
+
+def register() -> None:
+    """Not as this module is read: whoever collects the tests would have them for the rest of its life."""
+    for name, end in ENDS.items():
+        register_function(EX + name, _fatal(end))
+
+
+def unregister() -> None:
+    for name in ENDS:
+        unregister_function(EX + name)

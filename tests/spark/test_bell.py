@@ -231,7 +231,7 @@ def test_a_state_that_a_step_has_spoiled_is_built_anew(stage: Stage) -> None:
     running = scene.tasks.submit(scene.task)
     scene.merge.wait(2, PATIENCE_S)
     assert scene.right() and scene.merge.by == ["spark"] * 2 and not running.done()
-    assert scene.bell.figures.builds == 2
+    assert until(lambda: scene.bell.figures.builds == 2)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Service
 from tests.service.opened import opened, push, registration, said, triple, values
-from tests.spark.dangerous import FACTORY, FATAL, begin, calls
+from tests.spark.dangerous import FACTORY, FATAL, begin, calls, register, unregister
 from tests.spark.doubles import PATIENCE_S
 from tests.spark.processes import family
 from tests.spark.stand_in import DRIVER
@@ -31,7 +31,9 @@ HASTIER = msgspec.structs.replace(PATIENT, step_timeout_s=1.0)
 def dangerous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in begin(tmp_path).items():
         monkeypatch.setenv(name, value)
+    register()
     yield
+    unregister()
 
 
 def on_spark(service: Service) -> bool:

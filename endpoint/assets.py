@@ -1,4 +1,4 @@
-"""`/$/assets/...`: scripts and styles of the page /docs. They lie in packages installed here: it works without a network.
+"""`/$/assets/...`: scripts and styles of the page /docs, from packages installed here: no network is needed.
 
 Swagger UI comes as it was built, in the package flask-swagger-ui, of which nothing else is used."""
 

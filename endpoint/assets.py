@@ -1,4 +1,6 @@
-"""`/$/assets/...`: scripts and styles of /docs, from the package itself, so that it works without a network."""
+"""`/$/assets/...`: scripts and styles of the page /docs, from packages installed here: no network is needed.
+
+Swagger UI comes as it was built, in the package flask-swagger-ui, of which nothing else is used."""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 PATH = "$/assets/"
 _TYPES = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
+_SWAGGER_UI = ("swagger-ui-bundle.js", "swagger-ui.css")
 _KEPT = (b"cache-control", b"public, max-age=86400")
 
 
@@ -32,11 +35,9 @@ async def give(exchange: Exchange, name: str) -> None:
 
 @cache
 def _packed() -> dict[str, bytes]:
-    bundled, own = (resources.files("endpoint") / folder for folder in ("bundled", "static"))
-    packed = {
-        each.name.removesuffix(".gz"): each.read_bytes() for each in bundled.iterdir() if each.name.endswith(".gz")
-    }
-    return packed | {each.name: gzip.compress(each.read_bytes(), mtime=0) for each in own.iterdir()}
+    swagger_ui = resources.files("flask_swagger_ui") / "dist"
+    files = [*(resources.files("endpoint") / "static").iterdir(), *(swagger_ui / name for name in _SWAGGER_UI)]
+    return {each.name: gzip.compress(each.read_bytes(), mtime=0) for each in files}
 
 
 @cache

@@ -1,16 +1,24 @@
-"""multipart/form-data (RFC 7578): the files of a form, each with what it says it is."""
+"""multipart/form-data (RFC 7578): the files of a form, each with its media type.
+
+Werkzeug finds the parts; here is what a part's media type is, how a part is encoded, and what is too much."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+import base64
+import binascii
+import quopri
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from werkzeug.datastructures import Headers
+from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.http import parse_options_header
+from werkzeug.sansio.multipart import Data, Field, File, MultipartDecoder, NeedData, State
 
 from stream_ext.errors import BadArgument, BadData, TooLarge, UnsupportedMedia
 
 TYPE = "multipart/form-data"
 
-_BOUNDARY = re.compile(r"""boundary=(?:"([^"]{1,70})"|([^\s;,"]{1,70}))""", re.IGNORECASE)
-_FILE_NAME = re.compile(r'filename="((?:[^"\\]|\\.)*)"|filename=([^\s;]+)', re.IGNORECASE)
 #: What a file is by its name: browsers do not know the types of RDF.
 _BY_NAME = {
     "ttl": "text/turtle",
@@ -24,7 +32,9 @@ _BY_NAME = {
     "json": "application/ld+json",
 }
 _PARTS_MAX, _HEAD_BYTES_MAX = 1_000, 1 << 13
-_SAYS_NOTHING = ("", "application/octet-stream", "text/plain")
+#: The body is looked through in steps of so many bytes, so that no step takes long.
+_STEP_BYTES = 1 << 16
+_UNKNOWN_TYPES = ("", "application/octet-stream", "text/plain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,44 +43,85 @@ class Part:
     data: bytes
 
 
+@dataclass(slots=True)
+class _Unfinished:
+    number: int
+    headers: Headers
+    file_name: str
+    pieces: list[bytes] = field(default_factory=list)
+
+    def part(self) -> Part:
+        return Part(self._media_type(), self._decoded(b"".join(self.pieces)))
+
+    def _media_type(self) -> str:
+        media_type = self.headers.get("content-type", "")
+        if media_type.partition(";")[0].strip().lower() not in _UNKNOWN_TYPES:
+            return media_type
+        known = _BY_NAME.get(self.file_name.rpartition(".")[2].lower())
+        if known is None:
+            raise UnsupportedMedia(
+                f"part {self.number} of the form has no known type: give it a Content-Type, text/turtle for example, "
+                f"or a file name that ends in one of .{', .'.join(_BY_NAME)}"
+            )
+        return known
+
+    def _decoded(self, data: bytes) -> bytes:
+        encoding = self.headers.get("content-transfer-encoding", "binary").strip().lower()
+        decode = _TRANSFER_ENCODINGS.get(encoding)
+        if decode is None:
+            raise BadData(
+                f"part {self.number} of the form has Content-Transfer-Encoding: {encoding}; there is "
+                f"{', '.join(_TRANSFER_ENCODINGS)}"
+            )
+        try:
+            return decode(data)
+        except binascii.Error as error:
+            raise BadData(f"part {self.number} of the form is not {encoding}: {error}") from error
+
+
+#: RFC 7578 has given them up, but some clients still send them.
+_TRANSFER_ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
+    "binary": bytes,
+    "8bit": bytes,
+    "7bit": bytes,
+    "base64": lambda data: base64.b64decode(b"".join(data.split()), validate=True),
+    "quoted-printable": quopri.decodestring,
+}
+
+
 def parts_of(body: bytes, content_type: str) -> list[Part]:
-    found = _BOUNDARY.search(content_type)
-    if found is None:
-        raise BadArgument(f"Content-Type: {TYPE} without a boundary says not where its parts begin")
-    mark = b"--" + (found[1] or found[2]).encode("latin-1")
-    # The line break before a boundary belongs to it, and the first may stand at the very beginning.
-    _, *pieces = (b"\r\n" + body).split(b"\r\n" + mark, _PARTS_MAX + 2)
-    if len(pieces) > _PARTS_MAX + 1:
-        raise TooLarge(f"the form has more than {_PARTS_MAX} parts: send it in several")
-    if not pieces or not pieces[-1].startswith(b"--"):
-        raise BadData(f"the {TYPE} body has no end: its last line is the boundary and --")
-    return [_part(piece, number) for number, piece in enumerate(pieces[:-1], start=1)]
+    boundary = parse_options_header(content_type)[1].get("boundary", "")
+    if not 0 < len(boundary) <= 70:
+        raise BadArgument(f"Content-Type: {TYPE} needs the boundary of its parts, of 1 to 70 characters")
+    decoder = MultipartDecoder(boundary.encode(), max_parts=_PARTS_MAX)
+    parts: list[_Unfinished] = []
+    try:
+        for event in _events(decoder, body, lambda: len(parts) + 1):
+            if isinstance(event, (File, Field)):
+                name = event.filename if isinstance(event, File) else ""
+                parts.append(_Unfinished(len(parts) + 1, event.headers, name))
+            elif isinstance(event, Data):
+                parts[-1].pieces.append(event.data)
+    except RequestEntityTooLarge as error:
+        raise TooLarge(f"the form has more than {_PARTS_MAX} parts: send it in several") from error
+    except ValueError as error:
+        raise BadData(f"part {len(parts) + 1} of the form: {error}") from error
+    return [each.part() for each in parts]
 
 
-def _part(piece: bytes, number: int) -> Part:
-    head, found, data = piece.partition(b"\r\n\r\n")
-    if not found or len(head) > _HEAD_BYTES_MAX:
-        raise BadData(
-            f"part {number} of the form has no empty line between its head, of {_HEAD_BYTES_MAX} bytes at most, "
-            "and its content"
-        )
-    headers: dict[str, str] = {}
-    for line in head.decode("latin-1").split("\r\n"):
-        name, _, value = line.partition(":")
-        headers[name.strip().lower()] = value.strip()
-    media_type = headers.get("content-type", "")
-    if media_type.partition(";")[0].strip().lower() in _SAYS_NOTHING:
-        media_type = _type_by_name(headers.get("content-disposition", ""), number)
-    return Part(media_type, data)
-
-
-def _type_by_name(disposition: str, number: int) -> str:
-    found = _FILE_NAME.search(disposition)
-    name = (found[1] or found[2] or "") if found else ""
-    known = _BY_NAME.get(name.rpartition(".")[2].lower())
-    if known is None:
-        raise UnsupportedMedia(
-            f"part {number} of the form does not say what it is: give it a Content-Type, text/turtle for example, "
-            f"or a file name that ends in one of .{', .'.join(_BY_NAME)}"
-        )
-    return known
+def _events(decoder: MultipartDecoder, body: bytes, number: Callable[[], int]) -> Iterator[object]:
+    """What the decoder finds in the body, step by step, up to the boundary that ends it."""
+    for start in range(0, len(body), _STEP_BYTES):
+        decoder.receive_data(body[start : start + _STEP_BYTES])
+        while not isinstance(event := decoder.next_event(), NeedData):
+            yield event
+            if isinstance(event, Data) and event.more_data:
+                break  # it would search the same bytes again
+        if decoder.state is State.EPILOGUE:
+            return
+        if decoder.state is State.PART and len(decoder.buffer) > _HEAD_BYTES_MAX:
+            raise BadData(
+                f"part {number()} of the form has no empty line between its head, of {_HEAD_BYTES_MAX} bytes at most, "
+                "and its content"
+            )
+    raise BadData(f"the {TYPE} body has no end: its last line is the boundary and --")

@@ -1,12 +1,15 @@
 """Which of the media types that we write the client gets, by its Accept header.
 
-A long list that names one thing we have is enough: 406 is only for a list that names nothing."""
+A long list that names one thing we have is enough: 406 is only for a list that names nothing.
+Werkzeug reads the header."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
+
+from werkzeug.http import parse_accept_header
 
 from stream_ext.errors import BadArgument, NotAcceptable
 
@@ -37,26 +40,14 @@ class _Range(NamedTuple):
 
 @lru_cache(maxsize=512)
 def _ranges(accept: str) -> tuple[_Range, ...]:
-    """The ranges of the header, the best first; what is not well formed is passed over."""
+    """The ranges of the header, the best first, without their parameters; a malformed one is passed over."""
     if len(accept) > _ACCEPT_CHARACTERS:
         raise BadArgument(f"the Accept header has {len(accept)} characters; the limit is {_ACCEPT_CHARACTERS}")
-    ranges = []
-    for part in accept.split(","):
-        media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        if media_type:
-            ranges.append(_Range(media_type, _quality(parameters)))
+    ranges = [
+        _Range(media_type.partition(";")[0].strip().lower(), quality)
+        for media_type, quality in parse_accept_header(accept)
+    ]
     return tuple(sorted(ranges, key=lambda each: -each.quality))
-
-
-def _quality(parameters: Sequence[str]) -> float:
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            try:
-                return min(1.0, max(0.0, float(value)))
-            except ValueError:
-                return 1.0
-    return 1.0
 
 
 def _allowed(offer: Offer, ranges: Sequence[_Range]) -> bool:
@@ -66,9 +57,9 @@ def _allowed(offer: Offer, ranges: Sequence[_Range]) -> bool:
 
 def choose(accept: str, offers: Sequence[Offer]) -> Offer:
     """The offer that the client likes best; among equals its own order decides, under a wildcard ours."""
-    if not accept.strip():
-        return offers[0]
     ranges = _ranges(accept)
+    if not ranges:
+        return offers[0]
     for each in ranges:
         for offer in offers:
             if each.quality > 0 and each.matches(offer.media_type) and _allowed(offer, ranges):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import quopri
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +12,7 @@ import pytest
 
 from endpoint.limits import HttpLimits
 from endpoint.multipart import parts_of
-from stream_ext.errors import TooLarge
+from stream_ext.errors import BadData, TooLarge
 from tests.endpoint.live import SPARQL_QUERY, Live, live
 from tests.language.bombs import LAUGHS, OF_IRIS, OF_TIME, XML
 
@@ -76,12 +78,61 @@ def test_what_is_read_is_listed_and_can_be_cancelled(server: Live) -> None:
 
 def test_a_form_has_so_many_parts(server: Live) -> None:
     with pytest.raises(TooLarge, match="more than 1000 parts"):
-        parts_of(b"--a" + b"\r\n--a" * 5_000, "multipart/form-data; boundary=a")
+        parts_of(form(*[(NAMED, b"")] * 1_001), FORM)
+    assert len(parts_of(form(*[(NAMED, b"")] * 1_000), FORM)) == 1_000
     answer = server.http.post(
         "/sparql", content="a=1&" * 20_000, headers={"content-type": "application/x-www-form-urlencoded"}
     )
     assert answer.status_code == 400
     assert "more than 10000 parameters" in answer.text
+
+
+FORM = "multipart/form-data; boundary=a"
+NAMED = "Content-Disposition: form-data; name=f; filename=f.nt"
+TRIPLE = b"<http://ex/a> <http://ex/b> 'c' .\n"
+
+
+def form(*parts: tuple[str, bytes]) -> bytes:
+    return b"".join(b"--a\r\n" + head.encode() + b"\r\n\r\n" + data + b"\r\n" for head, data in parts) + b"--a--\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "data", "media_type"),
+    [
+        (NAMED, TRIPLE, ".nt"),
+        ("Content-Disposition: form-data; name=f; filename*=UTF-8''t%C3%A4xis.ttl", TRIPLE, ".ttl"),
+        (NAMED + "\r\nContent-Type: text/turtle", TRIPLE, "text/turtle"),
+        (NAMED + "\r\nContent-Transfer-Encoding: base64", base64.encodebytes(TRIPLE), ".nt"),
+        (NAMED + "\r\nContent-Transfer-Encoding: Quoted-Printable", quopri.encodestring(TRIPLE), ".nt"),
+        (NAMED, TRIPLE * 50_000, ".nt"),  # over several steps
+        (NAMED, b"\r\n--aa" + b"-" * 100_000 + b"\r\n--", ".nt"),  # what looks like a boundary
+    ],
+)
+def test_a_part_of_a_form_is_what_its_head_says(head: str, data: bytes, media_type: str) -> None:
+    types = {".nt": "application/n-triples", ".ttl": "text/turtle"}
+    first, second = parts_of(form((head, data), (NAMED, TRIPLE)), 'multipart/form-data; boundary="a"')
+    content = data if "Encoding" not in head else TRIPLE
+    assert (first.media_type, first.data) == (types.get(media_type, media_type), content)
+    assert (second.media_type, second.data) == (types[".nt"], TRIPLE)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (form((NAMED + "\r\nContent-Transfer-Encoding: base64", b"!")), "part 1 of the form is not base64"),
+        (
+            form((NAMED + "\r\nContent-Transfer-Encoding: zip", b"!")),
+            "part 1 .*Content-Transfer-Encoding: zip; there is",
+        ),
+        (form((NAMED, b""), ("Content-Type: text/turtle", b"")), "part 2 .*Content-Disposition"),
+        (form((NAMED, b""), ("X: " + "x" * 200_000, b"")), "part 2 .* no empty line between its head, of 8192 bytes"),
+        (form((NAMED, b""))[:-5], "has no end"),
+        (b"", "has no end"),
+    ],
+)
+def test_a_malformed_form_is_refused_where_it_is_malformed(body: bytes, error: str) -> None:
+    with pytest.raises(BadData, match=error):
+        parts_of(body, FORM)
 
 
 def test_options_are_short(server: Live) -> None:

@@ -203,7 +203,12 @@ def test_each_format_says_the_same(server: Live) -> None:
         ("text/csv;q=0.2, application/sparql-results+xml;q=0.9", "application/sparql-results+xml"),
         ("application/sparql-results+json;q=0, */*", "application/json"),
         ("text/turtle, application/rdf+xml, text/n3, application/json;q=0.1", "application/json"),
-        ("TEXT/CSV ; q=nonsense", "text/csv; charset=utf-8"),
+        ("TEXT/CSV ; q=nonsense", "application/sparql-results+json"),  # malformed ranges are passed over
+        ("application/json;q=2, TEXT/CSV ; q=0.1", "text/csv; charset=utf-8"),
+        (
+            'text/tab-separated-values;profile="a,b;q=0";q=0.5, text/csv;q=0.4',
+            "text/tab-separated-values; charset=utf-8",
+        ),
     ],
 )
 def test_an_accept_list_gets_the_best_of_what_we_have(server: Live, accept: str, media_type: str) -> None:

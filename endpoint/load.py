@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
+from urllib.parse import urlsplit
 
 import hbase_store
 from endpoint.reading import Source, digest_of, named, pieces_of, place_of
@@ -56,6 +57,10 @@ class Target(Protocol):
         """As one snapshot, which it writes into `what`, with the numbers of statements and of bad lines."""
         ...
 
+    def is_at(self, url: str) -> bool:
+        """Whether what is written to here would be read there."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -68,7 +73,7 @@ def load_all(
     server: str | None = None,
 ) -> Iterator[Done]:
     """What became of each source, when it is written; a `server` stands for the store that it holds."""
-    with _target(url, token, progress, server) as target:
+    with target_of(url, token, progress, server) as target:
         before = target.loaded()
         for source in sources:
             started = time.monotonic()
@@ -99,7 +104,7 @@ def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | N
 
 
 @contextmanager
-def _target(url: str, token: str | None, progress: TextIO, server: str | None) -> Iterator[Target]:
+def target_of(url: str, token: str | None, progress: TextIO, server: str | None) -> Iterator[Target]:
     """The store, or the server that holds it."""
 
     def here() -> Target:
@@ -130,6 +135,9 @@ class Local:
     def __init__(self, store: Store) -> None:
         self._store, self.statements = store, 0
 
+    def is_at(self, url: str) -> bool:
+        return False  # who serves a store holds it
+
     def close(self) -> None:
         self._store.close()
 
@@ -155,6 +163,10 @@ class Remote:
     def __init__(self, client: Client, address: str) -> None:
         self._client, self._address, self.statements = client, address, 0
 
+    def is_at(self, url: str) -> bool:
+        mine, other = (urlsplit(each.replace("//localhost", "//127.0.0.1")) for each in (self._address, url))
+        return (mine.scheme, mine.netloc) == (other.scheme, other.netloc)
+
     def close(self) -> None:
         self._client.close()
 
@@ -165,7 +177,7 @@ class Remote:
             found = self._client.loads()
         except httpx.HTTPError as error:
             raise RilletError(f"{self._address} does not answer ({error}); start it with `rillet serve`") from None
-        names = ("path", "size", "modified", "graph", "statements", "digest", "bad", "snapshot")
+        names = ("path", "size", "modified", "graph", "statements", "digest", "bad", "snapshot", "part")
         return [Loaded(*(each[name] for name in names)) for each in found]
 
     def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
@@ -182,6 +194,7 @@ class Remote:
                 size=what.size,
                 modified=what.modified_ns,
                 digest=what.digest or None,
+                part=what.part or None,
                 go_on=go_on,
             )
         except Refused as refused:

@@ -62,6 +62,15 @@ def _trusted() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
+def solutions(data: bytes, url: str) -> list[Solution]:
+    """SPARQL results in JSON, as `url` answered them. Raises CannotFetch."""
+    try:
+        bindings = msgspec.json.decode(data, type=_Document).results.bindings
+        return [{name: term.text() for name, term in solution.items()} for solution in bindings]
+    except (msgspec.DecodeError, ValueError) as error:
+        raise CannotFetch(f"<{url}> answered what are no SPARQL results in JSON: {error}") from None
+
+
 #: An answer takes so many times its bytes, as what Python makes of it.
 _COST = 4
 
@@ -89,11 +98,7 @@ class Remotes:
         data = self._posted(url, text)
         self.answered += 1
         self._control.spend(_COST * len(data))
-        try:
-            bindings = msgspec.json.decode(data, type=_Document).results.bindings
-            return [{name: term.text() for name, term in solution.items()} for solution in bindings]
-        except (msgspec.DecodeError, ValueError) as error:
-            raise CannotFetch(f"<{url}> answered what are no SPARQL results in JSON: {error}") from None
+        return solutions(data, url)
 
     def _posted(self, url: str, text: str) -> bytes:
         import httpx  # takes a tenth of a second to import

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import TextIO
 
 from endpoint.load import Done, Target, target_of
@@ -28,7 +29,9 @@ from stream_ext.sparql_source import Cut, SparqlSource, Triples
 #: Triples of a part. What a source sends at once may be less; then parts are smaller.
 PART_TRIPLES = 250_000
 #: Smaller parts are not tried.
-_PART_LEAST = 100
+_PART_LEAST = 10
+#: What breaks off as often is too much at once, perhaps.
+_TRIES = 3
 _WHOLE, _BLANK = "whole", "blank nodes"
 
 
@@ -130,18 +133,26 @@ class _Copying:
             try:
                 yield self._copied(Triples(graph), total, Loaded(self._source.url, 0, 0, into, part=_WHOLE))
                 return
-            except Cut as cut:
-                if not self._part or total == blank:
+            except (Cut, NoAnswer) as error:
+                if not self._part or not self._smaller(_sent(error, total)):
                     raise
-                self._part = max(_PART_LEAST, min(self._part, cut.received // 2))
-                self._say(f"{cut}: asking for parts")
+                self._say(f"{error}: asking for parts")
         if blank:
             what = Loaded(self._source.url, 0, 0, into, part=_BLANK)
             if _BLANK in known:
                 yield Done(_named(f"{_shown(graph)}, {_BLANK}"), known[_BLANK], 0.0)
             else:
-                yield self._copied(Triples(graph, blank=True), blank, what)
+                yield self._blank_ones(Triples(graph, blank=True), blank, what)
         yield from self._ranges(graph, into, total - blank, known)
+
+    def _blank_ones(self, triples: Triples, count: int, what: Loaded) -> Done:
+        try:
+            return self._copied(triples, count, what)
+        except Cut as cut:
+            raise CannotFetch(
+                f"{cut}: what has blank nodes comes in one answer or not at all, as their labels mean something only "
+                "there; have the source send more at once (Virtuoso: ResultSetMaxRows), or write a file that is loaded"
+            ) from None
 
     def _ranges(self, graph: str | None, into: str | None, left: int, known: dict[str, Loaded]) -> Iterator[Done]:
         """What has no blank node, by its subjects."""
@@ -160,9 +171,10 @@ class _Copying:
                 what = Loaded(self._source.url, 0, 0, into, part=json.dumps({"after": some.after, "until": some.until}))
                 try:
                     done = self._copied(some, count, what)
-                except Cut as cut:
-                    if not self._smaller(cut.received):
+                except (Cut, NoAnswer) as error:
+                    if not self._smaller(_sent(error, self._part or left)):
                         raise
+                    self._say(f"{error}: asking for less at once")
                     continue
                 until, left = some.until, left - done.loaded.statements
                 yield done
@@ -186,8 +198,8 @@ class _Copying:
         return rest
 
     def _smaller(self, size: int) -> bool:
-        """Whether smaller parts are worth a try."""
-        size = min(size, (self._part or 2 * size) // 2)
+        """Whether smaller parts are worth a try, of at most so many triples."""
+        size = min(size, self._part * 3 // 4)
         if size < _PART_LEAST:
             return False
         self._part = size
@@ -197,21 +209,24 @@ class _Copying:
         """Asked again where the source was away for a while: what it counts may be another number by then."""
         name, started = _shown(triples.graph, triples), time.monotonic()
         counts = chain([counted], iter(lambda: self._source.count(triples), None))
-        self._source.patiently(lambda: self._load(triples, next(counts), what, name), self._say)
+        self._source.patiently(lambda: self._load(triples, next(counts), what, name), self._say, _TRIES)
         return Done(_named(name), what, time.monotonic() - started)
 
     def _load(self, triples: Triples, counted: int, what: Loaded, name: str) -> None:
         shown = Progress(name, counted, self._progress)
 
-        def pieces() -> Iterator[bytes]:
+        def watched(pieces: Iterable[bytes]) -> Iterator[bytes]:
             count = 0
-            for piece in self._source.construct(triples, counted):
+            for piece in pieces:
                 yield piece
                 count += piece.count(b"\n")
                 shown.show(count, count)
 
         try:
-            self._target.load(pieces(), False, what, False)
+            with closing(self._source.construct(triples, counted)) as pieces:
+                # The target may not wait for long for what comes, and the first takes a source longest.
+                first = [*islice(pieces, 1)]
+                self._target.load(watched(chain(first, pieces)), False, what, False)
         except BadData as error:
             words = f"sent what is no RDF ({error}); nothing of {name} is copied"
             raise CannotFetch(f"<{self._source.url}> {words}") from None
@@ -221,6 +236,11 @@ class _Copying:
     def _say(self, line: str) -> None:
         self._progress.write(f"{line}\n")
         self._progress.flush()
+
+
+def _sent(error: CannotFetch, asked: int) -> int:
+    """How much a source that does not send what it was asked for may send."""
+    return error.received // 2 if isinstance(error, Cut) else asked // 4
 
 
 def _range_of(part: str) -> list[tuple[str | None, str | None]]:

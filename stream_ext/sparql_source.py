@@ -13,7 +13,7 @@ import email.utils
 import io
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
@@ -182,7 +182,7 @@ class SparqlSource:
 
     # ---- triples
 
-    def construct(self, triples: Triples, expected: int) -> Iterator[bytes]:
+    def construct(self, triples: Triples, expected: int) -> Generator[bytes, None, None]:
         """Lines of N-Triples (N-Quads without graphs), some thousand at a time; `expected` are counted.
 
         Raises Cut, Later or CannotFetch, also behind the last line: nothing of it counts before the end."""
@@ -228,14 +228,16 @@ class SparqlSource:
 
     # ---- HTTP
 
-    def patiently(self, ask: Callable[[], Found], notice: Callable[[str], object] = lambda line: None) -> Found:
+    def patiently(
+        self, ask: Callable[[], Found], notice: Callable[[str], object] = lambda line: None, tries: int = _TRIES
+    ) -> Found:
         """Asks again where the source may answer later; it only reads, so that nothing can be done twice."""
-        for tried in range(1, _TRIES + 1):
+        for tried in range(1, tries + 1):
             try:
                 return ask()
             except Later as later:
-                if tried == _TRIES:
-                    raise NoAnswer(f"{later}; it was tried {_TRIES} times") from None
+                if tried == tries:
+                    raise NoAnswer(f"{later}; it was tried {tries} times") from None
                 wait_s = min(_WAIT_S * 2**tried if later.wait_s is None else later.wait_s, _WAIT_S_MAX)
                 notice(f"{later}; again in {wait_s:g} s")
                 self._sleep(wait_s)

@@ -119,7 +119,7 @@ def _add_from(parser: Parser) -> None:
     what = "copy or skip the source's default graph; auto: skip it if it is the union of the named ones"
     parser.add_argument("--default-graph", choices=("auto", "copy", "skip"), default="auto", help=what)
     parser.add_argument(
-        "--part", type=whole, default=250_000, metavar="N", help="ask for so many triples at once; 0: all"
+        "--part", type=whole, metavar="N", help="ask for so many triples at once (default 250,000); 0: all"
     )
     parser.add_argument("--again", action="store_true", help="copy also what was copied before")
     what = "how long the source may be silent"
@@ -145,12 +145,13 @@ def load(arguments: argparse.Namespace) -> None:
 def _copy(arguments: argparse.Namespace) -> None:
     if arguments.files or arguments.go_on or arguments.format:
         raise UsageError("--from copies a store: no files, no --format and no --go-on with it")
-    from endpoint.copying import Copy, copy_all, read_authorization
+    from endpoint.copying import PART_TRIPLES, Copy, copy_all, read_authorization
     from stream_ext.sparql_source import SparqlSource
 
     only = arguments.from_graph
     graphs = None if only is None else tuple(None if each == "default" else each for each in only)
-    wanted = Copy(graphs, arguments.graph, arguments.default_graph, arguments.part, arguments.again)
+    part = PART_TRIPLES if arguments.part is None else arguments.part
+    wanted = Copy(graphs, arguments.graph, arguments.default_graph, part, arguments.again)
     authorization = read_authorization(arguments.from_auth, os.environ.get)
     with closing(SparqlSource(arguments.source, authorization, arguments.from_timeout)) as source:
         triples = 0

@@ -200,6 +200,40 @@ def test_who_answers_one_row_at_a_time_is_told_so(source: Scripted, target: Targ
     assert len(target.quads(tmp_path)) == 0
 
 
+def test_blank_nodes_that_do_not_come_in_one_answer_are_not_torn_apart(
+    source: Scripted, target: Target, tmp_path: Path
+) -> None:
+    source.add("".join(f"_:x{n} <http://ex/p> _:x{n + 1} <http://ex/g> .\n" for n in range(500)))
+    source.rows_max = 300
+    with pytest.raises(RilletError, match="what has blank nodes comes in one answer or not at all"):
+        target.copy(source.url)
+    assert len(target.quads(tmp_path)) == 0
+
+
+def test_what_is_too_much_for_a_source_is_asked_in_parts(source: Scripted, target: Target, tmp_path: Path) -> None:
+    source.add(many(2000))
+
+    def breaks(request: Any, text: str) -> bool:
+        _, data = source.answer(text)
+        if constructing(text) and data.count(b"\n") > 600:
+            request.say_and_break_off(N_TRIPLES, data[:1000], len(data))
+            return True
+        return False
+
+    source.spoil = breaks
+    assert len(target.copy(source.url)) == 4
+    assert "tried 3 times: asking for parts" in target.printed.getvalue()
+    assert target.quads(tmp_path) == dumped(source)
+
+
+def test_a_source_that_cannot_sort_is_asked_for_all_at_once(source: Scripted, target: Target, tmp_path: Path) -> None:
+    source.add(many(500) + BLANK.replace("http://ex/g", "http://ex/large"))
+    unsorted = _said(500, "text/plain", b"out of memory")(source)
+    source.spoil = lambda request, text: "ORDER BY" in text and unsorted(request, text)
+    assert [each.loaded.statements for each in target.copy(source.url, part=400)] == [3, 500]
+    assert target.quads(tmp_path) == dumped(source)
+
+
 def constructing(text: str) -> bool:
     return text.startswith("CONSTRUCT")
 

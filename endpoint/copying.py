@@ -5,6 +5,8 @@
     <http://ex/large>, blank nodes         what has a blank node, in one request: their labels mean something only there
     <http://ex/large>, from the start      subjects up to some one, in the order of the source
     <http://ex/large>, behind <http://ex/k>
+    200 graphs (<http://ex/1>, ...)        small ones, where there are many
+    2 graphs (...), blank nodes            those that share some: only one answer says which these are
 
 A part is published when all of it came, and the store keeps which one it was. So a copy that was interrupted goes on
 with the next part, and none is there twice."""
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -24,7 +27,7 @@ from endpoint.reading import Progress, Source
 from stream_ext.errors import BadArgument, BadData, RilletError
 from stream_ext.fetching import CannotFetch, NoAnswer
 from stream_ext.loads import Loaded
-from stream_ext.sparql_source import Cut, SparqlSource, Triples
+from stream_ext.sparql_source import Counted, Cut, Quads, SparqlSource, Triples
 
 #: Triples of a part. What a source sends at once may be less; then parts are smaller.
 PART_TRIPLES = 250_000
@@ -32,6 +35,8 @@ PART_TRIPLES = 250_000
 _PART_LEAST = 10
 #: What breaks off as often is too much at once, perhaps.
 _TRIES = 3
+#: From so many graphs on those that are so many times smaller than a part are asked for together, so many at most.
+_MANY_GRAPHS, _FEWER, _GRAPHS_MAX = 50, 10, 200
 _WHOLE, _BLANK = "whole", "blank nodes"
 
 
@@ -69,29 +74,54 @@ class _Copying:
     def __init__(self, source: SparqlSource, target: Target, wanted: Copy, progress: TextIO) -> None:
         self._source, self._target, self._wanted, self._progress = source, target, wanted, progress
         self._part = wanted.part
-        before = [] if wanted.again else target.loaded()
-        self._before = [each for each in before if each.path == source.url]
+        self._told: set[int] = set()  # snapshots
+        self._known: dict[str | None, dict[str, Loaded]] = defaultdict(dict)  # by the graph's name here
+        for each in () if wanted.again else target.loaded():
+            if each.path == source.url:
+                self._remember(each)
+
+    def _remember(self, what: Loaded) -> None:
+        several = _several(what.part)
+        if several is None:
+            self._known[what.graph][what.part] = what
+        else:
+            for name in several[1]:
+                self._known[name][several[0]] = what
+
+    def _into(self, graph: str | None) -> str | None:
+        return self._wanted.into if graph is None else graph
 
     def all(self) -> Iterator[Done]:
         graphs = self._graphs()
-        blank = {graph: self._source.count(Triples(graph, blank=True)) for graph in graphs}
-        self._check_shared([graph for graph in graphs if blank[graph]])
-        for graph in graphs:
-            yield from self._graph(graph, blank[graph])
+        yield from self._shared_blank_nodes([each for each in graphs if each.blank])
+        for some in self._batches(graphs):
+            if (before := self._known[self._into(some[0].graph)].get(_WHOLE)) is not None:
+                yield from self._told_before(before, Triples(some[0].graph))
+            elif len(some) > 1:
+                yield from self._batch(some)
+            else:
+                yield from self._graph(some[0])
+
+    def _told_before(self, what: Loaded, triples: Triples) -> Iterator[Done]:
+        """Once, of however many graphs it is."""
+        if what.sn not in self._told:
+            self._told.add(what.sn)
+            yield Done(_named(_shown(what, triples)), what, 0.0)
 
     # ---- which graphs
 
-    def _graphs(self) -> list[str | None]:
-        there = self._source.graphs()
+    def _graphs(self) -> list[Counted]:
         wanted = self._wanted.graphs
-        if wanted is not None and (absent := next((each for each in wanted if each not in (None, *there)), None)):
-            raise RilletError(f"<{self._source.url}> has no graph <{absent}>; it has {len(there)}")
-        if self._wanted.into in there:
+        named = self._source.graphs(wanted)
+        there = {each.graph for each in named}
+        if absent := [each for each in wanted or () if each is not None and each not in there]:
+            raise RilletError(f"<{self._source.url}> has no graph <{absent[0]}>, or it holds no triple")
+        if self._wanted.into in there and self._wanted.into is not None:
             raise BadArgument(
                 f"<{self._wanted.into}> is a graph of the source, too: --graph names another one for its default graph"
             )
-        named: list[str | None] = [each for each in there if wanted is None or each in wanted]
-        return [None, *named] if self._takes_default(bool(there)) else named
+        default = self._source.default_graph() if self._takes_default(bool(named)) else None
+        return [default, *named] if default is not None and default.triples else named
 
     def _takes_default(self, has_named: bool) -> bool:
         wanted, by_name = self._wanted, self._wanted.graphs
@@ -105,31 +135,64 @@ class _Copying:
         )
         return False
 
-    def _check_shared(self, graphs: Sequence[str | None]) -> None:
-        """Two answers say of no blank node that it is the same in both."""
-        if len(graphs) < 2:
-            return
-        if self._source.count_blank_nodes(graphs) != sum(self._source.count_blank_nodes([each]) for each in graphs):
-            names = ", ".join(map(_shown, graphs[:5])) + (" ..." if len(graphs) > 5 else "")
+    def _batches(self, graphs: Sequence[Counted]) -> Iterator[list[Counted]]:
+        """Small graphs together where there are many, each of the others alone."""
+        batch: list[Counted] = []
+        size = 0
+        for each in graphs:
+            known = self._known[self._into(each.graph)]
+            small = each.graph is not None and each.triples * _FEWER <= self._part and not known.keys() - {_WHOLE}
+            if len(graphs) < _MANY_GRAPHS or not small:
+                yield [each]
+                continue
+            same = not batch or known.get(_WHOLE) is self._known[batch[-1].graph].get(_WHOLE)
+            if batch and (not same or size + each.triples > self._part or len(batch) == _GRAPHS_MAX):
+                yield batch
+                batch, size = [], 0
+            batch.append(each)
+            size += each.triples
+        if batch:
+            yield batch
+
+    def _batch(self, graphs: Sequence[Counted]) -> Iterator[Done]:
+        names = tuple(each.graph for each in graphs)
+        what = Loaded(self._source.url, 0, 0, None, part=json.dumps({_WHOLE: names}))
+        try:
+            yield self._copied(Quads(names), sum(each.triples for each in graphs), what)
+        except (Cut, NoAnswer) as error:
+            self._say(f"{error}: asking for one graph at a time")
+            for each in graphs:
+                yield from self._graph(each)
+
+    def _shared_blank_nodes(self, graphs: Sequence[Counted]) -> Iterator[Done]:
+        """Two answers say of no blank node that it is the same in both. So, where graphs share some, what has any of
+        these comes in one answer for all graphs."""
+        new: list[str | None] = []
+        old: list[str | None] = []
+        for each in graphs:
+            is_old = bool(self._known[self._into(each.graph)].keys() & {_WHOLE, _BLANK})
+            (old if is_old else new).append(each.graph)
+        count = self._source.count_blank_nodes
+        if old and new and count([*old, *new]) != count(old) + count(new):
             raise RilletError(
-                f"<{self._source.url}>: some blank nodes are in more than one graph ({names}), and answers graph by "
-                "graph do not say which: have the source write all of it as N-Quads or TriG, and load that file; "
-                "or leave graphs out (--from-graph)"
+                f"<{self._source.url}>: graphs that were copied before share blank nodes with others that were not "
+                f"({_list(new)}); copy all of them with one command, into a store that has none of them"
             )
+        if len(new) > 1 and count(new) != count(new, by_graph=True):
+            names = [self._into(graph) for graph in new]
+            what = Loaded(self._source.url, 0, 0, self._wanted.into, part=json.dumps({_BLANK: names}))
+            yield self._blank_ones(
+                Quads(tuple(new), blank=True), sum(each.blank for each in graphs if each.graph in new), what
+            )
+            self._remember(what)
 
     # ---- one graph
 
-    def _graph(self, graph: str | None, blank: int) -> Iterator[Done]:
-        into = graph if graph is not None else self._wanted.into
-        known = {each.part: each for each in self._before if each.graph == into}
-        if _WHOLE in known:
-            yield Done(_named(_shown(graph)), known[_WHOLE], 0.0)
-            return
-        total = self._source.count(Triples(graph))
-        if not total:
-            return
-        begun = bool(known)
-        if not begun and not (self._part and total > self._part):
+    def _graph(self, counted: Counted) -> Iterator[Done]:
+        graph, total, blank = counted.graph, counted.triples, counted.blank
+        into = self._into(graph)
+        known = self._known[into]
+        if not known and not (self._part and total > self._part):
             try:
                 yield self._copied(Triples(graph), total, Loaded(self._source.url, 0, 0, into, part=_WHOLE))
                 return
@@ -137,15 +200,14 @@ class _Copying:
                 if not self._part or not self._smaller(_sent(error, total)):
                     raise
                 self._say(f"{error}: asking for parts")
-        if blank:
+        if blank and _BLANK not in known:
             what = Loaded(self._source.url, 0, 0, into, part=_BLANK)
-            if _BLANK in known:
-                yield Done(_named(f"{_shown(graph)}, {_BLANK}"), known[_BLANK], 0.0)
-            else:
-                yield self._blank_ones(Triples(graph, blank=True), blank, what)
+            yield self._blank_ones(Triples(graph, blank=True), blank, what)
+        elif blank:
+            yield from self._told_before(known[_BLANK], Triples(graph, blank=True))
         yield from self._ranges(graph, into, total - blank, known)
 
-    def _blank_ones(self, triples: Triples, count: int, what: Loaded) -> Done:
+    def _blank_ones(self, triples: Triples | Quads, count: int, what: Loaded) -> Done:
         try:
             return self._copied(triples, count, what)
         except Cut as cut:
@@ -161,11 +223,11 @@ class _Copying:
         while rest is not None:
             if rest.after in ranges:
                 until, before = ranges[rest.after]
-                yield Done(_named(_shown(graph, rest)), before, 0.0)
+                yield Done(_named(_shown(before, rest)), before, 0.0)
                 left -= before.statements
             else:
                 some = self._some(rest, left)
-                count = self._source.count(some)
+                count = self._source.count(some) if left > 0 else 0
                 if not count:
                     return
                 what = Loaded(self._source.url, 0, 0, into, part=json.dumps({"after": some.after, "until": some.until}))
@@ -205,14 +267,15 @@ class _Copying:
         self._part = size
         return True
 
-    def _copied(self, triples: Triples, counted: int, what: Loaded) -> Done:
+    def _copied(self, triples: Triples | Quads, counted: int, what: Loaded) -> Done:
         """Asked again where the source was away for a while: what it counts may be another number by then."""
-        name, started = _shown(triples.graph, triples), time.monotonic()
+        name, started = _shown(what, triples), time.monotonic()
         counts = chain([counted], iter(lambda: self._source.count(triples), None))
         self._source.patiently(lambda: self._load(triples, next(counts), what, name), self._say, _TRIES)
+        self._told.add(what.sn)
         return Done(_named(name), what, time.monotonic() - started)
 
-    def _load(self, triples: Triples, counted: int, what: Loaded, name: str) -> None:
+    def _load(self, triples: Triples | Quads, counted: int, what: Loaded, name: str) -> None:
         shown = Progress(name, counted, self._progress)
 
         def watched(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -223,10 +286,10 @@ class _Copying:
                 shown.show(count, count)
 
         try:
-            with closing(self._source.construct(triples, counted)) as pieces:
+            with closing(self._source.lines(triples, counted)) as pieces:
                 # The target may not wait for long for what comes, and the first takes a source longest.
                 first = [*islice(pieces, 1)]
-                self._target.load(watched(chain(first, pieces)), False, what, False)
+                self._target.load(watched(chain(first, pieces)), isinstance(triples, Quads), what, False)
         except BadData as error:
             words = f"sent what is no RDF ({error}); nothing of {name} is copied"
             raise CannotFetch(f"<{self._source.url}> {words}") from None
@@ -243,24 +306,43 @@ def _sent(error: CannotFetch, asked: int) -> int:
     return error.received // 2 if isinstance(error, Cut) else asked // 4
 
 
+def _several(part: str) -> tuple[str, list[str | None]] | None:
+    """What it has of which graphs."""
+    found = json.loads(part) if part.startswith("{") else {}
+    return next(((kind, found[kind]) for kind in (_WHOLE, _BLANK) if kind in found), None)
+
+
 def _range_of(part: str) -> list[tuple[str | None, str | None]]:
-    if not part.startswith("{"):
-        return []
-    found = json.loads(part)
-    return [(found["after"], found["until"])]
+    found = json.loads(part) if part.startswith("{") else {}
+    return [(found["after"], found["until"])] if "after" in found else []
 
 
 def _named(name: str) -> Source:
     return Source(name, "application/n-triples")
 
 
-def _shown(graph: str | None, triples: Triples | None = None) -> str:
-    name = "the default graph" if graph is None else f"<{graph}>"
-    if triples is None or triples.blank is None:
-        return name
-    if triples.blank:
+def _shown(what: Loaded, triples: Triples | Quads) -> str:
+    several = _several(what.part)
+    if several is not None:
+        of = f", {_BLANK}" if several[0] == _BLANK else ""
+        return f"{len(several[1])} graphs ({_list(several[1])}){of}"
+    name = _name_of(triples.graph) if isinstance(triples, Triples) else _list(triples.graphs)
+    if what.part == _BLANK:
         return f"{name}, {_BLANK}"
-    return f"{name}, " + ("from the start" if triples.after is None else f"behind <{triples.after}>")
+    if what.part == _WHOLE or not isinstance(triples, Triples):
+        return name
+    ((after, until),) = _range_of(what.part)
+    if after is None:
+        return f"{name}, " + ("the rest" if until is None else "from the start")
+    return f"{name}, behind <{after}>"
+
+
+def _name_of(graph: str | None) -> str:
+    return "the default graph" if graph is None else f"<{graph}>"
+
+
+def _list(graphs: Sequence[str | None]) -> str:
+    return ", ".join(map(_name_of, graphs[:2])) + (", ..." if len(graphs) > 2 else "")
 
 
 def read_authorization(file: str | None, environment: Callable[[str], str | None]) -> str | None:

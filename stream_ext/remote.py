@@ -66,9 +66,14 @@ def solutions(data: bytes, url: str) -> list[Solution]:
     """SPARQL results in JSON, as `url` answered them. Raises CannotFetch."""
     try:
         bindings = msgspec.json.decode(data, type=_Document).results.bindings
-        return [{name: term.text() for name, term in solution.items()} for solution in bindings]
+        return [{name: term.text() for name, term in each.items()} for each in bindings]
     except (msgspec.DecodeError, ValueError) as error:
         raise CannotFetch(f"<{url}> answered what are no SPARQL results in JSON: {error}") from None
+
+
+def solution(binding: object) -> Solution:
+    """One of SPARQL results in JSON that are read bit by bit. Raises ValueError."""
+    return {name: term.text() for name, term in msgspec.convert(binding, dict[str, _Term]).items()}
 
 
 #: An answer takes so many times its bytes, as what Python makes of it.

@@ -1,16 +1,19 @@
 """A source: a SPARQL store that is not ours, read by the SPARQL 1.1 Protocol as a copy of it needs it.
 
-What is short (counts, names of graphs) is asked as a SELECT and read whole. Triples are asked as a CONSTRUCT and
-handed on while they come. No answer is believed to be whole because it ended: stores cut what is longer than their
-settings allow, and say nothing. So the triples that came are compared with those that the source counts.
+What is short (counts, names of graphs) is asked as a SELECT and read whole. Triples are asked as a CONSTRUCT, those of
+several graphs as a SELECT, and handed on while they come. No answer is believed to be whole because it ended: stores
+cut what is longer than their settings allow, and say nothing. So the triples that came are compared with those that the
+source counts.
 
 A source that is away, or has too much to do, is asked again after a while. Redirections are followed to the same
 origin only: whoever answers there is whom the user named."""
 
 from __future__ import annotations
 
+import codecs
 import email.utils
 import io
+import json
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -25,7 +28,7 @@ from stream_ext.errors import BadArgument, BadData
 from stream_ext.fetching import CannotFetch, NoAnswer, pieces
 from stream_ext.outside import OutOfBounds, Outside, places
 from stream_ext.rdf.documents import N_QUADS, N_TRIPLES, RDF_XML, TRIG, TURTLE, lines_of
-from stream_ext.remote import RESULTS, Solution, solutions
+from stream_ext.remote import RESULTS, Solution, solution, solutions
 
 if TYPE_CHECKING:
     import httpx
@@ -45,7 +48,10 @@ _FORMS = {N_TRIPLES: N_TRIPLES, N_QUADS: N_TRIPLES, "text/plain": N_TRIPLES, TUR
     "application/x-turtle": TURTLE,
     RDF_XML: RDF_XML,
 }
+_WITH_BLANK = "(isBlank(?s) || isBlank(?o))"
 _STATEMENT = re.compile(rb"^[ \t]*[<_]", re.MULTILINE)
+_BINDINGS = re.compile(r'"bindings"\s*:\s*\[')
+_BETWEEN = re.compile(r"[\s,]*")
 _IN_IRI = re.compile(r'[^\x00-\x20<>"{}|^`\\]+')
 Found = TypeVar("Found")
 
@@ -67,23 +73,52 @@ class Later(NoAnswer):
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """A named graph, or None for the default graph: its triples, and how many of them have a blank node."""
+
+    graph: str | None
+    triples: int
+    blank: int
+
+
+@dataclass(frozen=True, slots=True)
 class Triples:
     """Some triples of one graph: those with a blank node or without one, or those whose subjects, as strings, lie
     behind `after` and not behind `until`."""
 
-    graph: str | None  # None: the default graph
+    graph: str | None
     blank: bool | None = None
     after: str | None = None
     until: str | None = None
 
     def pattern(self) -> str:
-        conditions = []
-        if self.blank is not None:
-            conditions.append("(isBlank(?s) || isBlank(?o))" if self.blank else "(!isBlank(?s) && !isBlank(?o))")
+        conditions = [] if self.blank is None else [_WITH_BLANK if self.blank else f"!{_WITH_BLANK}"]
         conditions += [f"STR(?s) > {_string(self.after)}"] if self.after is not None else []
         conditions += [f"STR(?s) <= {_string(self.until)}"] if self.until is not None else []
         inner = "?s ?p ?o" + (f" FILTER({' && '.join(conditions)})" if conditions else "")
         return f"{{ {inner} }}" if self.graph is None else f"{{ GRAPH <{checked(self.graph)}> {{ {inner} }} }}"
+
+    @property
+    def questions(self) -> tuple[str, str]:
+        return f"CONSTRUCT {{ ?s ?p ?o }} WHERE {self.pattern()}", "?s ?p ?o"
+
+
+@dataclass(frozen=True, slots=True)
+class Quads:
+    """All quads of some graphs, or (`blank`) those with a blank node, in one answer: it says what they share."""
+
+    graphs: tuple[str | None, ...]
+    blank: bool | None = None
+
+    def pattern(self) -> str:
+        named = " ".join(f"<{checked(graph)}>" for graph in self.graphs if graph is not None)
+        parts = ["{ ?s ?p ?o }"] if None in self.graphs else []
+        parts += [f"{{ VALUES ?g {{ {named} }} GRAPH ?g {{ ?s ?p ?o }} }}"] if named else []
+        return f"{{ {' UNION '.join(parts)}{f' FILTER{_WITH_BLANK}' if self.blank else ''} }}"
+
+    @property
+    def questions(self) -> tuple[str, str]:
+        return f"SELECT ?g ?s ?p ?o WHERE {self.pattern()}", "?g ?s ?p ?o"
 
 
 class SparqlSource:
@@ -116,35 +151,46 @@ class SparqlSource:
 
     # ---- what is short
 
-    def graphs(self) -> list[str]:
-        """The names of the named graphs that hold a triple, in order."""
-        found: set[str] = set()
-        there = self._number("SELECT (COUNT(DISTINCT ?g) AS ?n) WHERE { GRAPH ?g { ?s ?p ?o } }")
+    def graphs(self, only: Sequence[str | None] | None = None) -> list[Counted]:
+        """The named graphs that hold a triple, in order; all of them, or those of `only` that are there."""
+        names = None if only is None else " ".join(f"<{checked(each)}>" for each in only if each is not None)
+        where = "GRAPH ?g { ?s ?p ?o }" if names is None else f"VALUES ?g {{ {names} }} GRAPH ?g {{ ?s ?p ?o }}"
+        there = self._number(f"SELECT (COUNT(DISTINCT ?g) AS ?n) WHERE {{ {where} }}")
+        what = f"SELECT ?g (COUNT(*) AS ?n) (SUM(IF({_WITH_BLANK}, 1, 0)) AS ?b)"
+        found: dict[str, Counted] = {}
         behind = ""
         while len(found) < there:
-            text = f"SELECT DISTINCT ?g WHERE {{ GRAPH ?g {{ ?s ?p ?o }} {behind} }}"
-            names = {_name(row["g"]) for row in self.select(text + (" ORDER BY STR(?g) LIMIT 1000" if behind else ""))}
-            if not names - found:
+            order = " ORDER BY STR(?g) LIMIT 1000" if behind else ""
+            rows = self.select(f"{what} WHERE {{ {where}{behind} }} GROUP BY ?g{order}")
+            some = [Counted(_name(row["g"]), _whole(row["n"]), _whole(row["b"])) for row in rows if "g" in row]
+            if all(each.graph in found for each in some):
                 raise CannotFetch(f"<{self.url}> counts {there} named graphs and names {len(found)}")
-            found |= names
-            behind = f"FILTER(STR(?g) > {_string(max(found))})"
-        return sorted(found)
+            found |= {each.graph: each for each in some if each.graph is not None}
+            behind = f" FILTER(STR(?g) > {_string(max(found))})"
+        return [found[name] for name in sorted(found)]
 
-    def count(self, triples: Triples) -> int:
+    def default_graph(self) -> Counted:
+        return Counted(None, self.count(Triples(None)), self.count(Triples(None, blank=True)))
+
+    def count(self, triples: Triples | Quads) -> int:
         return self._number(f"SELECT (COUNT(*) AS ?n) WHERE {triples.pattern()}")
 
-    def count_distinct(self, triples: Triples) -> int:
-        return self._number(f"SELECT (COUNT(*) AS ?n) WHERE {{ SELECT DISTINCT ?s ?p ?o WHERE {triples.pattern()} }}")
+    def count_distinct(self, triples: Triples | Quads) -> int:
+        variables = triples.questions[1]
+        return self._number(
+            f"SELECT (COUNT(*) AS ?n) WHERE {{ SELECT DISTINCT {variables} WHERE {triples.pattern()} }}"
+        )
 
-    def count_blank_nodes(self, graphs: Sequence[str | None]) -> int:
-        """The different ones of these graphs together."""
+    def count_blank_nodes(self, graphs: Sequence[str | None], by_graph: bool = False) -> int:
+        """The different ones of these graphs; `by_graph`: one counts in each graph that has it."""
         inner = "{ ?b ?p ?o } UNION { ?s ?q ?b }"
         named = " ".join(f"<{checked(graph)}>" for graph in graphs if graph is not None)
         parts = [inner] if None in graphs else []
         parts += [f"{{ VALUES ?g {{ {named} }} GRAPH ?g {{ {inner} }} }}"] if named else []
-        return self._number(
-            f"SELECT (COUNT(DISTINCT ?b) AS ?n) WHERE {{ {' UNION '.join(parts)} FILTER(isBlank(?b)) }}"
-        )
+        where = f"{{ {' UNION '.join(parts)} FILTER(isBlank(?b)) }}"
+        if by_graph:
+            where = f"{{ SELECT DISTINCT ?g ?b WHERE {where} }}"
+        return self._number(f"SELECT (COUNT({'*' if by_graph else 'DISTINCT ?b'}) AS ?n) WHERE {where}")
 
     def default_is_union(self) -> bool:
         """Whether the default graph is what the named graphs hold together, and nothing else."""
@@ -165,7 +211,7 @@ class SparqlSource:
     def _number(self, text: str) -> int:
         found = self.select(text)
         try:
-            return int(parse_term(found[0]["n"]).value)
+            return _whole(found[0]["n"])
         except (LookupError, ValueError):
             raise CannotFetch(f"<{self.url}> was asked for a number and answered {found!r:.200}") from None
 
@@ -182,30 +228,44 @@ class SparqlSource:
 
     # ---- triples
 
-    def construct(self, triples: Triples, expected: int) -> Generator[bytes, None, None]:
-        """Lines of N-Triples (N-Quads without graphs), some thousand at a time; `expected` are counted.
+    def lines(self, triples: Triples | Quads, expected: int) -> Generator[bytes, None, None]:
+        """Lines of N-Triples, or N-Quads, some thousand at a time; `expected` are counted.
 
         Raises Cut, Later or CannotFetch, also behind the last line: nothing of it counts before the end."""
         received = nothing = 0
-        text = f"CONSTRUCT {{ ?s ?p ?o }} WHERE {triples.pattern()}"
-        with self._opened(text, _GRAPHS) as response:
+        for piece in self._constructed(triples) if isinstance(triples, Triples) else self._quads(triples):
+            statements = sum(1 for _ in _STATEMENT.finditer(piece))
+            received += statements
+            nothing = 0 if statements else nothing + len(piece)
+            if received > 2 * expected + 1000 or nothing > _NOTHING_BYTES:
+                raise CannotFetch(f"<{self.url}> counts {expected:,} triples, and what it sends does not end")
+            yield piece
+        self._check(triples, expected, received)
+
+    def _constructed(self, triples: Triples) -> Iterator[bytes]:
+        with self._opened(triples.questions[0], _GRAPHS) as response:
             form = _FORMS.get(_form(response))
             if form is None:
                 raise CannotFetch(self._not_what(_form(response), "RDF that is read while it comes", response))
             body = self._body(response)
             try:
-                for piece in _whole_lines(body) if form == N_TRIPLES else lines_of(_stream(body), form, self.url):
-                    statements = sum(1 for _ in _STATEMENT.finditer(piece))
-                    received += statements
-                    nothing = 0 if statements else nothing + len(piece)
-                    if received > 2 * expected + 1000 or nothing > _NOTHING_BYTES:
-                        raise CannotFetch(f"<{self.url}> counts {expected:,} triples, and what it sends does not end")
-                    yield piece
+                yield from _whole_lines(body) if form == N_TRIPLES else lines_of(_stream(body), form, self.url)
             except BadData as error:
-                raise CannotFetch(f"<{self.url}> sent what is no RDF, behind {received:,} triples: {error}") from None
-        self._check(triples, expected, received)
+                raise CannotFetch(f"<{self.url}> sent what is no RDF: {error}") from None
 
-    def _check(self, triples: Triples, expected: int, received: int) -> None:
+    def _quads(self, quads: Quads) -> Iterator[bytes]:
+        labels: dict[bytes, bytes] = {}
+        with self._opened(quads.questions[0], f"{RESULTS}, application/json;q=0.5") as response:
+            if "json" not in _form(response):
+                raise CannotFetch(self._not_what(_form(response), "SPARQL results in JSON", response))
+            try:
+                for bindings in _bindings(self._body(response)):
+                    yield b"".join(_line(solution(binding), labels) for binding in bindings) or b"\n"
+            except (ValueError, LookupError, RecursionError) as error:
+                words = f"sent what are no SPARQL results in JSON: {error or type(error).__name__}"
+                raise CannotFetch(f"<{self.url}> {words}") from None
+
+    def _check(self, triples: Triples | Quads, expected: int, received: int) -> None:
         """That all came. While it was sent, the source may have changed; and some stores count what repeats."""
         if received == expected or received == (now := self.count(triples)):
             return
@@ -338,6 +398,10 @@ def _name(term: bytes) -> str:
     return found.value
 
 
+def _whole(term: bytes) -> int:
+    return int(parse_term(term).value)
+
+
 def _string(text: str) -> str:
     return literal(text).decode()
 
@@ -389,6 +453,49 @@ def _whole_lines(body: Iterator[bytes]) -> Iterator[bytes]:
         if not last.endswith(b".") and not last.startswith(b"#"):
             raise Later("the answer broke off in the middle of a line")
         yield last + b"\n"
+
+
+def _bindings(body: Iterator[bytes]) -> Iterator[list[object]]:
+    """The solutions of SPARQL results in JSON while they come, some at a time. ValueError where these are none."""
+    decode, texts = json.JSONDecoder().raw_decode, codecs.getincrementaldecoder("utf-8")()
+    text, begun = "", False
+    for piece in body:
+        text += texts.decode(piece)
+        if not begun:
+            if (start := _BINDINGS.search(text)) is None:
+                _check_size(text)
+                continue
+            text, begun = text[start.end() :], True
+        found: list[object] = []
+        at = 0
+        while True:
+            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it may match nothing
+            if text[at : at + 1] == "]":
+                yield found
+                for _ in body:  # to its end, so that a connection that breaks off before it is seen
+                    pass
+                return
+            try:
+                binding, at = decode(text, at)
+            except json.JSONDecodeError:
+                break  # the rest of it is still to come
+            found.append(binding)
+        text = text[at:]
+        _check_size(text)
+        yield found
+    raise ValueError("they end too early")
+
+
+def _check_size(text: str) -> None:
+    if len(text) > LINE_BYTES_MAX:
+        raise ValueError(f"one of more than {LINE_BYTES_MAX} characters")
+
+
+def _line(row: Solution, labels: dict[bytes, bytes]) -> bytes:
+    """As N-Quads; other stores name blank nodes as N-Quads cannot."""
+    terms = [row["s"], row["p"], row["o"], *([row["g"]] if "g" in row else [])]
+    named = (labels.setdefault(term, b"_:n%d" % len(labels)) if term.startswith(b"_:") else term for term in terms)
+    return b" ".join(named) + b" .\n"
 
 
 class _Body(io.RawIOBase):

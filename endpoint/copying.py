@@ -30,7 +30,7 @@ from stream_ext.loads import Loaded
 from stream_ext.sparql_source import Counted, Cut, Quads, SparqlSource, Triples
 
 #: Triples of a part. What a source sends at once may be less; then parts are smaller.
-PART_TRIPLES = 250_000
+PART_TRIPLES = 1_000_000
 #: Smaller parts are not tried.
 _PART_LEAST = 10
 #: What breaks off as often is too much at once, perhaps.
@@ -74,7 +74,7 @@ class _Copying:
     def __init__(self, source: SparqlSource, target: Target, wanted: Copy, progress: TextIO) -> None:
         self._source, self._target, self._wanted, self._progress = source, target, wanted, progress
         self._part = wanted.part
-        self._told: set[int] = set()  # snapshots
+        self._reported: set[int] = set()  # snapshots
         self._known: dict[str | None, dict[str, Loaded]] = defaultdict(dict)  # by the graph's name here
         for each in () if wanted.again else target.loaded():
             if each.path == source.url:
@@ -96,16 +96,16 @@ class _Copying:
         yield from self._shared_blank_nodes([each for each in graphs if each.blank])
         for some in self._batches(graphs):
             if (before := self._known[self._into(some[0].graph)].get(_WHOLE)) is not None:
-                yield from self._told_before(before, Triples(some[0].graph))
+                yield from self._skipped(before, Triples(some[0].graph))
             elif len(some) > 1:
                 yield from self._batch(some)
             else:
                 yield from self._graph(some[0])
 
-    def _told_before(self, what: Loaded, triples: Triples) -> Iterator[Done]:
+    def _skipped(self, what: Loaded, triples: Triples) -> Iterator[Done]:
         """Once, of however many graphs it is."""
-        if what.sn not in self._told:
-            self._told.add(what.sn)
+        if what.sn not in self._reported:
+            self._reported.add(what.sn)
             yield Done(_named(_shown(what, triples)), what, 0.0)
 
     # ---- which graphs
@@ -129,7 +129,7 @@ class _Copying:
             return False
         if wanted.default == "copy" or by_name is not None or not has_named or not self._source.default_is_union():
             return True
-        self._say(
+        self._notice(
             "the default graph of the source is the union of its named graphs, and is not copied beside them "
             "(--default-graph copy does)"
         )
@@ -160,7 +160,7 @@ class _Copying:
         try:
             yield self._copied(Quads(names), sum(each.triples for each in graphs), what)
         except (Cut, NoAnswer) as error:
-            self._say(f"{error}: asking for one graph at a time")
+            self._notice(f"{error}: asking for one graph at a time")
             for each in graphs:
                 yield from self._graph(each)
 
@@ -199,12 +199,12 @@ class _Copying:
             except (Cut, NoAnswer) as error:
                 if not self._part or not self._smaller(_sent(error, total)):
                     raise
-                self._say(f"{error}: asking for parts")
+                self._notice(f"{error}: asking for parts")
         if blank and _BLANK not in known:
             what = Loaded(self._source.url, 0, 0, into, part=_BLANK)
             yield self._blank_ones(Triples(graph, blank=True), blank, what)
         elif blank:
-            yield from self._told_before(known[_BLANK], Triples(graph, blank=True))
+            yield from self._skipped(known[_BLANK], Triples(graph, blank=True))
         yield from self._ranges(graph, into, total - blank, known)
 
     def _blank_ones(self, triples: Triples | Quads, count: int, what: Loaded) -> Done:
@@ -227,8 +227,9 @@ class _Copying:
                 left -= before.statements
             else:
                 some = self._some(rest, left)
-                count = self._source.count(some) if left > 0 else 0
-                if not count:
+                # Of the last part it is known: what comes is counted again where it is another number.
+                count = left if some.until is None or left <= 0 else self._source.count(some)
+                if count <= 0:
                     return
                 what = Loaded(self._source.url, 0, 0, into, part=json.dumps({"after": some.after, "until": some.until}))
                 try:
@@ -236,7 +237,7 @@ class _Copying:
                 except (Cut, NoAnswer) as error:
                     if not self._smaller(_sent(error, self._part or left)):
                         raise
-                    self._say(f"{error}: asking for less at once")
+                    self._notice(f"{error}: asking for less at once")
                     continue
                 until, left = some.until, left - done.loaded.statements
                 yield done
@@ -251,7 +252,7 @@ class _Copying:
                 raise
             except CannotFetch as error:
                 if not self._smaller(self._part // 2):
-                    self._say(f"{error}: asking for all that is left at once")
+                    self._notice(f"{error}: asking for all that is left at once")
                     return rest
                 continue
             if until is None or until == rest.after:
@@ -271,8 +272,8 @@ class _Copying:
         """Asked again where the source was away for a while: what it counts may be another number by then."""
         name, started = _shown(what, triples), time.monotonic()
         counts = chain([counted], iter(lambda: self._source.count(triples), None))
-        self._source.patiently(lambda: self._load(triples, next(counts), what, name), self._say, _TRIES)
-        self._told.add(what.sn)
+        self._source.patiently(lambda: self._load(triples, next(counts), what, name), self._notice, _TRIES)
+        self._reported.add(what.sn)
         return Done(_named(name), what, time.monotonic() - started)
 
     def _load(self, triples: Triples | Quads, counted: int, what: Loaded, name: str) -> None:
@@ -296,7 +297,7 @@ class _Copying:
         finally:
             shown.end()
 
-    def _say(self, line: str) -> None:
+    def _notice(self, line: str) -> None:
         self._progress.write(f"{line}\n")
         self._progress.flush()
 

@@ -190,12 +190,12 @@ def _laid_by(lines: list[bytes], stack: ExitStack) -> IO[bytes]:
 
 
 def _joined(lines: Iterator[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
+    waiting: list[bytes] = []
     size = 0
     for line in lines:
-        held.append(line)
+        waiting.append(line)
         size += len(line)
         if size >= _WRITTEN_BYTES:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held)
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)

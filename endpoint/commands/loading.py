@@ -119,7 +119,7 @@ def _add_from(parser: Parser) -> None:
     what = "copy or skip the source's default graph; auto: skip it if it is the union of the named ones"
     parser.add_argument("--default-graph", choices=("auto", "copy", "skip"), default="auto", help=what)
     parser.add_argument(
-        "--part", type=whole, metavar="N", help="ask for so many triples at once (default 250,000); 0: all"
+        "--part", type=whole, metavar="N", help="ask for so many triples at once (default 1,000,000); 0: all"
     )
     parser.add_argument("--again", action="store_true", help="copy also what was copied before")
     what = "how long the source may be silent"

@@ -91,16 +91,30 @@ def test_of_a_server_the_same_comes_as_of_the_store(
         assert rillet("dump", "--sorted", *more) == 0
         return capsysbinary.readouterr().out
 
-    asked = ((), ("--graph", "http://ex/h"), ("--graph", "default"), ("--snapshot", "1"))
-    here = [printed("--store", store, *more) for more in asked]
+    requests = ((), ("--graph", "http://ex/h"), ("--graph", "default"), ("--snapshot", "1"))
+    here = [printed("--store", store, *more) for more in requests]
     assert all(here)
     with live(tmp_path / "store", read_token="r", token="w") as server:
-        assert [printed("--server", server.url, "--token", "r", *more) for more in asked] == here
+        assert [printed("--server", server.url, "--token", "r", *more) for more in requests] == here
         assert rillet("dump", "--server", server.url) == 1
         assert rillet("dump", "--server", server.url, "--token", "r", "--graph", "http://ex/none") == 1
     assert b"no graph" in capsysbinary.readouterr().err
     assert rillet("dump", "--server", server.url, tmp_path / "none.nq") == 1
     assert not (tmp_path / "none.nq").exists() and not (tmp_path / "none.nq.part").exists()
+
+
+@pytest.mark.parametrize("announced", [1000, None], ids=["a connection that breaks off", "half a line"])
+def test_half_of_what_a_server_has_is_no_dump(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], announced: int | None
+) -> None:
+    with scripted() as server:
+        server.spoil = lambda request, text: request.respond_and_break_off(
+            "application/n-quads", b"<a:a> <a:", announced
+        )
+        address = server.url.removesuffix("/sparql")
+        assert rillet("dump", "--server", address, tmp_path / "half.nq") == 1
+    assert "the dump is not whole" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_who_reads_no_further_is_not_complained_about(store: str) -> None:

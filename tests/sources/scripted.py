@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import pyoxigraph as ox
 
-JSON, N_TRIPLES = "application/sparql-results+json", "application/n-triples"
+JSON, N_TRIPLES = "application/sparql-results+json", ox.RdfFormat.N_TRIPLES.media_type
 
 
 class Scripted:
@@ -25,6 +25,7 @@ class Scripted:
         self.rows_max = 1 << 60
         self.url = ""
         self.default_is_union = False
+        self.form = ox.RdfFormat.N_TRIPLES  # of graphs
 
     def add(self, quads: str) -> None:
         self.store.load(quads.encode(), ox.RdfFormat.N_QUADS)
@@ -33,7 +34,7 @@ class Scripted:
         found: Any = self.store.query(text, use_default_graph_as_union=self.default_is_union)
         if isinstance(found, ox.QueryTriples):
             triples = [triple for _, triple in zip(range(self.rows_max), found, strict=False)]
-            return N_TRIPLES, bytes(ox.serialize(triples, format=ox.RdfFormat.N_TRIPLES) or b"")
+            return self.form.media_type, bytes(ox.serialize(triples, format=self.form) or b"")
         return JSON, bytes(found.serialize(format=ox.QueryResultsFormat.JSON))
 
     def constructs(self) -> list[str]:
@@ -55,9 +56,12 @@ def scripted() -> Iterator[Scripted]:
             if source.spoil(self, text):
                 return
             form, data = source.answer(text)
-            self.say(200, form, data)
+            self.respond(200, form, data)
 
-        def say(self, status: int, form: str, data: bytes, **headers: str) -> None:
+        def do_GET(self) -> None:
+            source.spoil(self, self.path)
+
+        def respond(self, status: int, form: str, data: bytes, **headers: str) -> None:
             self.send_response(status)
             self.send_header("content-type", form)
             for name, value in headers.items():
@@ -66,10 +70,11 @@ def scripted() -> Iterator[Scripted]:
             self.end_headers()
             self.wfile.write(data)
 
-        def say_and_break_off(self, form: str, data: bytes, announced: int | None) -> None:
+        def respond_and_break_off(self, form: str, data: bytes, announced: int | None) -> None:
             """Without a length, nobody can see that it is not all."""
             self.send_response(200)
             self.send_header("content-type", form)
+            self.send_header("rillet-snapshot", "1")
             self.send_header(*(("connection", "close") if announced is None else ("content-length", str(announced))))
             self.end_headers()
             self.wfile.write(data)

@@ -130,7 +130,7 @@ def test_an_interrupted_copy_goes_on_behind_what_it_has(
     def stops(request: Any, text: str) -> bool:
         if not constructing(text) or len(source.constructs()) != 6:
             return False
-        request.say_and_break_off(N_TRIPLES, source.answer(text)[1], 1 << 20)
+        request.respond_and_break_off(N_TRIPLES, source.answer(text)[1], 1 << 20)
         fifth.set()
         dead.wait(60)
         return True
@@ -147,6 +147,16 @@ def test_an_interrupted_copy_goes_on_behind_what_it_has(
     rest = target.copy(source.url, part=20)
     assert [each.loaded.sn for each in rest if not each.seconds] == [1, 2, 3, 4, 5]
     assert len(source.constructs()) == 1 + len(rest)
+    assert target.quads(tmp_path) == dumped(source)
+
+
+@pytest.mark.parametrize("form", [ox.RdfFormat.TURTLE, ox.RdfFormat.RDF_XML])
+def test_triples_are_read_in_any_form_that_streams(
+    source: Scripted, target: Target, tmp_path: Path, form: ox.RdfFormat
+) -> None:
+    source.add(BLANK + many(50))
+    source.form = form
+    target.copy(source.url)
     assert target.quads(tmp_path) == dumped(source)
 
 
@@ -213,7 +223,7 @@ def test_many_small_graphs_come_together(source: Scripted, target: Target, tmp_p
 )
 def test_what_comes_in_place_of_quads_is_named(source: Scripted, target: Target, data: bytes, expected: str) -> None:
     source.add(BLANK + BLANK.replace("http://ex/g", "http://ex/h"))
-    spoil = _said(200, JSON, data)(source)
+    spoil = _answering(200, JSON, data)(source)
     source.spoil = lambda request, text: text.startswith("SELECT ?g ?s ?p ?o") and spoil(request, text)
     with pytest.raises(RilletError, match=expected):
         target.copy(source.url)
@@ -266,7 +276,7 @@ def test_what_is_too_much_for_a_source_is_asked_in_parts(source: Scripted, targe
     def breaks(request: Any, text: str) -> bool:
         _, data = source.answer(text)
         if constructing(text) and data.count(b"\n") > 600:
-            request.say_and_break_off(N_TRIPLES, data[:1000], len(data))
+            request.respond_and_break_off(N_TRIPLES, data[:1000], len(data))
             return True
         return False
 
@@ -278,7 +288,7 @@ def test_what_is_too_much_for_a_source_is_asked_in_parts(source: Scripted, targe
 
 def test_a_source_that_cannot_sort_is_asked_for_all_at_once(source: Scripted, target: Target, tmp_path: Path) -> None:
     source.add(many(500) + BLANK.replace("http://ex/g", "http://ex/large"))
-    unsorted = _said(500, "text/plain", b"out of memory")(source)
+    unsorted = _answering(500, "text/plain", b"out of memory")(source)
     source.spoil = lambda request, text: "ORDER BY" in text and unsorted(request, text)
     assert [each.loaded.statements for each in target.copy(source.url, part=400)] == [3, 500]
     assert target.quads(tmp_path) == dumped(source)
@@ -292,7 +302,7 @@ def _half(form: str, announced: Callable[[bytes], int | None]) -> Callable[[Scri
     def of(source: Scripted) -> Callable[[Any, str], bool]:
         def spoil(request: Any, text: str) -> bool:
             _, data = source.answer(text)
-            request.say_and_break_off(form, data[: len(data) // 2], announced(data))
+            request.respond_and_break_off(form, data[: len(data) // 2], announced(data))
             return True
 
         return spoil
@@ -300,27 +310,30 @@ def _half(form: str, announced: Callable[[bytes], int | None]) -> Callable[[Scri
     return of
 
 
-def _said(status: int, form: str, data: bytes, **headers: str) -> Callable[[Scripted], Callable[[Any, str], bool]]:
+def _answering(status: int, form: str, data: bytes, **headers: str) -> Callable[[Scripted], Callable[[Any, str], bool]]:
     def spoil(request: Any, text: str) -> bool:
-        request.say(status, form, data, **headers)
+        request.respond(status, form, data, **headers)
         return True
 
     return lambda source: spoil
 
 
-#: What comes once in place of the triples, and whether that is asked again or is an error.
+#: What comes once in place of the triples, and whether that is requests again or is an error.
 ONCE = {
     "broken off": (_half(N_TRIPLES, len), None),
-    "busy": (_said(503, "text/plain", b"come back", retry_after="7"), None),
-    "too many": (_said(429, "text/plain", b"slow down"), None),
+    "busy": (_answering(503, "text/plain", b"come back", retry_after="7"), None),
+    "too many": (_answering(429, "text/plain", b"slow down"), None),
     "cut in a line": (_half(N_TRIPLES, lambda data: None), None),
-    "a page": (_said(200, "text/html", b"<html>Sorry"), "answered text/html, and not RDF .* It begins: <html>Sorry"),
-    "garbage": (_said(200, N_TRIPLES, b"\x00\xff\n"), "sent what is no RDF"),
-    "nothing": (_said(200, N_TRIPLES, b""), "counts 9 triples .* and sends 0"),
-    "too much": (_said(200, N_TRIPLES, b"<a:a> <a:b> <a:c> .\n" * 2000), "what it sends does not end"),
-    "only comments": (_said(200, N_TRIPLES, b"# nothing\n" * (7 << 20)), "what it sends does not end"),
-    "wrong": (_said(400, "text/plain", b"I know no isBlank"), "answered 400 .*: I know no isBlank"),
-    "closed": (_said(401, "text/plain", b""), "--from-auth FILE"),
+    "a page": (
+        _answering(200, "text/html", b"<html>Sorry"),
+        "answered text/html, and not RDF .* It begins: <html>Sorry",
+    ),
+    "garbage": (_answering(200, N_TRIPLES, b"\x00\xff\n"), "sent what is no RDF"),
+    "nothing": (_answering(200, N_TRIPLES, b""), "counts 9 triples .* and sends 0"),
+    "too much": (_answering(200, N_TRIPLES, b"<a:a> <a:b> <a:c> .\n" * 2000), "what it sends does not end"),
+    "only comments": (_answering(200, N_TRIPLES, b"# nothing\n" * (7 << 20)), "what it sends does not end"),
+    "wrong": (_answering(400, "text/plain", b"I know no isBlank"), "answered 400 .*: I know no isBlank"),
+    "closed": (_answering(401, "text/plain", b""), "--from-auth FILE"),
 }
 
 
@@ -349,14 +362,14 @@ def test_what_comes_in_place_of_triples_is_asked_again_or_named(
 @pytest.mark.parametrize(
     ("spoils", "expected"),
     [
-        (_said(200, "text/html", b"<html>Welcome"), "It begins: <html>Welcome"),
-        (_said(200, JSON, b'{"results": {"bind'), "no SPARQL results in JSON"),
-        (_said(200, JSON, b'{"results": {"bindings": []}}'), "was asked for a number"),
-        (_said(200, JSON, b"[" * 100_000), "no SPARQL results in JSON"),
-        (_said(503, "text/plain", b"never"), "503 .*: never; it was tried 6 times; what is copied stays"),
-        (_said(302, "text/plain", b"", location="http://127.0.0.1:1/sparql"), "which is another origin"),
-        (_said(302, "text/plain", b"", location="file:///etc/passwd"), "which is another origin"),
-        (_said(307, "text/plain", b"", location="/sparql"), "more than 5 redirections"),
+        (_answering(200, "text/html", b"<html>Welcome"), "It begins: <html>Welcome"),
+        (_answering(200, JSON, b'{"results": {"bind'), "no SPARQL results in JSON"),
+        (_answering(200, JSON, b'{"results": {"bindings": []}}'), "was requests for a number"),
+        (_answering(200, JSON, b"[" * 100_000), "no SPARQL results in JSON"),
+        (_answering(503, "text/plain", b"never"), "503 .*: never; it was tried 6 times; what is copied stays"),
+        (_answering(302, "text/plain", b"", location="http://127.0.0.1:1/sparql"), "which is another origin"),
+        (_answering(302, "text/plain", b"", location="file:///etc/passwd"), "which is another origin"),
+        (_answering(307, "text/plain", b"", location="/sparql"), "more than 5 redirections"),
     ],
 )
 def test_what_comes_in_place_of_a_number_is_named(
@@ -375,7 +388,7 @@ def test_who_is_away_for_good_is_named(target: Target) -> None:
 
 def test_a_redirection_within_the_origin_is_followed(source: Scripted, target: Target, tmp_path: Path) -> None:
     source.add(ODD)
-    moved = _said(308, "text/plain", b"", location="/elsewhere")(source)
+    moved = _answering(308, "text/plain", b"", location="/elsewhere")(source)
     source.spoil = lambda request, text: request.path == "/sparql" and moved(request, text)
     target.copy(source.url)
     assert target.quads(tmp_path) == dumped(source)
@@ -386,7 +399,7 @@ def test_a_source_that_changes_while_it_is_read_is_read_again(source: Scripted, 
 
     def spoil(request: Any, text: str) -> bool:
         if constructing(text) and len(source.constructs()) == 1:
-            request.say(200, N_TRIPLES, source.answer(text)[1])
+            request.respond(200, N_TRIPLES, source.answer(text)[1])
             source.add(many(12))
             source.store.remove(next(iter(source.store)))
             return True
@@ -396,12 +409,12 @@ def test_a_source_that_changes_while_it_is_read_is_read_again(source: Scripted, 
     target.copy(source.url)
     assert len(target.quads(tmp_path)) == 9  # all that there were when they were counted
     source.add(many(9, "http://ex/other"))
-    asked = len(source.constructs())
+    requests = len(source.constructs())
 
     def grows(request: Any, text: str) -> bool:
-        if constructing(text) and len(source.constructs()) == asked + 1:
+        if constructing(text) and len(source.constructs()) == requests + 1:
             source.add(many(12, "http://ex/other"))
-            request.say(200, N_TRIPLES, b"".join(source.answer(text)[1].splitlines(True)[:11]))
+            request.respond(200, N_TRIPLES, b"".join(source.answer(text)[1].splitlines(True)[:11]))
             return True
         return False
 
@@ -437,6 +450,23 @@ def test_another_rillet_is_copied_by_way_of_a_server(tmp_path: Path) -> None:
         assert dataset((tmp_path / "to.nq").read_bytes()) == dataset(ODD + BLANK)
         with pytest.raises(BadArgument, match="the very store that would be written to"):
             target.copy(f"{ours.url}/sparql", server=ours.url)
+
+
+def test_what_breaks_off_on_its_way_to_a_server_leaves_nothing_there(source: Scripted, tmp_path: Path) -> None:
+    source.add(many(50))
+    broken = _half(N_TRIPLES, len)(source)
+    source.spoil = lambda request, text: constructing(text) and len(source.constructs()) < 3 and broken(request, text)
+    with live(tmp_path / "to") as ours:
+        target = Target(tmp_path)
+        target.copy(source.url, server=ours.url)
+        assert len(target.slept) == 2
+        assert [each["statements"] for each in ours.http.get("/$/loads").json()["loads"]] == [50]
+        source.spoil = lambda request, text: (
+            constructing(text) and _answering(200, N_TRIPLES, b"<a:a> <a:\n" * 50)(source)(request, text)
+        )
+        with pytest.raises(RilletError, match="sent what is no RDF"):
+            target.copy(source.url, server=ours.url, again=True)
+        assert ours.http.get("/$/stats").json()["head"] == 1
 
 
 def test_an_oxigraph_behind_rdflib_endpoint_is_copied(target: Target, tmp_path: Path) -> None:

@@ -205,7 +205,8 @@ class _Copying:
             yield self._blank_ones(Triples(graph, blank=True), blank, what)
         elif blank:
             yield from self._skipped(known[_BLANK], Triples(graph, blank=True))
-        yield from self._ranges(graph, into, total - blank, known)
+        if total > blank:
+            yield from self._ranges(graph, into, total - blank, known)
 
     def _blank_ones(self, triples: Triples | Quads, count: int, what: Loaded) -> Done:
         try:
@@ -227,10 +228,10 @@ class _Copying:
                 left -= before.statements
             else:
                 some = self._some(rest, left)
-                # Of the last part it is known: what comes is counted again where it is another number.
-                count = left if some.until is None or left <= 0 else self._source.count(some)
-                if count <= 0:
-                    return
+                # `left` says only how large a part may be: where the source has changed since, it is another number.
+                if not (count := self._source.count(some)):
+                    rest = None if some.until is None else replace(rest, after=some.until)
+                    continue
                 what = Loaded(self._source.url, 0, 0, into, part=json.dumps({"after": some.after, "until": some.until}))
                 try:
                     done = self._copied(some, count, what)
@@ -248,7 +249,7 @@ class _Copying:
         while self._part and left > self._part:
             try:
                 until = self._source.subject_at(rest, self._part - 1)
-            except NoAnswer:
+            except NoAnswer:  # to sort less would not help
                 raise
             except CannotFetch as error:
                 if not self._smaller(self._part // 2):

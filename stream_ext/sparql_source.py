@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -154,6 +155,8 @@ class SparqlSource:
     def graphs(self, only: Sequence[str | None] | None = None) -> list[Counted]:
         """The named graphs that hold a triple, in order; all of them, or those of `only` that are there."""
         names = None if only is None else " ".join(f"<{checked(each)}>" for each in only if each is not None)
+        if names == "":
+            return []
         where = "GRAPH ?g { ?s ?p ?o }" if names is None else f"VALUES ?g {{ {names} }} GRAPH ?g {{ ?s ?p ?o }}"
         there = self._number(f"SELECT (COUNT(DISTINCT ?g) AS ?n) WHERE {{ {where} }}")
         what = f"SELECT ?g (COUNT(*) AS ?n) (SUM(IF({_WITH_BLANK}, 1, 0)) AS ?b)"
@@ -162,12 +165,18 @@ class SparqlSource:
         while len(found) < there:
             order = " ORDER BY STR(?g) LIMIT 1000" if behind else ""
             rows = self.select(f"{what} WHERE {{ {where}{behind} }} GROUP BY ?g{order}")
-            some = [Counted(_name(row["g"]), _whole(row["n"]), _whole(row["b"])) for row in rows if "g" in row]
+            some = [self._counted(row) for row in rows if "g" in row]
             if all(each.graph in found for each in some):
                 raise CannotFetch(f"<{self.url}> counts {there} named graphs and names {len(found)}")
             found |= {each.graph: each for each in some if each.graph is not None}
             behind = f" FILTER(STR(?g) > {_string(max(found))})"
         return [found[name] for name in sorted(found)]
+
+    def _counted(self, row: Solution) -> Counted:
+        try:
+            return Counted(_name(row["g"]), _whole(row["n"]), _whole(row["b"]))
+        except (LookupError, ValueError, ArithmeticError):
+            raise CannotFetch(f"<{self.url}> was asked for numbers and answered {row!r:.200}") from None
 
     def default_graph(self) -> Counted:
         return Counted(None, self.count(Triples(None)), self.count(Triples(None, blank=True)))
@@ -212,7 +221,7 @@ class SparqlSource:
         found = self.select(text)
         try:
             return _whole(found[0]["n"])
-        except (LookupError, ValueError):
+        except (LookupError, ValueError, ArithmeticError):
             raise CannotFetch(f"<{self.url}> was asked for a number and answered {found!r:.200}") from None
 
     def select(self, text: str) -> list[Solution]:
@@ -399,7 +408,7 @@ def _name(term: bytes) -> str:
 
 
 def _whole(term: bytes) -> int:
-    return int(parse_term(term).value)
+    return int(Decimal(parse_term(term).value))  # some stores add whole numbers up to a decimal
 
 
 def _string(text: str) -> str:

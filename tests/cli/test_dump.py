@@ -91,11 +91,11 @@ def test_of_a_server_the_same_comes_as_of_the_store(
         assert rillet("dump", "--sorted", *more) == 0
         return capsysbinary.readouterr().out
 
-    requests = ((), ("--graph", "http://ex/h"), ("--graph", "default"), ("--snapshot", "1"))
-    here = [printed("--store", store, *more) for more in requests]
+    flags = ((), ("--graph", "http://ex/h"), ("--graph", "default"), ("--snapshot", "1"))
+    here = [printed("--store", store, *more) for more in flags]
     assert all(here)
     with live(tmp_path / "store", read_token="r", token="w") as server:
-        assert [printed("--server", server.url, "--token", "r", *more) for more in requests] == here
+        assert [printed("--server", server.url, "--token", "r", *more) for more in flags] == here
         assert rillet("dump", "--server", server.url) == 1
         assert rillet("dump", "--server", server.url, "--token", "r", "--graph", "http://ex/none") == 1
     assert b"no graph" in capsysbinary.readouterr().err

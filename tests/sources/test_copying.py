@@ -150,6 +150,23 @@ def test_an_interrupted_copy_goes_on_behind_what_it_has(
     assert target.quads(tmp_path) == dumped(source)
 
 
+def test_what_the_source_lost_since_the_copy_was_interrupted_hides_nothing(
+    source: Scripted, target: Target, tmp_path: Path
+) -> None:
+    source.add(many(100))
+    first = SparqlSource(source.url, None, 30.0)
+    copying = copy_all(target.store, first, Copy(part=50), target.printed)
+    done = next(copying)
+    copying.close()  # type: ignore[attr-defined]  # it is a generator
+    first.close()
+    came = target.quads(tmp_path)
+    for quad in [*came][:50]:
+        source.store.remove(quad)
+    rest = target.copy(source.url, part=50)
+    assert rest[0].loaded.sn == done.loaded.sn
+    assert target.quads(tmp_path) == dataset(many(100))
+
+
 @pytest.mark.parametrize("form", [ox.RdfFormat.TURTLE, ox.RdfFormat.RDF_XML])
 def test_triples_are_read_in_any_form_that_streams(
     source: Scripted, target: Target, tmp_path: Path, form: ox.RdfFormat
@@ -318,7 +335,7 @@ def _answering(status: int, form: str, data: bytes, **headers: str) -> Callable[
     return lambda source: spoil
 
 
-#: What comes once in place of the triples, and whether that is requests again or is an error.
+#: What comes once in place of the triples, and whether that is asked again or is an error.
 ONCE = {
     "broken off": (_half(N_TRIPLES, len), None),
     "busy": (_answering(503, "text/plain", b"come back", retry_after="7"), None),
@@ -364,7 +381,7 @@ def test_what_comes_in_place_of_triples_is_asked_again_or_named(
     [
         (_answering(200, "text/html", b"<html>Welcome"), "It begins: <html>Welcome"),
         (_answering(200, JSON, b'{"results": {"bind'), "no SPARQL results in JSON"),
-        (_answering(200, JSON, b'{"results": {"bindings": []}}'), "was requests for a number"),
+        (_answering(200, JSON, b'{"results": {"bindings": []}}'), "was asked for a number"),
         (_answering(200, JSON, b"[" * 100_000), "no SPARQL results in JSON"),
         (_answering(503, "text/plain", b"never"), "503 .*: never; it was tried 6 times; what is copied stays"),
         (_answering(302, "text/plain", b"", location="http://127.0.0.1:1/sparql"), "which is another origin"),

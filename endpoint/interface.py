@@ -11,7 +11,7 @@ from endpoint.openapi import document
 from hbase_store.version import __version__
 
 TITLE = "Rillet"
-DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
+DESCRIPTION = "An RDF store with streams: SPARQL 1.1 queries and continuous queries over the same data."
 
 _PAGE = Markup("""\
 <!doctype html>

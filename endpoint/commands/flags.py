@@ -18,6 +18,7 @@ DEFAULT_STORE = "lmdb:rillet-data"
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 
 Commands = Any  # argparse gives its sub-parsers no public type
+Group = Any  # nor its groups of flags, which take flags as a parser does
 
 
 class UsageError(RilletError):
@@ -93,7 +94,7 @@ def add_command(
     return parser
 
 
-def add_setting(parser: Parser, flag: str, help: str, default: Any = None, **more: Any) -> None:
+def add_setting(parser: Parser | Group, flag: str, help: str, default: Any = None, **more: Any) -> None:
     """A flag whose default may come from the environment; argparse reads a text from there as one from the line."""
     variable = "RILLET_" + flag.lstrip("-").replace("-", "_").upper()
     shown = "" if default is None else f", default {default}"
@@ -110,13 +111,13 @@ class Several(argparse.Action):
         setattr(namespace, self.dest, (*getattr(namespace, self.dest), *values))
 
 
-def add_store(parser: Parser) -> None:
+def add_store(parser: Parser | Group) -> None:
     add_setting(parser, "--store", "lmdb:PATH, or hbase://HOST:9090/NAMESPACE", DEFAULT_STORE, metavar="URL")
 
 
 def add_server(parser: Parser) -> None:
     add_setting(parser, "--server", "the server to talk to", DEFAULT_SERVER, type=server, metavar="URL")
-    add_setting(parser, "--token", "what a server wants from those who write", metavar="TOKEN")
+    add_setting(parser, "--token", "the server's token; for reading, its read token works too", metavar="TOKEN")
 
 
 def server(text: str) -> str:

@@ -41,21 +41,27 @@ _RATED_MIN = 1_000  # of fewer triples the rate says nothing
 _PACKED = (".gz", ".bz2", ".zst", ".xz")
 
 
-_FILES = f".{' .'.join(MEDIA_TYPES)}, also packed ({' '.join(_PACKED)})"
+_FILES = f".{' .'.join(MEDIA_TYPES)}, also compressed ({' '.join(_PACKED)})"
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "load", load, "fill a store from files; each file becomes one snapshot", _EXAMPLES)
+    parser = add_command(commands, "load", load, "load files into a store; each file becomes one snapshot", _EXAMPLES)
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"{_FILES}; - is standard input")
     add_store(parser)
-    parser.add_argument("--server", type=server, metavar="URL", help="load into the store of this server instead")
-    parser.add_argument("--format", choices=MEDIA_TYPES, help="what the files are, whatever their names say")
-    parser.add_argument("--graph", type=iri, metavar="IRI", help="the named graph for what is in no graph of its own")
     parser.add_argument(
-        "--go-on", action="store_true", help="leave out bad lines (of .nt and .nq), count them, and show the first ones"
+        "--server", type=server, metavar="URL", help="load into the store of this server, instead of --store"
     )
-    add_setting(parser, "--token", "what a server that holds the store wants from those who write", metavar="TOKEN")
-    what = "what relative IRIs resolve against"
+    parser.add_argument("--format", choices=MEDIA_TYPES, help="the format of the files; default: by their names")
+    parser.add_argument(
+        "--graph", type=iri, metavar="IRI", help="load triples that are in no named graph into this graph"
+    )
+    parser.add_argument(
+        "--go-on",
+        action="store_true",
+        help="skip invalid lines (of .nt and .nq); report their number and the first ten",
+    )
+    add_setting(parser, "--token", "the token of the server that has the store open", metavar="TOKEN")
+    what = "the base of relative IRIs"
     add_setting(parser, "--base", what, DEFAULT_SERVER + "/", type=base_iri, metavar="IRI")
 
 

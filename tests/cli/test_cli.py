@@ -575,6 +575,7 @@ def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]
     assert rillet("--help") == 0
     listed = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE)
     assert {"serve", "load", "query", "push", "register", "watch", "status", "warm", "doctor", "bench"} <= set(listed)
+    assert {"heartbeat", "completion"} <= set(listed), "long names share the line with what they are for"
     for command in listed:
         if command not in ("COMMAND",):
             assert rillet(command, "--help") == 0

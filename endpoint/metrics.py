@@ -190,7 +190,9 @@ def _of_service(status: dict[str, Any]) -> Iterator[Metric]:
     yield _gauge("rillet_writer_queued", "Requests that wait for the writer.", writer["queued"])
     yield _gauge("rillet_writer_queued_bytes", "Bytes of pushes that wait.", writer["queued_bytes"])
     faults = bool(status["fault"]) + bool(writer["fault"])
-    yield _gauge("rillet_faults", "Parts that have stopped for good: writer, emission log.", faults)
+    yield _gauge(
+        "rillet_faults", "Of writer and emission log: how many have failed, and do not go on by themselves.", faults
+    )
     on_spark = float(status["runner"] == "spark")
     yield _gauge("rillet_runs_on_spark", "1 while Spark steps the queries, 0 while the server does.", on_spark)
 

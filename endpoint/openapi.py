@@ -88,14 +88,14 @@ _SPARQL = {
         _ASK,
         (),
         _ANSWERS,
-        also=(404, 410),
+        also=(404, 410, 502),
     ),
     "POST": Operation(
         "Run a query or an update, register a query, create or drop a stream",
         _ASK + " wait using-graph-uri using-named-graph-uri",
         (QUERY, UPDATE, FORM),
         _ANSWERS,
-        also=(204, 409, 410),
+        also=(202, 204, 409, 410, 502),
         writes=True,
     ),
 }
@@ -106,9 +106,9 @@ def _graph_store(of: str) -> dict[str, Operation]:
     body = (*DOCUMENT_TYPES, multipart.TYPE)
     return {
         "GET": Operation(f"Read {of}", named + "snapshot", (), _GRAPHS, also=(404, 410), tag=tag),
-        "PUT": Operation(f"Replace {of}", named + "wait", body, (), 204, (201,), tag, True),
-        "POST": Operation(f"Add to {of}", named + "wait", body, (), 204, (201,), tag, True),
-        "DELETE": Operation(f"Drop {of}", named + "wait", (), (), 204, (404,), tag, True),
+        "PUT": Operation(f"Replace {of}", named + "wait", body, (), 204, (201, 202), tag, True),
+        "POST": Operation(f"Add to {of}", named + "wait", body, (), 204, (201, 202), tag, True),
+        "DELETE": Operation(f"Drop {of}", named + "wait", (), (), 204, (202, 404), tag, True),
     }
 
 
@@ -144,7 +144,12 @@ _OF_QUERIES: dict[str, dict[str, Operation]] = {
     },
     "/queries/{query}/results": {
         method: Operation(
-            "The latest result, or the emissions", _RANGE, (), (*_RESULTS, SSE), also=(404, 410), tag="Queries"
+            "The latest result, or the emissions",
+            _RANGE,
+            (),
+            (*_RESULTS, *_GRAPHS, SSE),
+            also=(404, 410),
+            tag="Queries",
         )
         for method in ("GET", "POST")
     },
@@ -188,7 +193,7 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
 _SAID = {
     200: "the result",
     201: "created; Location is the address",
-    202: "the change is durable and readable",
+    202: "the change is durable and readable; if evaluations were waited for and are not done, the body says so",
     204: "done",
     400: "the request or the text is not valid; the error says what is wrong, where, and what to do",
     401: "a token is missing or wrong",
@@ -200,6 +205,7 @@ _SAID = {
     413: "a body, a text or a result exceeds its limit",
     415: "the server does not read this Content-Type",
     429: "too much is waiting; send the request again after the seconds in Retry-After",
+    502: "an endpoint that the query reads by SERVICE did not answer",
     503: "the request took too long, or the server is shutting down",
 }
 

@@ -70,7 +70,7 @@ def window(cursor: Cursor, name: str, stream: StreamRef | None, declared: Declar
         if declared is Declared.WINDOW:
             _policy(cursor, draft)
     if not draft.step_ms and draft.range_ms and declared is not Declared.PATTERN:
-        draft.step_ms = draft.range_ms
+        draft.step_ms = draft.range_ms - draft.until_ms  # so that each element is in one instance
     return WindowClause(
         name=name,
         stream=stream or datasets.stream_reference(cursor),

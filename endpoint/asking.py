@@ -18,7 +18,6 @@ from endpoint.negotiation import Offer
 from endpoint.query_workers import Ask
 from endpoint.remembered import KEY_BYTES_MAX, Key, Said
 from endpoint.underway import Question
-from endpoint.workers import LATE
 from endpoint.writing import gathered, pieces_of
 from stream_ext.control import Control
 from stream_ext.plan.algebra import Form, Query
@@ -74,10 +73,6 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
     desk = exchange.desk
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
     is_short = len(asked.text) <= SHORT_CHARACTERS
-    at_once = is_short and asked.dataset is None and asked.snapshot is None
-    if at_once and (made := _at_once(exchange, asked, offer)) is not None:
-        await _give(exchange, asked, offer, made, None)
-        return
     async with desk.underway.asked(exchange, asked.text, asked.timeout_s) as question:
         # A worker knows neither the one nor the other.
         derived = partial(desk.service.asks_derived, asked.query, asked.dataset)
@@ -89,21 +84,6 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
         else:
             made = await _light_here(worker, exchange, asked, offer, question)
         await _give(exchange, asked, offer, made, question)
-
-
-def _at_once(exchange: Exchange, asked: Asked, offer: Offer) -> Made | None:
-    """A query of a few rows, answered while the event loop waits; None: it is another, or has no answer in time."""
-    limits = exchange.desk.limits
-    control = limits.control(limits.query_s)
-
-    def evaluate() -> Made | None:
-        return _evaluated(exchange, asked, offer, control) if exchange.desk.service.is_small(asked.query) else None
-
-    made = exchange.desk.workers.beside.run(evaluate, limits.small_s)
-    if made is LATE:
-        control.cancel()
-        return None
-    return made
 
 
 def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:
@@ -136,7 +116,7 @@ def _evaluated_if_light(exchange: Exchange, asked: Asked, sn: int, offer: Offer,
     return _evaluated(exchange, asked, offer, control)
 
 
-async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, question: Question | None) -> None:
+async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, question: Question) -> None:
     said = Said(made.first, results.content_type(offer), _warned(asked.warnings))
     if not made.whole:
         await _send(exchange, said, made.sn, made.more, question)

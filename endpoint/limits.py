@@ -14,7 +14,6 @@ class HttpLimits:
     bodies_bytes: int = 256 << 20  #: of all bodies under way, as they are unpacked
     text_bytes: int = 1 << 20  #: of a query or update
     query_s: float = 300.0  #: for a query, unless its `timeout` is shorter
-    small_s: float = 0.03  #: for which the event loop waits for the answer to a query of a few rows
     slow_query_s: float = 10.0  #: after which a query or update is in the log; 0: none is
     query_bytes: int = 2 << 30  #: of all that is alive in a query at a time
     term_bytes: int = TERM_BYTES  #: of a term that an expression makes

@@ -6,9 +6,12 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -124,6 +127,54 @@ def test_operations_answer_at_once_whatever_hangs(server: Live, gate: Gate) -> N
             assert max(times) < 1.0, (path, times)
         assert [one["stream"] for one in server.http.get("/streams").json()["streams"]] == ["taxis"]
         assert [one["query"] for one in server.http.get("/queries").json()["queries"]] == ["near"]
+
+
+def test_nobody_waits_for_a_small_query_but_who_asks_it(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    query, asked = server.service.query, []
+
+    def after_a_ping(*arguments: Any) -> Any:
+        asked.append(arguments[0])
+        assert httpx.get(server.url + "/$/ping", timeout=20).text == "pong\n"
+        return query(*arguments)
+
+    monkeypatch.setattr(server.service, "query", after_a_ping)
+    small = "ASK { <http://ex/z1> <http://ex/partOf> <http://ex/c1> }"
+    assert server.http.get("/sparql", params={"query": small}).json()["boolean"] is True
+    assert asked == [small]
+
+
+def test_operations_answer_at_once_while_a_hundred_clients_ask_a_store_that_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them would be awaited for a moment; a hundred moments are seconds."""
+    with live(tmp_path / "store") as running:
+        query = running.service.query
+
+        def slowly(*arguments: Any) -> Any:
+            threading.Event().wait(0.025)
+            return query(*arguments)
+
+        together = threading.Barrier(100)
+
+        def ask(number: int) -> int:
+            text = quote(f"ASK {{ <http://ex/s{number}> <http://ex/p> 1 }}")
+            with closing(HTTPConnection("127.0.0.1", running.port, timeout=60)) as connection:
+                connection.connect()
+                together.wait(20)
+                connection.request("GET", f"/sparql?query={text}")
+                return connection.getresponse().status
+
+        monkeypatch.setattr(running.service, "query", slowly)
+        running.http.get("/$/ready")  # is connected
+        with ThreadPoolExecutor(100) as clients:
+            answers = [clients.submit(ask, number) for number in range(100)]
+            times = []
+            while not all(answer.done() for answer in answers):
+                began = time.monotonic()
+                assert running.http.get("/$/ready").text == "ready\n"
+                times.append(time.monotonic() - began)
+        assert [answer.result() for answer in answers] == [200] * 100
+        assert max(times) < 1.0, times
 
 
 def test_what_is_waited_for_is_said_within_two_seconds_and_for_as_long_as_it_lasts(server: Live, gate: Gate) -> None:

@@ -79,8 +79,8 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
         stays = bool(registered_functions()) or (derived() if is_short else await desk.workers.readers.run(derived))
         worker = None if stays else desk.query_workers.free()
         if worker is None:
-            here = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
-            made = await question.in_time(here)
+            question.here = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
+            made = await question.in_time(question.here)
         else:
             made = await _light_here(worker, exchange, asked, offer, question)
         await _give(exchange, asked, offer, made, question)
@@ -88,6 +88,7 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
 
 def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:
     answer = exchange.desk.service.query(asked.text, asked.snapshot, asked.at, asked.dataset, control)
+    control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.desk.workers.readers
     return Made(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
 
@@ -96,12 +97,14 @@ async def _light_here(worker: Worker, exchange: Exchange, asked: Asked, offer: O
     """Answered here if it is light, and shows to be; otherwise by the worker."""
     sn = exchange.desk.head() if asked.snapshot is None else asked.snapshot
     here = exchange.desk.workers.readers.submit(_evaluated_if_light, exchange, asked, sn, offer, question.control)
+    question.here = here
     await asyncio.wait({here}, timeout=PATIENCE_S)
     made = here.result() if here.done() else None
     if made is not None:
         return made
     question.check_wanted()
     question.control.cancel()  # of what was begun here
+    question.close()
     default, named = (asked.dataset.default, asked.dataset.named) if asked.dataset else ((), ())
     remote = question.remote = worker.ask(
         lambda id: Ask(id, asked.text, sn, asked.at, default, named, offer.format, question.timeout_s)

@@ -30,6 +30,7 @@ from stream_ext.errors import Overload
 
 if TYPE_CHECKING:
     from endpoint.exchange import Application
+    from stream_ext.query_memory import QueryMemory
     from stream_ext.service import Service
 
 _RETRY_AFTER_S = 1
@@ -41,6 +42,7 @@ class Desk:
     base: str
     access: Access
     limits: HttpLimits
+    memory: QueryMemory
     workers: Workers
     description: Description
     remembered: Remembered
@@ -61,7 +63,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.connections = Connections(self.limits)
-        self.underway = Underway(self.limits.slow_query_s)
+        self.underway = Underway(self.limits.slow_query_s, self.memory)
         self.lookout = Lookout(self.service)
         self.status = LastKnown("status", self.service.status)
         self.figures = LastKnown("figures", partial(figures.read, self.service))

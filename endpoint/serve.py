@@ -64,6 +64,7 @@ class ServeSettings:
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
+    queries_bytes: int | None = None  # None: half of the machine's memory
     term_bytes: int = TERM_BYTES
     evaluation_timeout_s: float = 60.0
     state_bytes: int = 2 << 30
@@ -96,9 +97,16 @@ class ServeSettings:
         )
 
     def limits(self) -> HttpLimits:
+        """Raises BadArgument where a query could not have what it may."""
+        if self.queries_bytes is not None and self.queries_bytes < self.query_bytes:
+            raise BadArgument(
+                f"--queries-bytes {self.queries_bytes}: it is for all queries together, and one alone may have "
+                f"{self.query_bytes} (--query-bytes): give at least as much, or less to each"
+            )
         return HttpLimits(
             query_s=self.query_timeout_s,
             query_bytes=self.query_bytes,
+            queries_bytes=self.queries_bytes,
             term_bytes=self.term_bytes,
             connections=self.connections,
             head_s=self.head_timeout_s,

@@ -68,6 +68,8 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--query-timeout", longest, "5m", type=seconds, metavar="TIME")
     most = "the most that is alive in a query at a time"
     add_setting(parser, "--query-bytes", most, "2G", type=size, metavar="SIZE")
+    together = "the most that all queries have together; by default half of the machine's memory"
+    add_setting(parser, "--queries-bytes", together, type=size, metavar="SIZE")
     add_setting(parser, "--term-bytes", "the longest term that an expression makes", "4M", type=size, metavar="SIZE")
     longest = "the longest that one evaluation of a registered query may take"
     add_setting(parser, "--evaluation-timeout", longest, "1m", type=seconds, metavar="TIME")
@@ -137,6 +139,7 @@ def serve(arguments: argparse.Namespace) -> None:
         max_queries=arguments.max_queries,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,
+        queries_bytes=arguments.queries_bytes,
         term_bytes=arguments.term_bytes,
         evaluation_timeout_s=arguments.evaluation_timeout,
         state_bytes=arguments.state_bytes,
@@ -167,6 +170,7 @@ def serve(arguments: argparse.Namespace) -> None:
         settings.spark()
         settings.workers()
         settings.tls()
+        settings.limits()
     except BadArgument as error:
         raise UsageError(str(error)) from None
     try:

@@ -23,6 +23,7 @@ from stream_ext.service import READER
 from stream_ext.waits import STOPS
 
 if TYPE_CHECKING:
+    from stream_ext.query_memory import QueryMemory
     from stream_ext.service import Service
 
 View = Callable[..., Any]
@@ -81,10 +82,14 @@ def console_blueprint(
     limits: HttpLimits | None = None,
     http: str | None = None,
     name: str = "rillet",
+    memory: QueryMemory | None = None,
 ) -> Blueprint:
     """`http` is where browsers reach the HTTP routes of this service ("/", "https://host/rdf/"); without it there are
-    no live results. The application needs a secret key, for what a page says after a change."""
-    room = Room(service, access or Access(None, service.base), limits or HttpLimits(), Statistics(service.store), http)
+    no live results; `memory` is what queries have together that are asked elsewhere, too. The application needs a
+    secret key, for what a page says after a change."""
+    limits = limits or HttpLimits()
+    memory = memory or limits.query_memory()
+    room = Room(service, access or Access(None, service.base), limits, memory, Statistics(service.store), http)
     blueprint = Blueprint(name, __name__, template_folder="templates", static_folder="static")
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)

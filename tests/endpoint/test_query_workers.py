@@ -20,6 +20,7 @@ from stream_ext.errors import BadArgument, QueryCancelled
 from stream_ext.plan.functions.custom import register_function, unregister_function
 from tests.endpoint.live import Live, live
 from tests.endpoint.test_underway import Endless, in_background
+from tests.parts.waiting import until
 
 COUNT = 12_000
 ALL = "SELECT ?s ?o { ?s <http://ex/p> ?o }"
@@ -282,6 +283,32 @@ def test_what_exceeds_the_budget_is_413_wherever_it_is_answered(store: Path, wor
         update = "INSERT { ?s <http://ex/q> ?y } WHERE { ?s <http://ex/p> ?x . ?t <http://ex/p> ?y }"
         assert running.http.post("/update", data={"update": update}).status_code == 413
         assert ask(running, LIGHT).status_code == 200
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_others_leave_no_memory_for_is_429_wherever_it_is_answered(store: Path, workers: int) -> None:
+    limits = HttpLimits(query_bytes=1 << 30, queries_bytes=1 << 30)
+    with live(store, limits=limits, query_workers=workers) as running:
+        wait_for(lambda: worker_of(running)["state"] == ("ready" if workers else "none"), running)
+        memory = running.server._app.desk.memory
+        large = "SELECT (COUNT(DISTINCT ?t) AS ?n) { ?s <http://ex/p> ?x . ?t <http://ex/p> ?x FILTER(?s != ?t) }"
+        assert ask(running, large).status_code == 200
+        memory.reserve(1020 << 20)
+        assert "rillet_query_memory_bytes 1.06954752e+09" in running.http.get("/$/metrics").text
+        answer = ask(running, large + " # again")
+        assert answer.status_code == 429, answer.text
+        assert answer.headers["retry-after"] == "1"
+        assert "--queries-bytes" in answer.text
+        assert ask(running, LIGHT).status_code == 200
+        memory.release(1020 << 20)
+        assert ask(running, large + " # once more").status_code == 200
+        until(lambda: memory.used == 0, "what the queries had is free")
+
+
+def test_all_together_have_at_least_what_one_may() -> None:
+    with pytest.raises(BadArgument, match=r"--queries-bytes 1000: .*\(--query-bytes\)"):
+        ServeSettings("lmdb:x", query_bytes=1001, queries_bytes=1000).limits()
+    assert ServeSettings("lmdb:x", query_bytes=1 << 60).limits().query_memory().bytes_max == 1 << 60
 
 
 def test_the_memory_of_a_worker_is_bounded(server: Live) -> None:

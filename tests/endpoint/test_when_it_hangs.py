@@ -218,6 +218,21 @@ def test_what_was_known_last_says_how_old_it_is(server: Live, gate: Gate) -> Non
     assert float(sample(server, 'rillet_stream_batches_total{stream="taxis"}')) == 2
 
 
+def test_one_stream_and_one_query_are_as_they_were_known_last(server: Live, gate: Gate) -> None:
+    now = {path: server.http.get(path).json() for path in ("/streams/taxis", "/queries/near")}
+    assert [each.pop("age_ms") for each in now.values()] == [0, 0]
+    assert (now["/streams/taxis"]["time"], now["/queries/near"]["state"]) == (1000, "running")
+    with all_threads_hang(server, gate):
+        wait_until(lambda: server.http.get("/$/ready").status_code == 503)
+        for path, was in now.items():
+            for _ in range(20):  # more than there are threads
+                then = server.http.get(path, timeout=20).json()
+                assert then.pop("age_ms") >= 0
+                assert then == was
+        assert server.http.get("/streams/nope").status_code == 404
+    assert server.http.get("/streams/taxis").json()["age_ms"] == 0
+
+
 def sample(server: Live, name: str) -> str:
     found = re.search(rf"^{re.escape(name)} (\S+)$", server.http.get("/$/metrics").text, re.MULTILINE)
     assert found is not None, name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from flask import redirect, render_template, request, url_for
+from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from endpoint.console.answers import FORMS, GRAPH_FORMS, TABLE, Table, table_of, told
@@ -50,7 +50,9 @@ def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
         with room.control(_DEADLINE_S, "update") as control:
             return _editor(text=text, done=_done(room.service.update(text, control=control)))
     if isinstance(unit, Register):
-        definition, _, _ = room.service.register(text)
+        definition, _, warnings = room.service.register(text)
+        for warning in warnings:
+            flash(warning, "warning")
         return redirect(url_for(".registered", name=definition.name))
     said = administer(unit, room.service)
     return _editor(text=text, table=told(said.variables, said.rows))

@@ -137,7 +137,7 @@ def describe(error: Exception) -> Problem:
 def render(problem: Problem, accept: str) -> tuple[bytes, bytes]:
     """Body and media type: plain text, or problem+json for whoever names it."""
     if "application/problem+json" in accept:
-        return msgspec.json.encode(problem), PROBLEM
+        return msgspec.json.encode(problem) + b"\n", PROBLEM
     return problem.detail.encode() + b"\n", PLAIN
 
 

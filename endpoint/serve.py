@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -143,6 +144,9 @@ class ServeSettings:
             return {}
         if not self.tls_cert or not self.tls_key:
             raise BadArgument("--tls-cert and --tls-key belong together: the certificate (with its chain), and its key")
+        for flag, name in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
+            if not Path(name).exists():
+                raise BadArgument(f"{name}: there is no such file ({flag})")
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, _no_password)
         except OSError as error:

@@ -97,4 +97,4 @@ def _of_windows(query: Query) -> Iterator[str]:
 def _of_lengths(query: Query) -> Iterator[str]:
     for written in dict.fromkeys(each for window in query.windows for each in window.without_unit):
         count = written.rpartition(" ")[2]
-        yield f"{written} has no unit, so it is {count} milliseconds: write {count}s if seconds are meant, or {count}ms"
+        yield f"{written} has no unit, which means milliseconds: write {count}s if seconds are meant, or {count}ms"

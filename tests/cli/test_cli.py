@@ -371,7 +371,7 @@ def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pyte
     [
         (["register", ""], "the text is empty"),
         (["query", " \n"], "the text is empty"),
-        (["register", "near.rq"], "near.rq: there is no such file, and it is no text either"),
+        (["register", "near.rq"], "near.rq: there is no such file"),
     ],
 )
 def test_a_text_that_is_none_is_said_so(argv: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -494,12 +494,16 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
         (2, "no length of time", ["serve", "--spark-epoch", "soon"]),
         (2, "process or power", ["serve", "--durability", "hope"]),
         (1, "--token", ["serve", "--host", "0.0.0.0"]),
-        (2, "there is no such file", ["load", "nowhere.nt"]),
+        (2, "rillet: nowhere.nt: there is no such file\n", ["load", "nowhere.nt"]),
+        (2, "rillet: nowhere.nt: there is no such file\n", ["push", "s", "nowhere.nt"]),
+        (2, "rillet: nowhere.rq: there is no such file\n", ["query", "nowhere.rq"]),
+        (2, "rillet: nowhere.rq: there is no such file\n", ["explain", "nowhere.rq"]),
+        (2, "rillet: nowhere.rq: there is no such file\n", ["register", "-f", "nowhere.rq"]),
         (2, "which format", ["load", "-"]),
         (2, "give the text", ["query"]),
         (2, "which format", ["push", "s", "data.bin"]),
         (1, "no server answers", ["query", "ASK {}", "--server", "http://127.0.0.1:1"]),
-        (1, "No such file", ["query", "-f", "nowhere.rq"]),
+        (2, "rillet: nowhere.rq: there is no such file\n", ["query", "-f", "nowhere.rq"]),
         (1, "is no store", ["load", __file__, "--format", "nt", "--store", "postgres:x"]),
         (2, "no benchmark", ["bench", "speed"]),
     ],

@@ -204,7 +204,7 @@ def test_a_length_without_a_unit_is_warned_of(service: Service, window: str, num
     assert [warning.partition(" has no unit")[0] for warning in warnings] == numbers
     if "RANGE 10" in numbers:
         warnings = service.register(registration(window=window))[2]
-        assert "RANGE 10 has no unit, so it is 10 milliseconds: write 10s if seconds are meant, or 10ms" in warnings
+        assert "RANGE 10 has no unit, which means milliseconds: write 10s if seconds are meant, or 10ms" in warnings
 
 
 def test_a_stream_that_was_probably_mistyped_is_warned_of(service: Service) -> None:

@@ -20,6 +20,7 @@ from endpoint.limits import HttpLimits
 from endpoint.underway import Underway
 from hbase_store.lmdb_backend import LmdbKeyValue
 from tests.endpoint.live import NT, TAXI_IN_ZONE, Live, live
+from tests.parts.waiting import until
 
 VERBS = ("get_many", "scan", "put_many", "delete", "delete_range", "allocate", "publish", "sync")
 OPERATIONS = ("/$/ping", "/$/ready", "/$/stats", "/$/metrics", "/$/queries", "/streams", "/queries")
@@ -72,13 +73,6 @@ def server(gate: Gate, tmp_path: Path) -> Iterator[Live]:
         yield running
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until, "it never came to pass"
-        time.sleep(0.01)
-
-
 @contextmanager
 def all_threads_hang(server: Live, gate: Gate) -> Iterator[None]:
     """Queries, small and large ones, pushes and pages, more than there are threads for them."""
@@ -108,7 +102,7 @@ def all_threads_hang(server: Live, gate: Gate) -> Iterator[None]:
     with gate.closed():
         for thread in threads:
             thread.start()
-        wait_until(lambda: gate.hanging > FEW.readers and desk.workers.writers.busy > FEW.writers)
+        until(lambda: gate.hanging > FEW.readers and desk.workers.writers.busy > FEW.writers, "all threads hang")
         yield
     for thread in threads:
         thread.join()
@@ -182,7 +176,7 @@ def test_what_is_waited_for_is_said_within_two_seconds_and_for_as_long_as_it_las
     assert server.http.get("/$/stats").json()["waits_for"] == []
     with all_threads_hang(server, gate):
         began = time.monotonic()
-        wait_until(lambda: server.http.get("/$/ready").status_code == 503)
+        until(lambda: server.http.get("/$/ready").status_code == 503, "it says that it waits")
         assert time.monotonic() - began < 10  # two, on a quiet machine
         assert "waits for the store: " in server.http.get("/$/ready").text
         stats = server.http.get("/$/stats").json()
@@ -192,14 +186,14 @@ def test_what_is_waited_for_is_said_within_two_seconds_and_for_as_long_as_it_las
         for page in ("/console/", "/console/sign-in"):
             text = httpx.get(server.url + page, timeout=20).text
             assert "waits for the store" in text, text
-    wait_until(lambda: server.http.get("/$/ready").text == "ready\n")
+    until(lambda: server.http.get("/$/ready").text == "ready\n", "it is ready again")
     assert server.http.get("/$/stats").json()["waits_for"] == []
     assert "waits for" not in server.http.get("/console/").text
 
 
 def test_a_page_that_reads_the_store_says_that_it_is_away_and_takes_no_thread(server: Live, gate: Gate) -> None:
     with all_threads_hang(server, gate):
-        wait_until(lambda: server.http.get("/$/ready").status_code == 503)
+        until(lambda: server.http.get("/$/ready").status_code == 503, "it says that it waits")
         for _ in range(12):  # more than the console has threads
             answer = httpx.get(server.url + "/console/", timeout=20)
             assert answer.status_code == 200
@@ -211,7 +205,7 @@ def test_what_was_known_last_says_how_old_it_is(server: Live, gate: Gate) -> Non
     with gate.closed():
         pushing = threading.Thread(target=server.push, args=(5_000,))
         pushing.start()
-        wait_until(lambda: float(sample(server, "rillet_figures_age_seconds")) > 0.2)
+        until(lambda: float(sample(server, "rillet_figures_age_seconds")) > 0.2, "the figures grow old")
         assert float(sample(server, 'rillet_stream_batches_total{stream="taxis"}')) == 1
     pushing.join()
     assert float(sample(server, "rillet_figures_age_seconds")) == 0
@@ -223,7 +217,7 @@ def test_one_stream_and_one_query_are_as_they_were_known_last(server: Live, gate
     assert [each.pop("age_ms") for each in now.values()] == [0, 0]
     assert (now["/streams/taxis"]["time"], now["/queries/near"]["state"]) == (1000, "running")
     with all_threads_hang(server, gate):
-        wait_until(lambda: server.http.get("/$/ready").status_code == 503)
+        until(lambda: server.http.get("/$/ready").status_code == 503, "it says that it waits")
         for path, was in now.items():
             for _ in range(20):  # more than there are threads
                 then = server.http.get(path, timeout=20).json()

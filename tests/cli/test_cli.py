@@ -21,6 +21,7 @@ import pytest
 from endpoint.cli import build_parser, main
 from endpoint.client import Client
 from endpoint.commands import talking, terminal
+from endpoint.commands.flags import UsageError
 from endpoint.completion import script
 from endpoint.serve import ServeSettings
 from tests.benchmarks import BENCHES
@@ -561,7 +562,7 @@ def test_a_server_refuses_in_its_own_words(near: Live, capsys: pytest.CaptureFix
 
 def test_the_traceback_is_there_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RILLET_DEBUG", "1")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(UsageError):
         rillet("query", "-f", "nowhere.rq")
 
 

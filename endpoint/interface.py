@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from endpoint import assets, browsers
 from endpoint.openapi import document
@@ -31,7 +32,8 @@ _PAGE = Markup("""\
 
 
 async def openapi(request: Request) -> Response:
-    return JSONResponse(document(TITLE, DESCRIPTION, __version__, root(request)))
+    described = msgspec.json.encode(document(TITLE, DESCRIPTION, __version__, root(request)))
+    return Response(described + b"\n", media_type="application/json")
 
 
 async def docs(request: Request) -> Response:

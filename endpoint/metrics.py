@@ -151,6 +151,8 @@ def _of_http(desk: Desk) -> Iterator[Metric]:
         "rillet_questions_under_way", "Queries and updates of /sparql that run or are sent.", len(desk.underway)
     )
     yield _counter("rillet_questions_cancelled_total", "Queries and updates ended by DELETE.", desk.underway.cancelled)
+    taken = "What queries that are evaluated or sent have of the memory for all of them."
+    yield _gauge("rillet_query_memory_bytes", taken, desk.memory.used)
     yield _counter("rillet_remembered_hits_total", "Answers that were remembered.", desk.remembered.hits)
 
 

@@ -51,6 +51,10 @@ class Answer:
     count: int = 0  # of solutions: a SELECT may have no columns
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
 
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in (*self.columns, *(self.graph or ())))
+
 
 @dataclass(frozen=True, slots=True)
 class Graph:

@@ -35,7 +35,6 @@ from stream_ext.answers import (
     rows_of,
 )
 from stream_ext.batching import Heartbeat, Push
-from stream_ext.bound import rows_at_most
 from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import (
@@ -98,8 +97,6 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 
 #: So many texts are read before the first of them must be registered.
 _REGISTERED_AHEAD = 256
-#: An answer of so many rows takes less time than the way to a thread and back.
-_SMALL_ROWS = 64
 #: Nobody whose push must wait is sent away for longer.
 _RETRY_AFTER_S_MAX = 10
 
@@ -444,13 +441,6 @@ class Service:
         """Of the closes of a query, where its first push has decided it."""
         state = self._engine.merge.state(query)
         return None if state is None else state.t0
-
-    def is_small(self, query: Query) -> bool:
-        """Whether it is answered sooner than it is given to a thread: few rows, of a store on this machine."""
-        if not self.store.url.startswith("lmdb:") or self.asks_derived(query):
-            return False
-        rows = rows_at_most(self.store, query, self.head())
-        return rows is not None and rows <= _SMALL_ROWS
 
     def asks_derived(self, query: Query, dataset: Beside | None = None) -> bool:
         """Whether it may read what a registered query said, of which the store alone says nothing."""

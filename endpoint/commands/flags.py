@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from stream_ext.errors import RilletError
 
@@ -23,6 +23,18 @@ Group = Any  # nor its groups of flags, which take flags as a parser does
 
 class UsageError(RilletError):
     """The command does not make sense as it was written."""
+
+
+def no_such_file(name: str) -> UsageError:
+    return UsageError(f"{name}: there is no such file")
+
+
+def open_file(name: str) -> BinaryIO:
+    """UsageError where there is none; other errors are the system's."""
+    try:
+        return open(name, "rb")
+    except FileNotFoundError:
+        raise no_such_file(name) from None
 
 
 class Parser(argparse.ArgumentParser):

@@ -15,6 +15,7 @@ from endpoint.commands.flags import (
     add_store,
     base_iri,
     iri,
+    no_such_file,
     server,
 )
 
@@ -98,5 +99,5 @@ def source_of(name: str, format: str | None) -> Source:
         what = "standard input" if name == "-" else name
         raise UsageError(f"{what}: which format is it? Say --format {'|'.join(MEDIA_TYPES)}")
     if name != "-" and not Path(name).is_file():
-        raise UsageError(f"{name}: there is no such file")
+        raise no_such_file(name)
     return Source(name, MEDIA_TYPES[suffix])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from endpoint.commands import terminal
-from endpoint.commands.flags import Commands, UsageError, add_command, add_server
+from endpoint.commands.flags import Commands, UsageError, add_command, add_server, open_file
 from endpoint.commands.talking import client_of, print_json
 from stream_ext.errors import RilletError
 
@@ -208,7 +208,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield unpacked(cast("BinaryIO", sys.stdin.buffer))
         return
-    with open(name, "rb") as file:
+    with open_file(name) as file:
         yield unpacked(file)
 
 

@@ -85,6 +85,8 @@ def _add_limits(group: Group) -> None:
     add_setting(group, "--query-timeout", longest, "5m", type=seconds, metavar="TIME")
     most = "the most memory that a query or update may use at a time"
     add_setting(group, "--query-bytes", most, "2G", type=size, metavar="SIZE")
+    together = "the most memory of all queries and updates together; default half of the machine's memory"
+    add_setting(group, "--queries-bytes", together, type=size, metavar="SIZE")
     longest = "the longest term that an expression may create"
     add_setting(group, "--term-bytes", longest, "4M", type=size, metavar="SIZE")
     longest = "the longest that one evaluation of a registered query may take"
@@ -168,6 +170,7 @@ def serve(arguments: argparse.Namespace) -> None:
         max_queries=arguments.max_queries,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,
+        queries_bytes=arguments.queries_bytes,
         term_bytes=arguments.term_bytes,
         evaluation_timeout_s=arguments.evaluation_timeout,
         state_bytes=arguments.state_bytes,
@@ -198,6 +201,7 @@ def serve(arguments: argparse.Namespace) -> None:
         settings.spark()
         settings.workers()
         settings.tls()
+        settings.limits()
     except BadArgument as error:
         raise UsageError(str(error)) from None
     try:

@@ -11,7 +11,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from endpoint.commands import terminal
-from endpoint.commands.flags import Commands, Parser, UsageError, add_command, add_server, whole
+from endpoint.commands.flags import (
+    Commands,
+    Parser,
+    UsageError,
+    add_command,
+    add_server,
+    no_such_file,
+    open_file,
+    whole,
+)
 
 if TYPE_CHECKING:
     from endpoint.client import Client
@@ -103,14 +112,14 @@ def _is_file(text: str) -> bool:
     if Path(text).is_file():
         return True
     if set(text) & set("./"):
-        raise UsageError(f"{text}: there is no such file, and it is no text either")
+        raise no_such_file(text)
     return False
 
 
 def read(name: str) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read()
-    with open(name, "rb") as file:
+    with open_file(name) as file:
         return file.read()
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ import pytest
 from stream_ext.clock import SystemClock
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Service
+from tests.parts.waiting import until
 from tests.service.opened import opened, push, registration, said, triple, values
 from tests.spark.dangerous import FACTORY, FATAL, begin, calls, register, unregister
 from tests.spark.doubles import PATIENCE_S
@@ -42,10 +42,8 @@ def on_spark(service: Service) -> bool:
 
 
 def until_state(service: Service, name: str, state: str) -> dict[str, Any]:
-    ends = monotonic() + PATIENCE_S
-    while (status := service.query_status(name))["state"] != state:
-        assert monotonic() < ends, status
-    return status
+    until(lambda: service.query_status(name)["state"] == state, f"{name} is {state}")
+    return service.query_status(name)
 
 
 def dangerous_query(name: str, function: str) -> str:
@@ -125,9 +123,7 @@ def test_a_worker_that_is_stopped_is_told_of_and_replaced(tmp_path: Path) -> Non
         (worker,) = family(service._engine.spark.status()["driver_pid"])[1:]
         os.kill(worker, signal.SIGSTOP)
         push(service, "s", 1200, triple("c", 7), wait="published")
-        ends = monotonic() + PATIENCE_S
-        while not service.waits.current():
-            assert monotonic() < ends
+        until(service.waits.current, "what is waited for is told")
         (wait,) = service.waits.current()
         assert wait.kind == "spark" and "was stepping snapshot" in wait.why
         assert "does not answer" in service.status()["why"]
@@ -146,12 +142,10 @@ def test_a_driver_that_is_stopped_is_told_of_and_replaced_while_the_queries_go_o
         os.kill(driver, signal.SIGSTOP)
         push(service, "s", 2100, triple("d", 3))
         assert [each["time"] for each in said(service, "bad")] == [1000, 2000]
-        ends = monotonic() + PATIENCE_S
-        while not service.waits.current():
-            assert monotonic() < ends
+        until(service.waits.current, "what is waited for is told")
         assert "driver does not answer" in service.status()["why"]
-        while service._engine.spark.status()["driver_pid"] in (driver, None):
-            assert monotonic() < ends
+        spark = service._engine.spark
+        until(lambda: spark.status()["driver_pid"] not in (driver, None), "there is another driver")
         assert on_spark(service) and service.waits.current() == ()
         push(service, "s", 3100, triple("e", 3))
         assert [each["time"] for each in said(service, "bad")] == [1000, 2000, 3000]

@@ -17,6 +17,7 @@ from endpoint.asking import send_pieces
 from endpoint.awaiting import answer_pending, is_pending
 from endpoint.exchange import Exchange
 from endpoint.parameters import Parameters, Wait
+from stream_ext.control import Control
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.graph_store import Document, GraphAnswer, checked_graph
 
@@ -56,7 +57,9 @@ async def replace(exchange: Exchange, path: str | None = None) -> None:
     target, wait = _one_graph(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
     documents = await _documents(exchange, _base_of(exchange, target))
-    written = await exchange.desk.workers.writers.run(service.replace_graph, target.iri, documents)
+    written = await exchange.desk.workers.writers.run(
+        service.replace_graph, target.iri, documents, control=_budget(exchange)
+    )
     await _acknowledge(exchange, target, written, wait)
 
 
@@ -69,9 +72,9 @@ async def merge(exchange: Exchange, path: str | None = None) -> None:
     documents = await _documents(exchange, _base_of(exchange, target))
     run = exchange.desk.workers.writers.run
     if target.whole:
-        written = await run(service.add_quads, documents)
+        written = await run(service.add_quads, documents, control=_budget(exchange))
     else:
-        written = await run(service.merge_graph, target.iri, documents)
+        written = await run(service.merge_graph, target.iri, documents, control=_budget(exchange))
     await _acknowledge(exchange, target, written, wait)
 
 
@@ -79,11 +82,16 @@ async def drop(exchange: Exchange, path: str | None = None) -> None:
     parameters = exchange.parameters()
     target, wait = _one_graph(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
-    written = await exchange.desk.workers.writers.run(exchange.desk.service.drop_graph, target.iri)
+    drop_graph = exchange.desk.service.drop_graph
+    written = await exchange.desk.workers.writers.run(drop_graph, target.iri, control=_budget(exchange))
     if await is_pending(exchange, wait, written.snapshot):
         await answer_pending(exchange, written.snapshot)
         return
     await exchange.answer(204, snapshot=written.snapshot)
+
+
+def _budget(exchange: Exchange) -> Control:
+    return exchange.desk.limits.control_of_graphs()
 
 
 def _check_write(exchange: Exchange, parameters: Parameters) -> None:

@@ -39,3 +39,9 @@ class HttpLimits:
     def control(self, timeout_s: float, what: str = "query") -> Control:
         """The budget of one query, or update."""
         return Control(timeout_s, self.query_bytes, what=what, term_bytes=self.term_bytes)
+
+    def control_of_graphs(self) -> Control:
+        """That of a request which writes whole graphs."""
+        return Control(
+            self.query_s, self.query_bytes, what="write of a graph", settings=("--query-timeout", "--query-bytes")
+        )

@@ -84,12 +84,12 @@ class Upload:
         if self.into == "own":
             if self.replace:
                 raise BadArgument("only one graph can be replaced; name it, or add to what is there")
-            return room.service.add_quads(documents).snapshot
+            return room.service.add_quads(documents, control=room.limits.control_of_graphs()).snapshot
         if self.into == "named" and not self.graph:
             raise BadArgument("give the IRI of the graph")
         graph = self.graph if self.into == "named" else None
         written = room.service.replace_graph if self.replace else room.service.merge_graph
-        return written(graph, documents).snapshot
+        return written(graph, documents, control=room.limits.control_of_graphs()).snapshot
 
 
 def page(room: Room) -> ResponseReturnValue:
@@ -103,7 +103,7 @@ def page(room: Room) -> ResponseReturnValue:
 def drop(room: Room) -> ResponseReturnValue:
     room.check_may_write()
     graph = request.form.get("graph") or None
-    room.service.drop_graph(graph)
+    room.service.drop_graph(graph, control=room.limits.control_of_graphs())
     flash("The default graph is empty." if graph is None else f"The graph <{graph}> is gone.")
     return redirect(url_for(".graphs"))
 

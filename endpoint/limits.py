@@ -43,3 +43,10 @@ class HttpLimits:
 
     def query_memory(self) -> QueryMemory:
         return QueryMemory(self.queries_bytes or usual_bytes(self.query_bytes))
+
+    def control_of_graphs(self, memory: QueryMemory | None = None) -> Control:
+        """That of a request which writes whole graphs."""
+        return Control(
+            self.query_s, self.query_bytes, what="write of a graph", settings=("--query-timeout", "--query-bytes"),
+            memory=memory,
+        )  # fmt: skip

@@ -488,18 +488,35 @@ class Service:
     def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
         return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot)))
 
-    def replace_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        return self._write(graph_store.replace(_graph_term(graph), documents, self._reading_of(documents)), wait)
+    def replace_graph(
+        self,
+        graph: str | None,
+        documents: Sequence[Document],
+        wait: Wait = "published",
+        control: Control = Control.FREE,
+    ) -> Written:
+        """`control` may end it until it is published, as it may all writes of graphs; then nothing of it was done."""
+        reading = self._reading_of(documents)
+        return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
 
-    def merge_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        return self._write(graph_store.merge(_graph_term(graph), documents, self._reading_of(documents)), wait)
+    def merge_graph(
+        self,
+        graph: str | None,
+        documents: Sequence[Document],
+        wait: Wait = "published",
+        control: Control = Control.FREE,
+    ) -> Written:
+        reading = self._reading_of(documents)
+        return self._write(graph_store.merge(_graph_term(graph), documents, reading, control), wait)
 
-    def add_quads(self, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        """Each statement into the graph that it names."""
-        return self._write(graph_store.add_quads(documents, self._reading_of(documents)), wait)
+    def add_quads(
+        self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
+    ) -> Written:
+        """Each statement into the graph that it names itself."""
+        return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
 
-    def drop_graph(self, graph: str | None, wait: Wait = "published") -> Written:
-        return self._write(graph_store.drop(_graph_term(graph)), wait)
+    def drop_graph(self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE) -> Written:
+        return self._write(graph_store.drop(_graph_term(graph), control), wait)
 
     def _reading_of(self, documents: Sequence[Document]) -> Reading:
         return self._reading("document", sum(len(document.data) for document in documents))
@@ -513,7 +530,10 @@ class Service:
 
     def _write(self, change: Change, wait: Wait) -> Written:
         _check_wait(wait)
-        written = cast("Written", self._injector.change(change).result())
+        try:
+            written = cast("Written", self._injector.change(change).result())
+        except MemoryError as error:  # nothing of it was done
+            raise QueryTooLarge(f"the request needs more memory than there is ({error}): send it in parts") from error
         self._await(written.snapshot, wait)
         return written
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -23,7 +24,7 @@ from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, Bell, Worker
 from stream_ext.runner.spark.door import HELLO_MS, STRANGERS_MAX
 from stream_ext.runner.spark.seat import Served, serve
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.runner.underway import Underway, Watched
+from stream_ext.runner.underway import Stepping, Underway, Watched
 from tests.parts.waiting import until
 from tests.spark.doubles import (
     DIES_ALWAYS,
@@ -525,6 +526,109 @@ def test_who_kills_a_worker_that_catches_up_is_held_though_the_others_go_on_in_b
     scene.merge.wait_owner("inline")
     (held,) = scene.quarantine.deaths
     assert (held.sn, held.numbers, held.count) == (1, (7,), 2), "it is tried in snapshots that have been published"
+
+
+@pytest.mark.parametrize("way", ["nobody comes", "its driver has ended", "its driver ends with it", "it is warming up"])
+def test_what_a_worker_died_of_once_is_held_before_the_queries_are_the_servers_own(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The first death is enough where no other worker tries the same: whoever steps it next is the server itself."""
+    clock = WatchedClock()
+    warms_up = way == "it is warming up"
+    scene = stage(msgspec.structs.replace(LONG, warmup_epochs=int(warms_up)), clock)
+    held_at_loss = list[frozenset[int]]()
+    lost = scene.merge.lost
+    monkeypatch.setattr(scene.merge, "lost", lambda *them: (held_at_loss.append(scene.quarantine.held), lost(*them))[1])
+    if warms_up:
+        monkeypatch.setattr(scene.merge, "published", lambda: None)  # the server's own process is slow
+    with seated(scene) as connection:
+        scene.merge.wait_owner("inline" if warms_up else "spark")
+        scene.publish(5, 6)
+        assert isinstance(wire.heard(wire.from_bell, connection), wire.Head | wire.End)
+        scene.underway.steps(1, [4, 7])
+        if way == "its driver ends with it":
+            scene.bell.cut("the driver ended")
+    if way == "it is warming up":
+        until(lambda: scene.quarantine.held, "it is held")
+    else:
+        until(lambda: scene.bell._seat is None, "the seat is free")
+    if way == "its driver has ended":
+        scene.bell.cut("the driver ended")
+    if way == "nobody comes":
+        clock.advance(int(LONG.grace_s * 1000) + 1)
+        scene.merge.wait_owner("inline")
+    (held,) = scene.quarantine.deaths
+    assert (held.sn, held.numbers, held.count) == (1, (4, 7), 0 if way == "its driver ends with it" else 1)
+    assert held_at_loss == ([] if warms_up else [{4, 7}])
+
+
+def test_what_others_have_done_meanwhile_is_not_held(stage: Stage) -> None:
+    scene = stage(msgspec.structs.replace(LONG, warmup_epochs=1))
+    with seated(scene):
+        scene.publish(5, 6)  # they are stepped inline at once
+        scene.underway.steps(1, [4])
+    until(lambda: scene.bell._seat is None, "the seat is free")
+    scene.bell.cut("the driver ended")
+    assert scene.quarantine.deaths == []
+
+
+def test_all_that_workers_died_of_in_one_snapshot_is_held(stage: Stage) -> None:
+    scene = stage()
+    with seated(scene):
+        scene.merge.wait_owner("spark")
+    until(lambda: scene.bell._seat is None, "the seat is free")
+    scene.publish(5, 6)
+    for number in (4, 7):
+        with seated(scene):
+            scene.underway.steps(1, [number])
+        until(lambda: scene.bell._seat is None, "the seat is free")
+    scene.merge.wait_owner("inline")
+    (held,) = scene.quarantine.deaths
+    assert (held.sn, held.numbers, held.count) == (1, (4, 7), 2)
+
+
+def test_what_a_worker_died_of_that_caught_up_stays_known_while_others_are_stepped(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = stage()
+    monkeypatch.setattr(scene.merge, "catching_up", lambda: {7: QueryState(0, 0)})
+    monkeypatch.setattr(scene.merge, "stand_for", lambda queries: {7: QueryState(0, 0)})
+    for sn in (1, 2):
+        with seated(scene) as connection:
+            connection.sendall(wire.frame(wire.Behind({7: 0})))
+            scene.merge.wait_owner("spark")
+            scene.publish(1)
+            connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(sn, [_right_part(sn, chain([1, 1])[sn - 1])])))
+            scene.merge.wait(sn, PATIENCE_S)
+            if sn == 1:
+                while not isinstance(wire.heard(wire.from_bell, connection), wire.GoOn):
+                    pass
+                scene.underway.steps(1, [7])
+            else:
+                scene.bell.cut("the driver ended")
+        until(lambda: scene.bell._seat is None, "the seat is free")
+    (held,) = scene.quarantine.deaths
+    assert (held.sn, held.numbers, held.count) == (1, (7,), 1)
+
+
+def test_a_worker_that_dies_of_what_it_sends_has_stepped_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which query's parts these are is not known, so that all are held."""
+    scene = stage()
+    with seated(scene):
+        scene.merge.wait_owner("spark")
+    until(lambda: scene.bell._seat is None, "the seat is free")
+    known: list[Stepping | None] = []
+
+    def ends(*_: object) -> None:
+        assert scene.bell._seat is not None
+        known.append(scene.bell._seat.watched.read())
+        raise ConnectionError("it ends here")
+
+    monkeypatch.setattr(wire.Codec, "parts_frames", ends)
+    scene.publish(5)
+    with contextlib.suppress(ConnectionError):
+        scene.task()
+    assert known == [Stepping(1, None)]
 
 
 def test_who_dies_while_it_builds_is_tried_up_to_the_head(stage: Stage) -> None:

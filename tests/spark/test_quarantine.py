@@ -87,6 +87,20 @@ def test_what_ends_its_worker_is_parked_and_the_others_go_on(
         assert service.query_status("bad")["state"] == "running"
 
 
+def test_after_its_first_death_nobody_but_a_trial_steps_it_where_the_driver_dies_too(tmp_path: Path) -> None:
+    """No worker tries it a second time then: the queries go back to the server's own process at once."""
+    with opened(tmp_path, SystemClock(), engine="spark", spark=PATIENT) as service:
+        begin_two(service, "dies_with_its_driver")
+        push(service, "s", 1200, triple("c", FATAL), wait="published")
+        push(service, "s", 2100, triple("d", 3), wait="published")
+        until_state(service, "bad", "parked")
+        push(service, "s", 3100, triple("e", 4))
+        assert [each["time"] for each in said(service, "good")] == [1000, 2000, 3000]
+        assert [each["time"] for each in said(service, "bad")] == [1000]
+        assert calls(tmp_path)[0] == "worker" and "server" not in calls(tmp_path), calls(tmp_path)
+        assert on_spark(service)
+
+
 def test_who_survives_a_trial_is_made_up_for_and_nothing_is_lost(tmp_path: Path) -> None:
     (tmp_path / "inline").mkdir()
     with opened(tmp_path / "inline") as service:

@@ -237,24 +237,30 @@ def _query(text: str) -> Query:
 
 
 def _planning_s(store: hbase_store.Store, shape: str, parts: int) -> float:
-    query = _query(SHAPES[shape](parts))
-    start = time.thread_time()
-    Network(logic_of(query), _Windows(), store.at(store.head()), store.permanent_ids)
-    return time.thread_time() - start
+    """The least of three: what the collector looks through, and other processes, count for nothing."""
+    query, took = _query(SHAPES[shape](parts)), []
+    gc.collect()
+    for _ in range(3):
+        start = time.thread_time()
+        Network(logic_of(query), _Windows(), store.at(store.head()), store.permanent_ids)
+        took.append(time.thread_time() - start)
+    return min(took)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_planning_takes_time_that_grows_with_the_parts(shape: str, tmp_path: Path) -> None:
     with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
-        few = min(_planning_s(store, shape, 500) for _ in range(2))
+        few = _planning_s(store, shape, 500)
         # Eight times as many; the square would be 64 times.
-        assert _planning_s(store, shape, 4_000) < 30 * few + 1
+        assert _planning_s(store, shape, 4_000) < 30 * few + 1.5
 
 
 @pytest.mark.parametrize("shape", ["star", "chain", "windows"])
 def test_as_many_parts_as_there_may_be_are_planned_soon(shape: str, tmp_path: Path) -> None:
     with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
-        assert _planning_s(store, shape, PARTS_MAX - 10) < 30, "it took minutes, and all memory"
+        query, start = _query(SHAPES[shape](PARTS_MAX - 10)), time.thread_time()
+        Network(logic_of(query), _Windows(), store.at(store.head()), store.permanent_ids)
+        assert time.thread_time() - start < 30, "it took minutes, and all memory"
 
 
 def test_groups_inside_of_one_another_are_estimated_once(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ async def _light_here(worker: Worker, exchange: Exchange, asked: Asked, offer: O
 
 
 def _evaluated_if_light(exchange: Exchange, asked: Asked, sn: int, offer: Offer, control: Control) -> Made | None:
-    if exchange.desk.service.rows_expected(asked.text, sn, asked.at, asked.dataset) > HEAVY_ROWS:
+    if exchange.desk.service.rows_expected(asked.text, sn, asked.at, asked.dataset, control) > HEAVY_ROWS:
         return None
     return _evaluated(exchange, asked, offer, control)
 

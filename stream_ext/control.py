@@ -15,6 +15,9 @@ from collections.abc import Callable
 from stream_ext.errors import DeadlineExceeded, QueryCancelled, QueryTooLarge
 from stream_ext.query_memory import QueryMemory
 
+#: Raises when nobody waits any more for what is being done.
+Check = Callable[[], None]
+
 #: Bytes of an id.
 _CELL = 8
 #: The most that a term which an expression makes may take: no row of the store is longer.

@@ -449,10 +449,14 @@ class Service:
         asked = query if dataset is None else dataset.over(query)
         return isinstance(asked, Query) and any(asked_of(self._injector.catalog, asked))
 
-    def rows_expected(self, text: str, snapshot: int, at: int | None, dataset: Beside | None) -> float:
-        """How much work a query is, told by its plan: so many rows its operators are expected to make together."""
+    def rows_expected(
+        self, text: str, snapshot: int, at: int | None, dataset: Beside | None, control: Control = Control.FREE
+    ) -> float:
+        """How much work a query is, told by its plan: so many rows its operators are expected to make together.
+
+        Planning itself may take long: `control` may end it."""
         self._check_text(text)
-        asking = self._asking(Control.FREE)
+        asking = self._asking(control)
         return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def _asking(self, control: Control) -> Asking:

@@ -18,7 +18,7 @@ from stream_ext.syntax.words import WELL_KNOWN_PREFIXES, meant
 NESTING_MAX = 100
 #: How many triple patterns, steps of paths, groups and assignments a query, or an operation of an update, may have: all
 #: of them may be joined with one another. Data (INSERT DATA, VALUES) and templates are not counted.
-PARTS_MAX = 2_000
+PARTS_MAX = 10_000
 #: How many operands its expressions may have.
 OPERANDS_MAX = 50_000
 #: How many characters its relative IRIs and prefixed names may stand for, each spelling once, and once for each base.

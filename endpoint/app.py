@@ -168,10 +168,12 @@ def create_app(
 
     Its query workers are there from `desk.start()` on, until `desk.close()`."""
     limits = limits or HttpLimits()
+    memory = limits.query_memory()
     start = Start(
         service.store.url,
         service.base,
         limits.query_bytes,
+        memory.bytes_max,
         limits.term_bytes,
         limits.rows,
         limits.readers,
@@ -190,16 +192,17 @@ def create_app(
     )
     assert access is None or (token is None and not cors_enabled), "`access` says these, too"
     access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
-    shown = create_console(service, access, limits) if console else None
+    shown = create_console(service, access, limits, memory) if console else None
     desk = Desk(
         service,
         service.base,
         access,
         limits,
+        memory,
         Workers(limits),
         Description(router, service.base, service.streams),
         Remembered(limits.remembered_bytes),
-        QueryWorkers(start, query_workers),
+        QueryWorkers(start, query_workers, memory=memory),
         Bodies(limits.bodies_bytes),
         None,
         shown.is_reader if shown else lambda _: False,

@@ -18,7 +18,6 @@ from endpoint.negotiation import Offer
 from endpoint.query_workers import Ask
 from endpoint.remembered import KEY_BYTES_MAX, Key, Said
 from endpoint.underway import Question
-from endpoint.workers import LATE
 from endpoint.writing import gathered, pieces_of
 from stream_ext.control import Control
 from stream_ext.plan.algebra import Form, Query
@@ -74,40 +73,22 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
     desk = exchange.desk
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
     is_short = len(asked.text) <= SHORT_CHARACTERS
-    at_once = is_short and asked.dataset is None and asked.snapshot is None
-    if at_once and (made := _at_once(exchange, asked, offer)) is not None:
-        await _give(exchange, asked, offer, made, None)
-        return
     async with desk.underway.asked(exchange, asked.text, asked.timeout_s) as question:
         # A worker knows neither the one nor the other.
         derived = partial(desk.service.asks_derived, asked.query, asked.dataset)
         stays = bool(registered_functions()) or (derived() if is_short else await desk.workers.readers.run(derived))
         worker = None if stays else desk.query_workers.free()
         if worker is None:
-            here = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
-            made = await question.in_time(here)
+            question.here = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
+            made = await question.in_time(question.here)
         else:
             made = await _light_here(worker, exchange, asked, offer, question)
         await _give(exchange, asked, offer, made, question)
 
 
-def _at_once(exchange: Exchange, asked: Asked, offer: Offer) -> Made | None:
-    """A query of a few rows, answered while the event loop waits; None: it is another, or has no answer in time."""
-    limits = exchange.desk.limits
-    control = limits.control(limits.query_s)
-
-    def evaluate() -> Made | None:
-        return _evaluated(exchange, asked, offer, control) if exchange.desk.service.is_small(asked.query) else None
-
-    made = exchange.desk.workers.beside.run(evaluate, limits.small_s)
-    if made is LATE:
-        control.cancel()
-        return None
-    return made
-
-
 def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:
     answer = exchange.desk.service.query(asked.text, asked.snapshot, asked.at, asked.dataset, control)
+    control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.desk.workers.readers
     return Made(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
 
@@ -116,12 +97,14 @@ async def _light_here(worker: Worker, exchange: Exchange, asked: Asked, offer: O
     """Answered here if it is light, and shows to be; otherwise by the worker."""
     sn = exchange.desk.head() if asked.snapshot is None else asked.snapshot
     here = exchange.desk.workers.readers.submit(_evaluated_if_light, exchange, asked, sn, offer, question.control)
+    question.here = here
     await asyncio.wait({here}, timeout=PATIENCE_S)
     made = here.result() if here.done() else None
     if made is not None:
         return made
     question.check_wanted()
     question.control.cancel()  # of what was begun here
+    question.close()
     default, named = (asked.dataset.default, asked.dataset.named) if asked.dataset else ((), ())
     remote = question.remote = worker.ask(
         lambda id: Ask(id, asked.text, sn, asked.at, default, named, offer.format, question.timeout_s)
@@ -131,12 +114,12 @@ async def _light_here(worker: Worker, exchange: Exchange, asked: Asked, offer: O
 
 
 def _evaluated_if_light(exchange: Exchange, asked: Asked, sn: int, offer: Offer, control: Control) -> Made | None:
-    if exchange.desk.service.rows_expected(asked.text, sn, asked.at, asked.dataset) > HEAVY_ROWS:
+    if exchange.desk.service.rows_expected(asked.text, sn, asked.at, asked.dataset, control) > HEAVY_ROWS:
         return None
     return _evaluated(exchange, asked, offer, control)
 
 
-async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, question: Question | None) -> None:
+async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, question: Question) -> None:
     said = Said(made.first, results.content_type(offer), _warned(asked.warnings))
     if not made.whole:
         await _send(exchange, said, made.sn, made.more, question)

@@ -13,18 +13,27 @@ from collections.abc import Sequence
 from endpoint.commands import asking, caring, explaining, loading, pushing, serving, talking
 from endpoint.commands.flags import Command, Parser, add_command
 
-_DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
+_DESCRIPTION = "An RDF store with streams: SPARQL 1.1 queries and continuous queries over the same data."
 _EPILOG = """\
 examples:
-  rillet load people.ttl                    fill the store in ./rillet-data
-  rillet serve                              answer on http://127.0.0.1:8000
+  rillet load people.ttl                    load a file into the store in ./rillet-data
+  rillet serve                              start a server on http://127.0.0.1:8000
   rillet query 'SELECT * { ?s ?p ?o } LIMIT 5'
-  rillet register -f near.rq                a query that goes on being answered
-  rillet push taxis positions.ndjson        elements for a stream
-  rillet watch near                         its answers, as they come
+  rillet register -f near.rq                register a continuous query
+  rillet push taxis positions.ndjson        push elements to a stream
+  rillet watch near                         show the results of the query as they are emitted
 
-exit codes: 0 done, 1 it could not be done, 2 the command itself was wrong, 130 interrupted
-environment: every setting also as RILLET_NAME (RILLET_STORE, RILLET_PORT ...); RILLET_DEBUG=1 shows tracebacks"""
+exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted
+environment: RILLET_NAME sets the default of a setting (RILLET_STORE, RILLET_PORT ...);
+  RILLET_DEBUG=1 shows tracebacks"""
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """argparse forgets that a list of commands is indented once more: the longest of their names would wrap."""
+
+    def format_help(self) -> str:
+        self._action_max_length += self._indent_increment
+        return super().format_help()
 
 
 def build_parser() -> Parser:
@@ -32,7 +41,7 @@ def build_parser() -> Parser:
         prog="rillet",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"rillet {_version()}")
@@ -44,8 +53,8 @@ def build_parser() -> Parser:
     talking.add(commands)
     explaining.add(commands)
     caring.add(commands)
-    help_ = add_command(commands, "help", _help, "show this help, or that of a command", "  rillet help push")
-    help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="which")
+    help_ = add_command(commands, "help", _help, "show this help, or the help of a command", "  rillet help push")
+    help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="the command")
     return parser
 
 

@@ -17,22 +17,30 @@ from endpoint.body import Bodies
 from endpoint.connections import Connections
 from endpoint.description import Description
 from endpoint.figures import Figures
-from endpoint.last_known import LastKnown
+from endpoint.last_known import PATIENCE_S, LastKnown, LastKnownOf
 from endpoint.limits import HttpLimits
 from endpoint.lookout import Lookout
 from endpoint.metrics import Requests
 from endpoint.query_workers import QueryWorkers
 from endpoint.remembered import Remembered
-from endpoint.shown_streams import streams_listed
+from endpoint.shown_queries import shown_query
+from endpoint.shown_streams import shown_stream, streams_listed
 from endpoint.underway import Underway
 from endpoint.workers import Workers
 from stream_ext.errors import Overload
 
 if TYPE_CHECKING:
     from endpoint.exchange import Application
+    from stream_ext.query_memory import QueryMemory
     from stream_ext.service import Service
 
 _RETRY_AFTER_S = 1
+#: An IRI, and the number that only this one of all streams or queries of that IRI ever had.
+Name = tuple[str, int]
+#: So many streams, and so many queries, are known for when the store does not answer; the last that were asked for.
+_REMEMBERED_MOST = 1_000
+#: How long who asks for one of them waits for what is of now, and how long if nothing is known of it.
+_ONE_S, _FIRST_S = 1.0, 10.0
 
 
 @dataclass(eq=False)
@@ -41,6 +49,7 @@ class Desk:
     base: str
     access: Access
     limits: HttpLimits
+    memory: QueryMemory
     workers: Workers
     description: Description
     remembered: Remembered
@@ -55,21 +64,31 @@ class Desk:
     figures: LastKnown[Figures] = field(init=False)
     lookout: Lookout = field(init=False)
     listed: LastKnown[msgspec.Raw] = field(init=False)  # streams
+    one_stream: LastKnownOf[Name, dict[str, Any]] = field(init=False)
+    one_query: LastKnownOf[Name, dict[str, Any]] = field(init=False)
     stopping: bool = False
     live: int = 0  # queries that are there for one who listens
     _listeners: set[asyncio.Event] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.connections = Connections(self.limits)
-        self.underway = Underway(self.limits.slow_query_s)
+        self.underway = Underway(self.limits.slow_query_s, self.memory)
         self.lookout = Lookout(self.service)
         self.status = LastKnown("status", self.service.status)
         self.figures = LastKnown("figures", partial(figures.read, self.service))
         self.listed = LastKnown("streams", partial(streams_listed, self.service))
+        self.one_stream = LastKnownOf("stream", partial(shown_stream, self.service), _REMEMBERED_MOST)
+        self.one_query = LastKnownOf("query", partial(shown_query, self.service), _REMEMBERED_MOST)
 
     def head(self) -> int:
         """The last snapshot that this process knows: every answer names one."""
         return int(self.service.head())
+
+    async def last_known(self, of: LastKnownOf[Name, dict[str, Any]], name: Name) -> dict[str, Any]:
+        """One stream or query, as of now if that can be known in time, and how old it is."""
+        is_away = any(wait.kind == "store" for wait in self.service.waits.current())
+        known = await (of.get(name, PATIENCE_S) if is_away else of.get(name, _ONE_S, _FIRST_S))
+        return {**known.value, "age_ms": round(known.age_s * 1000)}
 
     def listen(self, wake: asyncio.Event) -> None:
         """`wake` is set when the server stops: whoever only waits for news ends at once."""
@@ -102,7 +121,7 @@ class Desk:
 
     def close(self) -> None:
         """When the server has ended: what still runs has no one to answer."""
-        for known in (self.lookout, self.status, self.figures, self.listed):
+        for known in (self.lookout, self.status, self.figures, self.listed, self.one_stream, self.one_query):
             known.close()
         self.underway.cancel_all()
         self.query_workers.close()

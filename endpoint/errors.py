@@ -106,6 +106,7 @@ class Told(errors.RilletError):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self.retry_after_s = int(problem.status == http.HTTPStatus.TOO_MANY_REQUESTS)
         super().__init__(problem.detail)
 
 
@@ -136,14 +137,14 @@ def describe(error: Exception) -> Problem:
 def render(problem: Problem, accept: str) -> tuple[bytes, bytes]:
     """Body and media type: plain text, or problem+json for whoever names it."""
     if "application/problem+json" in accept:
-        return msgspec.json.encode(problem), PROBLEM
+        return msgspec.json.encode(problem) + b"\n", PROBLEM
     return problem.detail.encode() + b"\n", PLAIN
 
 
 def headers_of(error: Exception, status: int, unread: bool) -> list[tuple[bytes, bytes]]:
     """`unread`: the rest of the body is still on the connection, which can serve no other request then."""
     headers = []
-    if isinstance(error, (errors.Overload, errors.NotWriter)) and error.retry_after_s:
+    if isinstance(error, (errors.Overload, errors.NotWriter, Told)) and error.retry_after_s:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if isinstance(error, Unauthorized):
         headers.append((b"www-authenticate", b'Bearer realm="rillet"'))

@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from endpoint import graph_results, multipart, negotiation, results
@@ -56,7 +58,7 @@ async def replace(exchange: Exchange, path: str | None = None) -> None:
     target, wait = _one_graph(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
     documents = await _documents(exchange, _base_of(exchange, target))
-    written = await exchange.desk.workers.writers.run(service.replace_graph, target.iri, documents)
+    written = await _written(exchange, partial(service.replace_graph, target.iri, documents))
     await _acknowledge(exchange, target, written, wait)
 
 
@@ -67,11 +69,8 @@ async def merge(exchange: Exchange, path: str | None = None) -> None:
     if target.whole and not _has_quads(exchange):
         target = Target(f"{exchange.desk.base}data/{uuid.uuid4()}")
     documents = await _documents(exchange, _base_of(exchange, target))
-    run = exchange.desk.workers.writers.run
-    if target.whole:
-        written = await run(service.add_quads, documents)
-    else:
-        written = await run(service.merge_graph, target.iri, documents)
+    add = partial(service.add_quads if target.whole else partial(service.merge_graph, target.iri), documents)
+    written = await _written(exchange, add)
     await _acknowledge(exchange, target, written, wait)
 
 
@@ -79,11 +78,16 @@ async def drop(exchange: Exchange, path: str | None = None) -> None:
     parameters = exchange.parameters()
     target, wait = _one_graph(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
-    written = await exchange.desk.workers.writers.run(exchange.desk.service.drop_graph, target.iri)
+    written = await _written(exchange, partial(exchange.desk.service.drop_graph, target.iri))
     if await is_pending(exchange, wait, written.snapshot):
         await answer_pending(exchange, written.snapshot)
         return
     await exchange.answer(204, snapshot=written.snapshot)
+
+
+async def _written(exchange: Exchange, change: Callable[..., Written]) -> Written:
+    with closing(exchange.desk.limits.control_of_graphs(exchange.desk.memory)) as control:
+        return await exchange.desk.workers.writers.run(change, control=control)
 
 
 def _check_write(exchange: Exchange, parameters: Parameters) -> None:

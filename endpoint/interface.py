@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from endpoint import assets, browsers
 from endpoint.openapi import document
 from hbase_store.version import __version__
 
 TITLE = "Rillet"
-DESCRIPTION = "A streaming RDF store: SPARQL 1.1 over HTTP, continuous queries, one snapshot for both."
+DESCRIPTION = "An RDF store with streams: SPARQL 1.1 queries and continuous queries over the same data."
 
 _PAGE = Markup("""\
 <!doctype html>
@@ -31,7 +32,8 @@ _PAGE = Markup("""\
 
 
 async def openapi(request: Request) -> Response:
-    return JSONResponse(document(TITLE, DESCRIPTION, __version__, root(request)))
+    described = msgspec.json.encode(document(TITLE, DESCRIPTION, __version__, root(request)))
+    return Response(described + b"\n", media_type="application/json")
 
 
 async def docs(request: Request) -> Response:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from hbase_store.errors import StoreUnavailable
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 #: How long one that is asked for waits.
@@ -29,31 +30,36 @@ class Known(Generic[T]):
     age_s: float  # 0: it is of now
 
 
-class LastKnown(Generic[T]):
-    def __init__(self, what: str, read: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> None:
-        self._what, self._read, self._clock = what, read, clock
+class LastKnownOf(Generic[K, T]):
+    """Of things of one kind, each known by its key: the last `most` that were read."""
+
+    def __init__(
+        self, what: str, read: Callable[[K], T], most: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._what, self._read, self._most, self._clock = what, read, most, clock
         self._changed = threading.Condition()
-        self._asking: list[Future[T]] = []  # for what is read next
-        self._known: tuple[T, float] | None = None
+        self._asking: dict[K, list[Future[T]]] = {}  # for what is read next
+        self._known: dict[K, tuple[T, float]] = {}  # what was read last stands last
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    async def get(self, patience_s: float = PATIENCE_S) -> Known[T]:
-        """Raises StoreUnavailable where it has never been known."""
-        future = self._ask()
+    async def get(self, key: K, patience_s: float = PATIENCE_S, first_s: float | None = None) -> Known[T]:
+        """Who asks for what has never been known waits for `first_s`; raises StoreUnavailable then."""
+        future = self._ask(key)
         try:
-            return Known(await asyncio.wait_for(asyncio.wrap_future(future), patience_s), 0.0)
+            wait_s = patience_s if first_s is None or key in self._known else first_s
+            return Known(await asyncio.wait_for(asyncio.wrap_future(future), wait_s), 0.0)
         except (TimeoutError, StoreUnavailable):
-            return self._last()
+            return self._last(key)
 
-    def wait(self, patience_s: float = PATIENCE_S) -> Known[T]:
+    def wait(self, key: K, patience_s: float = PATIENCE_S) -> Known[T]:
         """As `get`, for a thread."""
-        future = self._ask()
+        future = self._ask(key)
         try:
             return Known(future.result(patience_s), 0.0)
         except (TimeoutError, StoreUnavailable):
             future.cancel()
-            return self._last()
+            return self._last(key)
 
     def close(self) -> None:
         """Its thread ends, once what it waits for has come."""
@@ -61,18 +67,18 @@ class LastKnown(Generic[T]):
             self._closed = True
             self._changed.notify()
 
-    def _last(self) -> Known[T]:
-        known = self._known
+    def _last(self, key: K) -> Known[T]:
+        known = self._known.get(key)
         if known is None:
             raise StoreUnavailable(f"the {self._what} cannot be known: the store has not answered since the start")
         value, at_s = known
         return Known(value, self._clock() - at_s)
 
-    def _ask(self) -> Future[T]:
+    def _ask(self, key: K) -> Future[T]:
         future: Future[T] = Future()
         with self._changed:
-            self._asking = [one for one in self._asking if not one.cancelled()]
-            self._asking.append(future)
+            waiting = [one for one in self._asking.get(key, ()) if not one.cancelled()]
+            self._asking[key] = [*waiting, future]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=f"rillet-{self._what}", daemon=True)
                 self._thread.start()
@@ -86,17 +92,43 @@ class LastKnown(Generic[T]):
                 if self._closed or not self._asking:
                     self._thread = None  # the next who asks starts another
                     return
-                asking, self._asking = self._asking, []
-            at_s = self._clock()
-            try:
-                value = self._read()
-            except Exception as error:  # noqa: BLE001 -- it goes to whoever asked
-                for future in asking:
-                    _settle(future, error)
-                continue
-            self._known = value, at_s
+                key, asking = next(iter(self._asking.items()))
+                del self._asking[key]
+            if any(not future.cancelled() for future in asking):
+                self._answer(key, asking)
+
+    def _answer(self, key: K, asking: Sequence[Future[T]]) -> None:
+        at_s = self._clock()
+        try:
+            value = self._read(key)
+        except Exception as error:  # noqa: BLE001 -- it goes to whoever asked
             for future in asking:
-                _settle(future, value)
+                _settle(future, error)
+            return
+        self._known.pop(key, None)
+        self._known[key] = value, at_s
+        if len(self._known) > self._most:
+            del self._known[next(iter(self._known))]
+        for future in asking:
+            _settle(future, value)
+
+
+class LastKnown(Generic[T]):
+    """Of one thing."""
+
+    def __init__(self, what: str, read: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> None:
+        self._of: LastKnownOf[None, T] = LastKnownOf(what, lambda _: read(), 1, clock)
+
+    async def get(self, patience_s: float = PATIENCE_S) -> Known[T]:
+        """Raises StoreUnavailable where it has never been known."""
+        return await self._of.get(None, patience_s)
+
+    def wait(self, patience_s: float = PATIENCE_S) -> Known[T]:
+        """As `get`, for a thread."""
+        return self._of.wait(None, patience_s)
+
+    def close(self) -> None:
+        self._of.close()
 
 
 def _settle(future: Future[T], outcome: T | Exception) -> None:

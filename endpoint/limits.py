@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stream_ext.control import TERM_BYTES, Control
+from stream_ext.query_memory import QueryMemory, usual_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +15,9 @@ class HttpLimits:
     bodies_bytes: int = 256 << 20  #: of all bodies under way, as they are unpacked
     text_bytes: int = 1 << 20  #: of a query or update
     query_s: float = 300.0  #: for a query, unless its `timeout` is shorter
-    small_s: float = 0.03  #: for which the event loop waits for the answer to a query of a few rows
     slow_query_s: float = 10.0  #: after which a query or update is in the log; 0: none is
     query_bytes: int = 2 << 30  #: of all that is alive in a query at a time
+    queries_bytes: int | None = None  #: of all queries that are evaluated, together; None: half of the machine's memory
     term_bytes: int = TERM_BYTES  #: of a term that an expression makes
     rows: int = 10_000_000  #: of an answer
     remembered_bytes: int = 16 << 20  #: of small answers that are kept while their snapshot is the latest
@@ -36,6 +37,16 @@ class HttpLimits:
     rate_bytes: int = 4 << 10
     unread_bytes: int = 256 << 20  #: of all answers that are written and not read
 
-    def control(self, timeout_s: float, what: str = "query") -> Control:
-        """The budget of one query, or update."""
-        return Control(timeout_s, self.query_bytes, what=what, term_bytes=self.term_bytes)
+    def control(self, timeout_s: float, what: str = "query", memory: QueryMemory | None = None) -> Control:
+        """The budget of one query, or update, which takes it from a memory if there is one."""
+        return Control(timeout_s, self.query_bytes, what=what, term_bytes=self.term_bytes, memory=memory)
+
+    def query_memory(self) -> QueryMemory:
+        return QueryMemory(self.queries_bytes or usual_bytes(self.query_bytes))
+
+    def control_of_graphs(self, memory: QueryMemory | None = None) -> Control:
+        """That of a request which writes whole graphs."""
+        return Control(
+            self.query_s, self.query_bytes, what="write of a graph", settings=("--query-timeout", "--query-bytes"),
+            memory=memory,
+        )  # fmt: skip

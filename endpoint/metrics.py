@@ -151,6 +151,8 @@ def _of_http(desk: Desk) -> Iterator[Metric]:
         "rillet_questions_under_way", "Queries and updates of /sparql that run or are sent.", len(desk.underway)
     )
     yield _counter("rillet_questions_cancelled_total", "Queries and updates ended by DELETE.", desk.underway.cancelled)
+    taken = "What queries that are evaluated or sent have of the memory for all of them."
+    yield _gauge("rillet_query_memory_bytes", taken, desk.memory.used)
     yield _counter("rillet_remembered_hits_total", "Answers that were remembered.", desk.remembered.hits)
 
 
@@ -190,7 +192,9 @@ def _of_service(status: dict[str, Any]) -> Iterator[Metric]:
     yield _gauge("rillet_writer_queued", "Requests that wait for the writer.", writer["queued"])
     yield _gauge("rillet_writer_queued_bytes", "Bytes of pushes that wait.", writer["queued_bytes"])
     faults = bool(status["fault"]) + bool(writer["fault"])
-    yield _gauge("rillet_faults", "Parts that have stopped for good: writer, emission log.", faults)
+    yield _gauge(
+        "rillet_faults", "Of writer and emission log: how many have failed, and do not go on by themselves.", faults
+    )
     on_spark = float(status["runner"] == "spark")
     yield _gauge("rillet_runs_on_spark", "1 while Spark steps the queries, 0 while the server does.", on_spark)
 

@@ -35,35 +35,38 @@ _WAIT: Schema = {"type": "string", "enum": ["published", "evaluated"], "default"
 #: name -> (schema, what it means)
 _PARAMETERS: dict[str, tuple[Schema, str]] = {
     "query": (_TEXT, "the text: a query, an update, or a statement of the language for streams"),
-    "update": (_TEXT, "the same; what a text does is decided by the text"),
-    "snapshot": (_NUMBER, "ask this snapshot and not the latest"),
-    "at": (_TIME, "the time at which a query with windows is evaluated"),
-    "timeout": (_DURATION, "how long the query may take"),
+    "update": (_TEXT, "the same as query: the text decides what the request does"),
+    "snapshot": (_NUMBER, "query this snapshot instead of the latest one"),
+    "at": (_TIME, "evaluate a query with windows at this time"),
+    "timeout": (_DURATION, "the longest that the query may take"),
     "explain": (_FLAG, "explain the text, and do not run it"),
-    "wait": (_WAIT, "when a change is acknowledged: it is readable, or the queries have taken it in"),
-    "default-graph-uri": (_TEXTS, "graphs that are together the default graph of the query"),
-    "named-graph-uri": (_TEXTS, "graphs that GRAPH finds"),
-    "using-graph-uri": (_TEXTS, "graphs that are together the default graph of an update's patterns"),
-    "using-named-graph-uri": (_TEXTS, "graphs that GRAPH finds in an update's patterns"),
-    "default": ({"type": "string", "maxLength": 0}, "the default graph; it has no value"),
-    "graph": ({"type": "string", "format": "iri"}, "the named graph of this absolute IRI"),
-    "timestamp": (_TIME, "the time of the elements that carry none; of a heartbeat: what time it is"),
-    "source": (_TEXT, "who sends; with seq"),
-    "seq": (_NUMBER, "the number of this push; one that is not above the last of its source adds nothing"),
+    "wait": (_WAIT, "respond when the change is readable, or when registered queries have evaluated it"),
+    "default-graph-uri": (_TEXTS, "graphs that form the default graph of the query"),
+    "named-graph-uri": (_TEXTS, "named graphs of the query"),
+    "using-graph-uri": (_TEXTS, "graphs that form the default graph of the patterns of an update"),
+    "using-named-graph-uri": (_TEXTS, "named graphs of the patterns of an update"),
+    "default": ({"type": "string", "maxLength": 0}, "the default graph; the parameter has no value"),
+    "graph": ({"type": "string", "format": "iri"}, "the named graph with this absolute IRI"),
+    "timestamp": (_TIME, "the time of elements that have none; for a heartbeat: the new time of the stream"),
+    "source": (_TEXT, "a name for the sender; requires seq"),
+    "seq": (
+        _NUMBER,
+        "the number of this push; a push whose number is not greater than the last one of its source adds nothing",
+    ),
     "since": (_NUMBER, "after this number"),
     "until": (_NUMBER, "up to this number"),
-    "limit": (_NUMBER, "so many at most"),
-    "emission": (_NUMBER, "this one alone, made again at its snapshot"),
-    "follow": (_FLAG, "go on with what comes"),
-    "go-on": (_FLAG, "leave out lines that are wrong"),
-    "path": (_TEXT, "what a file is known by later; with size"),
-    "size": (_NUMBER, "of the file, in bytes"),
-    "modified": (_NUMBER, "when the file was written, in nanoseconds since 1970"),
+    "limit": (_NUMBER, "at most this number of entries"),
+    "emission": (_NUMBER, "only this emission, computed again at its snapshot"),
+    "follow": (_FLAG, "keep the response open and send new emissions"),
+    "go-on": (_FLAG, "skip invalid lines"),
+    "path": (_TEXT, "the path of the file, to recognise it in later loads; requires size"),
+    "size": (_NUMBER, "the size of the file in bytes"),
+    "modified": (_NUMBER, "the modification time of the file in nanoseconds since 1970"),
     "digest": (_TEXT, "SHA-256 of the file"),
-    "action": ({"type": "string", "enum": ["pause", "resume", "move"]}, "what is to become of the query"),
-    "runner": ({"type": "string", "enum": ["inline", "spark"]}, "where it is moved to, with action=move"),
+    "action": ({"type": "string", "enum": ["pause", "resume", "move"]}, "what to do with the query"),
+    "runner": ({"type": "string", "enum": ["inline", "spark"]}, "the new runner, with action=move"),
 }
-_WAIT_FOR_NEWS = {"wait": (_DURATION, "how long an empty answer is held back for something to come")}
+_WAIT_FOR_NEWS = {"wait": (_DURATION, "how long an empty response waits for an emission")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +84,18 @@ class Operation:
 _ASK = "query update snapshot at timeout explain default-graph-uri named-graph-uri"
 _SPARQL = {
     "GET": Operation(
-        "Ask a query. Without a text: the service description. A browser gets the query page",
+        "Run a query. Without a text: the service description. A browser gets the query page",
         _ASK,
         (),
         _ANSWERS,
-        also=(404, 410),
+        also=(404, 410, 502),
     ),
     "POST": Operation(
-        "Ask a query, send an update, register a query, create or drop a stream",
+        "Run a query or an update, register a query, create or drop a stream",
         _ASK + " wait using-graph-uri using-named-graph-uri",
         (QUERY, UPDATE, FORM),
         _ANSWERS,
-        also=(204, 409, 410),
+        also=(202, 204, 409, 410, 502),
         writes=True,
     ),
 }
@@ -103,9 +106,9 @@ def _graph_store(of: str) -> dict[str, Operation]:
     body = (*DOCUMENT_TYPES, multipart.TYPE)
     return {
         "GET": Operation(f"Read {of}", named + "snapshot", (), _GRAPHS, also=(404, 410), tag=tag),
-        "PUT": Operation(f"Replace {of}", named + "wait", body, (), 204, (201,), tag, True),
-        "POST": Operation(f"Add to {of}", named + "wait", body, (), 204, (201,), tag, True),
-        "DELETE": Operation(f"Drop {of}", named + "wait", (), (), 204, (404,), tag, True),
+        "PUT": Operation(f"Replace {of}", named + "wait", body, (), 204, (201, 202), tag, True),
+        "POST": Operation(f"Add to {of}", named + "wait", body, (), 204, (201, 202), tag, True),
+        "DELETE": Operation(f"Drop {of}", named + "wait", (), (), 204, (202, 404), tag, True),
     }
 
 
@@ -121,10 +124,10 @@ _OF_STREAMS: dict[str, dict[str, Operation]] = {
         "DELETE": Operation("Drop a stream", "", (), (), 204, (404, 409), "Streams", True),
     },
     "/streams/{stream}/heartbeat": {
-        "POST": Operation("Say what time it is", "timestamp wait", (), (JSON,), 202, (404,), "Streams", True)
+        "POST": Operation("Advance the time of a stream", "timestamp wait", (), (JSON,), 202, (404,), "Streams", True)
     },
     "/streams/{stream}/late": {
-        "GET": Operation("Read what came late", "since limit", (), (JSON,), also=(404,), tag="Streams")
+        "GET": Operation("List the late elements of a stream", "since limit", (), (JSON,), also=(404,), tag="Streams")
     },
 }
 _RANGE = "since until limit follow wait emission"
@@ -136,32 +139,35 @@ _OF_QUERIES: dict[str, dict[str, Operation]] = {
     "/queries/{query}": {
         "PUT": Operation("Register a query by name", "", (QUERY, FORM), (JSON,), 201, (200, 409), "Queries", True),
         "POST": Operation("Pause, resume or move a query", "action runner", (), (JSON,), 200, (404,), "Queries", True),
-        "GET": Operation("How a query is doing", gives=(JSON,), also=(404,), tag="Queries"),
+        "GET": Operation("The status of a query", gives=(JSON,), also=(404,), tag="Queries"),
         "DELETE": Operation("Drop a query", "", (), (), 204, (404,), "Queries", True),
     },
     "/queries/{query}/results": {
         method: Operation(
-            "The latest answer, or what was emitted", _RANGE, (), (*_RESULTS, SSE), also=(404, 410), tag="Queries"
+            "The latest result, or the emissions",
+            _RANGE,
+            (),
+            (*_RESULTS, *_GRAPHS, SSE),
+            also=(404, 410),
+            tag="Queries",
         )
         for method in ("GET", "POST")
     },
 }
 _METRICS = "text/plain; version=0.0.4"
 _OF_OPERATION: dict[str, dict[str, Operation]] = {
-    "/$/ping": {"GET": Operation("Is it there", gives=(TEXT,), tag="Operation")},
-    "/$/ready": {"GET": Operation("Is it ready", gives=(TEXT,), also=(503,), tag="Operation")},
-    "/$/queries": {
-        "GET": Operation("Queries and updates of /sparql that are under way", gives=(JSON,), tag="Operation")
-    },
+    "/$/ping": {"GET": Operation("Liveness check", gives=(TEXT,), tag="Operation")},
+    "/$/ready": {"GET": Operation("Readiness check", gives=(TEXT,), also=(503,), tag="Operation")},
+    "/$/queries": {"GET": Operation("List the running queries and updates of /sparql", gives=(JSON,), tag="Operation")},
     "/$/queries/{query}": {
         "DELETE": Operation("Cancel a query or update", status=204, also=(404,), tag="Operation", writes=True)
     },
     "/$/metrics": {"GET": Operation("Metrics for Prometheus", gives=(_METRICS,), tag="Operation")},
-    "/$/stats": {"GET": Operation("How the service is doing", gives=(JSON,), tag="Operation")},
+    "/$/stats": {"GET": Operation("The status of the server", gives=(JSON,), tag="Operation")},
     "/$/loads": {
-        "GET": Operation("What was loaded", gives=(JSON,), tag="Operation"),
+        "GET": Operation("List the loaded files", gives=(JSON,), tag="Operation"),
         "POST": Operation(
-            "Load lines, however many, as one snapshot",
+            "Load lines of N-Triples or N-Quads as one snapshot",
             "graph go-on path size modified digest",
             DOCUMENT_TYPES[:2],
             (JSON,),
@@ -170,7 +176,9 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
         ),
     },
     "/$/assets/{asset}": {
-        "GET": Operation("A script or style of the pages", gives=("text/javascript", "text/css"), tag="Operation")
+        "GET": Operation(
+            "A script or style sheet of the page /docs", gives=("text/javascript", "text/css"), tag="Operation"
+        )
     },
 }
 OPERATIONS: dict[str, dict[str, Operation]] = {
@@ -183,21 +191,22 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
 }
 
 _SAID = {
-    200: "the answer",
-    201: "it was created; Location says where it is",
-    202: "it is durable and readable",
-    204: "it is done",
-    400: "the request or the text is wrong: what, where, what to do",
+    200: "the result",
+    201: "created; Location is the address",
+    202: "the change is durable and readable; if evaluations were waited for and are not done, the body says so",
+    204: "done",
+    400: "the request or the text is not valid; the error says what is wrong, where, and what to do",
     401: "a token is missing or wrong",
-    403: "the host is no name of this server, or a page of another origin wants to write",
-    404: "there is no such thing",
-    406: "Accept names nothing that is written here",
+    403: "the host is not a name of this server, or a web page of another origin tries to write",
+    404: "not found",
+    406: "Accept names no media type that this route can write",
     409: "the name is in use, or something still reads it",
-    410: "the snapshot or emission is not retained any more",
-    413: "a body, a text or an answer is over its limit",
-    415: "a Content-Type that is not read here",
-    429: "too much is waiting; Retry-After says when to come back",
-    503: "it took too long, or the server is stopping",
+    410: "the snapshot or emission is no longer retained",
+    413: "a body, a text or a result exceeds its limit",
+    415: "the server does not read this Content-Type",
+    429: "too much is waiting; send the request again after the seconds in Retry-After",
+    502: "an endpoint that the query reads by SERVICE did not answer",
+    503: "the request took too long, or the server is shutting down",
 }
 
 

@@ -33,7 +33,7 @@ async def ready(exchange: Exchange) -> None:
     if stopping:
         lines = ["stopping", *lines]
     elif fault:
-        lines = [f"it answers, but writes nothing any more until it is restarted: {fault}", *lines]
+        lines = [f"the server reads the store and does not write to it: {fault}", *lines]
     is_ready = not (stopping or fault or any(wait.kind in STOPS for wait in waits))
     text = "\n".join(["ready", *lines] if is_ready else lines)
     await exchange.answer(200 if is_ready else 503, text.encode() + b"\n", _TEXT)

@@ -67,14 +67,8 @@ async def _text(exchange: Exchange) -> str:
 
 async def status(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    service = exchange.desk.service
-
-    def read() -> dict[str, Any]:
-        found = service.query_status(name)
-        plan = service.explain(found["text"])
-        return {**found, "dialect": plan["dialect"], "plan": plan}
-
-    await exchange.answer_json(200, await exchange.desk.workers.readers.run(read))
+    desk, query = exchange.desk, exchange.desk.service.query_definition(name)
+    await exchange.answer_json(200, await desk.last_known(desk.one_query, (query.iri, query.number)))
 
 
 async def drop(exchange: Exchange, name: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: A page of so many pieces leaves its thread at once, however slowly it is read.
 _PAGE_PIECES = 256
 _QUICK_THREADS = 4
-_WITHOUT_STORE = (b"", b"/", b"/sign-in", b"/sign-out")
+_WITHOUT_STORE = (b"", b"/", b"/sign-in", b"/sign-out", b"/snapshot")
 
 
 class ReadFirst:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -64,6 +66,7 @@ class ServeSettings:
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
+    queries_bytes: int | None = None  # None: half of the machine's memory
     term_bytes: int = TERM_BYTES
     evaluation_timeout_s: float = 60.0
     state_bytes: int = 2 << 30
@@ -96,9 +99,16 @@ class ServeSettings:
         )
 
     def limits(self) -> HttpLimits:
+        """Raises BadArgument where a query could not have what it may."""
+        if self.queries_bytes is not None and self.queries_bytes < self.query_bytes:
+            raise BadArgument(
+                f"--queries-bytes {self.queries_bytes}: it is for all queries together, and one alone may have "
+                f"{self.query_bytes} (--query-bytes): give at least as much, or less to each"
+            )
         return HttpLimits(
             query_s=self.query_timeout_s,
             query_bytes=self.query_bytes,
+            queries_bytes=self.queries_bytes,
             term_bytes=self.term_bytes,
             connections=self.connections,
             head_s=self.head_timeout_s,
@@ -135,6 +145,9 @@ class ServeSettings:
             return {}
         if not self.tls_cert or not self.tls_key:
             raise BadArgument("--tls-cert and --tls-key belong together: the certificate (with its chain), and its key")
+        for flag, name in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
+            if not Path(name).exists():
+                raise BadArgument(f"{name}: there is no such file ({flag})")
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, _no_password)
         except OSError as error:
@@ -253,6 +266,9 @@ def _serve(
                 log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
                 say(banner(settings, address))
 
+            # What is here stays. The garbage collector need not look through it while all others wait.
+            gc.collect()
+            gc.freeze()
             server = Server(app, when_ready=ready, tls=tls)
             signals.serving = True
             server.run_until_stopped(listening)

@@ -20,6 +20,10 @@ def with_status(service: Service, definition: StreamDefinition) -> dict[str, Any
     return {**described(definition), **service.stream_status(definition.iri)}
 
 
+def shown_stream(service: Service, name: tuple[str, int]) -> dict[str, Any]:
+    return with_status(service, service.stream(name[0]))
+
+
 def streams_listed(service: Service) -> msgspec.Raw:
     """All of them, encoded already: they may be many."""
     return msgspec.Raw(msgspec.json.encode([with_status(service, definition) for definition in service.streams()]))

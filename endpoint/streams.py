@@ -11,7 +11,7 @@ from endpoint.awaiting import is_pending
 from endpoint.exchange import Exchange
 from endpoint.negotiation import Offer
 from endpoint.parameters import Parameters
-from endpoint.shown_streams import described, with_status
+from endpoint.shown_streams import described
 from stream_ext.errors import BadArgument, BadData, UnsupportedMedia
 from stream_ext.rdf.documents import NDJSON
 
@@ -32,9 +32,8 @@ async def list_streams(exchange: Exchange) -> None:
 
 async def describe(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    service = exchange.desk.service
-    found = await exchange.desk.workers.readers.run(lambda: with_status(service, service.stream(name)))
-    await exchange.answer_json(200, found)
+    desk, stream = exchange.desk, exchange.desk.service.stream(name)
+    await exchange.answer_json(200, await desk.last_known(desk.one_stream, (stream.iri, stream.number)))
 
 
 async def create(exchange: Exchange, name: str) -> None:

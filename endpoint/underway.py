@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from endpoint.exchange import Exchange
     from endpoint.limits import HttpLimits
     from endpoint.query_workers import Remote
+    from stream_ext.query_memory import QueryMemory
 
 log = logging.getLogger("rillet.queries")
 
@@ -44,6 +45,7 @@ class Question:
     state: str = "running"  # then "sending", or "cancelled"
     gone: bool = False  # whoever asked
     remote: Remote | None = None  # in a query worker
+    here: asyncio.Future[Any] | None = None  # in a thread of this process
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -64,6 +66,13 @@ class Question:
             raise Disconnected
         if self.state == "cancelled":
             raise QueryCancelled("the query was cancelled while its answer was sent")
+
+    def close(self) -> None:
+        """What it has of the memory is free, once its evaluation here has ended; that of a worker is the worker's."""
+        if self.here is None or self.here.done():
+            self.control.close()
+        else:
+            self.here.add_done_callback(lambda _: self.control.close())
 
     async def in_time(self, future: asyncio.Future[T]) -> T:
         """What the future gives, or DeadlineExceeded: also while an operator does not look at its control."""
@@ -88,12 +97,12 @@ class Question:
 class Underway:
     """Touched on the event loop only."""
 
-    def __init__(self, slow_s: float = 0.0) -> None:
-        """What takes `slow_s` is logged; 0: nothing is."""
+    def __init__(self, slow_s: float = 0.0, memory: QueryMemory | None = None) -> None:
+        """What takes `slow_s` is logged; 0: nothing is. `memory` is what all of them have together."""
         self._questions: dict[str, Question] = {}
         self._number = 0
         self.cancelled = 0
-        self._slow_s = slow_s
+        self._slow_s, self._memory = slow_s, memory
 
     def __len__(self) -> int:
         return len(self._questions)
@@ -125,12 +134,14 @@ class Underway:
     @contextmanager
     def listed(self, kind: Kind, text: str, timeout_s: float, limits: HttpLimits) -> Iterator[Question]:
         self._number += 1
-        question = Question(f"{kind[0]}{self._number}", text, limits.control(timeout_s, kind), timeout_s, kind)
+        control = limits.control(timeout_s, kind, self._memory)
+        question = Question(f"{kind[0]}{self._number}", text, control, timeout_s, kind)
         self._questions[question.id] = question
         try:
             yield question
         finally:
             del self._questions[question.id]
+            question.close()
             self._log_if_slow(question)
 
     def _log_if_slow(self, question: Question) -> None:

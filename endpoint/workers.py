@@ -5,13 +5,10 @@ Each kind of call has its own threads: a push that waits for its evaluation hold
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from endpoint.limits import HttpLimits
 from stream_ext.errors import Overload, RilletError
@@ -65,67 +62,8 @@ class Pool:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-class Beside:
-    """A thread for calls that take less time than the way to a thread and back: the event loop waits for them, which
-    is quicker than to be woken, and goes on without those that take longer after all."""
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
-        self._last: _Job[Any] | None = None
-        self._thread: threading.Thread | None = None
-
-    def run(self, function: Callable[[], T], patience_s: float) -> T | Late:
-        """On the event loop only. LATE: it is not there in time, or the one before is not."""
-        if self._last is not None and not self._last.is_done:
-            return LATE
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="rillet-beside", daemon=True)
-            self._thread.start()
-        job = self._last = _Job(function)
-        self._jobs.put(job)
-        return job.outcome() if job.done.acquire(timeout=patience_s) else LATE
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job.do()
-            del job  # its result is the caller's
-
-    def close(self) -> None:
-        self._jobs.put(None)
-
-
-class Late(Enum):
-    LATE = 0
-
-
-LATE = Late.LATE
-
-
-class _Job(Generic[T]):
-    def __init__(self, function: Callable[[], T]) -> None:
-        self._function, self.is_done = function, False
-        self._result: T | None = None
-        self._error: BaseException | None = None
-        self.done = threading.Lock()
-        self.done.acquire()
-
-    def do(self) -> None:
-        try:
-            self._result = self._function()
-        except BaseException as error:  # noqa: BLE001 -- it goes to the caller
-            self._error = error
-        self.is_done = True
-        self.done.release()
-
-    def outcome(self) -> T:
-        if self._error is not None:
-            raise self._error
-        return cast("T", self._result)
-
-
 class Workers:
     def __init__(self, limits: HttpLimits) -> None:
-        self.beside = Beside()
         self.operations = Pool("operations", 2, limits.waiting)  # never for what may wait for the store
         self.readers = Pool("queries", limits.readers, limits.waiting)
         self.writers = Pool("writes", limits.writers, limits.waiting)
@@ -138,4 +76,3 @@ class Workers:
             self.readers, self.writers, self.unpackers, self.waiters, self.followers, self.operations,
         ):  # fmt: skip
             pool.close()
-        self.beside.close()

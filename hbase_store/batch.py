@@ -19,7 +19,7 @@ from hbase_store.dictionary import Dictionary
 from hbase_store.errors import StoreError
 from hbase_store.keyvalue import Value
 from hbase_store.rows import CatalogChange, StreamMove
-from hbase_store.slab import Slab, TermsChunk, check_lengths, chunks_of
+from hbase_store.slab import Slab, TermsChunk, check_lengths, chunks_of, pack_slab
 from hbase_store.streams import StreamColumns, StreamPart, split
 from hbase_store.terms import NO_TERM, blank_ids, check_encodable, check_numbers
 from hbase_store.transient import OpenGeneration, pack_transient
@@ -73,6 +73,15 @@ class Change:
     inserted: Mask
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The pieces of the slab, the streams of which it has columns, and the net changes that it says."""
+
+    pieces: list[Value]
+    streams: frozenset[int]
+    changes: list[Change]
+
+
 class Batch:
     """For one thread. The arrays that it is given must not change until it is committed."""
 
@@ -101,6 +110,7 @@ class Batch:
         self._operations: list[npt.NDArray[np.uint8]] = []
         self._slab_parts: dict[int, StreamPart] = {}
         self.slice_parts: dict[int, StreamPart] = {}
+        self._packed: tuple[tuple[int, int], Packed] | None = None  # and how much it had been told by then
 
     # ---- ids
 
@@ -282,25 +292,33 @@ class Batch:
             return []
         return pack_transient(self.generation.first, self.generation.begun_ms, self.new_streams(), self.transient)
 
-    def pack(self) -> tuple[Slab, list[Change]]:
-        """The slab, and the net changes that it says."""
+    def pack(self, check: Callable[[], object] = lambda: None) -> Packed:
+        """As it will be stored. `check` is called again and again meanwhile, and may end it; who asks once more before
+        anything is added gets the same."""
+        told = (len(self._quads), len(self.new_texts))
+        if self._packed is None or self._packed[0] != told:
+            self._packed = None
+            self._packed = told, self._pack(check)
+        return self._packed[1]
+
+    def _pack(self, check: Callable[[], object]) -> Packed:
         slab = Slab([chunk for chunk, _ in self.new_texts], [], {n: [part] for n, part in self._slab_parts.items()})
         changes: list[Change] = []
-        if not self._quads:
-            return slab, changes
-        s, p, o, g = (concatenate(column) for column in zip(*self._quads, strict=True))
-        all_operations = np.concatenate(self._operations)
-        for named, predicate, columns, rows in by_predicate(s, p, o, g):
-            operations = all_operations[rows]
-            inserted, written = operations != _DELETED, operations != _STREAMED
-            if inserted.all() and written.all():
-                net, flags = last_of_each(columns, inserted)
-                slab.blocks.extend(blocks_of(named, predicate, True, net))
-            else:
-                net, flags, net_written = _last_operations(columns, inserted, written)
-                slab.blocks.extend(_blocks(named, predicate, net, flags, net_written))
-            changes.append(Change(named, predicate, net, flags))
-        return slab, changes
+        if self._quads:
+            s, p, o, g = (concatenate(column) for column in zip(*self._quads, strict=True))
+            all_operations = np.concatenate(self._operations)
+            for named, predicate, columns, rows in by_predicate(s, p, o, g):
+                check()
+                operations = all_operations[rows]
+                inserted, written = operations != _DELETED, operations != _STREAMED
+                if inserted.all() and written.all():
+                    net, flags = last_of_each(columns, inserted)
+                    slab.blocks.extend(blocks_of(named, predicate, True, net))
+                else:
+                    net, flags, net_written = _last_operations(columns, inserted, written)
+                    slab.blocks.extend(_blocks(named, predicate, net, flags, net_written))
+                changes.append(Change(named, predicate, net, flags))
+        return Packed(pack_slab(slab, check), frozenset(slab.streams), changes)
 
 
 def by_predicate(s: Ids, p: Ids, o: Ids, g: Ids) -> Iterator[tuple[bool, int, Columns, Offsets | slice | Mask]]:

@@ -74,7 +74,8 @@ class _Sum:
         self.dropped: set[int] = set()
 
     def add(self, commit: _Commit) -> None:
-        if commit.whole:
+        if commit.whole:  # it does not name those that are gone
+            self.dropped |= self.lasts.keys() - commit.lasts.keys()
             self.states, self.lasts = {}, {}
         self.number, self.position = commit.number, Sn(commit.position)
         self.lasts.update(commit.lasts)
@@ -96,11 +97,16 @@ class EmissionLog:
         self._sum = _Sum()
         self._undecided: _Publication | None = None
         self._lock = threading.RLock()
-        # Of each query the last emission that was let go, and whether the next number is known to be kept: some may be
-        # used elsewhere. And the first commit that may still be there.
+        # Of each query the last emission that was let go, and the last that was deleted: after an outage some are let
+        # go and not deleted. And whether the next number is known to be kept: some may be used elsewhere.
         self._gone: dict[int, int] = {}
+        self._deleted: dict[int, int] = {}
         self._found: set[int] = set()
+        # The first commit that may still be there; and the first of which, or of whose emissions, rows may be.
         self._first_commit: int | None = None
+        self._needed_from = 0
+        self._collecting = threading.Lock()
+        self._collecting_epoch = 0
         self._swept = self._orphans_gone = False
 
     def refresh(self) -> int:
@@ -113,7 +119,6 @@ class EmissionLog:
         """From now on this process commits, and whoever did before cannot. Take the lease of the store first."""
         with self._lock:
             self.cell.take_epoch()
-            self._orphans_gone = False
             self._undecided = None  # it counts, and is added now; or it never will
             self._add_commits()
 
@@ -135,7 +140,8 @@ class EmissionLog:
                     return undecided.head.last
             self._add_commits()
             lasts = self._lasts(emissions)
-            head = self.cell.head.advanced()
+            # With the commit and not by a change of its own: it counts with it, or neither does.
+            head = self.cell.head.advanced(needed_from=self._needed_from)
             commit = self._commit_of(head.last, position, states, lasts)
             puts = [put for row in emissions for put in _emission_puts(row, head)]
             stages = [puts, _commit_puts(commit, head)]
@@ -179,7 +185,14 @@ class EmissionLog:
         """Deletes the emissions of commits made before, and all those of queries that are gone.
 
         Of the queries that `kept_after` names, emissions after that number stay."""
-        kept_after = kept_after or {}
+        with self._collecting:
+            if self._collecting_epoch != self.cell.epoch:
+                # Writers before this epoch may have collected, and may have dropped queries unnoticed here.
+                self._collecting_epoch, self._first_commit = self.cell.epoch, None
+                self._orphans_gone = self._swept = False
+            self._collect(before_ms, kept_after or {})
+
+    def _collect(self, before_ms: int, kept_after: Mapping[int, int]) -> None:
         number = self._last_before(before_ms)
         lasts = self._summed_at(number).lasts if number else {}
         with self._lock:
@@ -189,19 +202,48 @@ class EmissionLog:
                 for query, last in lasts.items()
                 if query in self._sum.lasts
             }
-            ends |= dict.fromkeys(self._dropped(), _ALL)
+            dropped = self._dropped()
         for query, last in ends.items():
-            done = self._gone.get(query, 0)
-            if last > done:
-                with self._lock:  # before anything of it goes: who reads meanwhile looks here
-                    self._gone[query] = last
-                    self._found.discard(query)
-                start, stop = _EMISSION_KEY.pack(query, done + 1, 0, 0), _EMISSION_KEY.pack(query, last + 1, 0, 0)
-                self._kv.delete_range("emission", start, stop, self.cell.head.last)
-            if last == _ALL:
-                del self._gone[query]
-        self._delete_commits(number - number % WHOLE_EVERY)
+            self._delete_emissions(query, last)
+        for query in dropped:
+            self._delete_emissions(query, _ALL)
+            with self._lock:
+                self._sum.dropped.discard(query)
+                del self._gone[query], self._deleted[query]
+        before = number - number % WHOLE_EVERY
+        self._delete_commits(before)
         self._delete_orphans()
+        self._forget_epochs(before, {query: last for query, last in ends.items() if last < lasts[query]})
+
+    def _delete_emissions(self, query: int, last: int) -> None:
+        done = self._deleted.get(query, 0)
+        if last > done:
+            with self._lock:  # before anything of it goes: who reads meanwhile looks here
+                self._gone[query] = max(last, self._gone.get(query, 0))
+                self._found.discard(query)
+            start, stop = _EMISSION_KEY.pack(query, done + 1, 0, 0), _EMISSION_KEY.pack(query, last + 1, 0, 0)
+            self._kv.delete_range("emission", start, stop, self.cell.head.last)
+            self._deleted[query] = last
+
+    def _forget_epochs(self, before: int, kept: Mapping[int, int]) -> None:
+        """The next head names no epoch of which nothing is left: its commits are below `before`, and deleted.
+
+        `kept`: the queries of which older emissions stay than of others, and the number that these are above."""
+        ranges = self.cell.head.ranges
+        if not ranges or ranges[0].last >= before:
+            return
+        # Who takes over goes on above what was emitted, so that the first row of a query has its oldest epoch.
+        oldest = min(self._epochs_from(kept), default=ranges[-1].epoch)
+        needed = next((granted.first for granted in ranges if granted.epoch >= oldest), before)
+        self._needed_from = max(self._needed_from, min(before, needed))
+
+    def _epochs_from(self, kept: Mapping[int, int]) -> Iterator[int]:
+        """Of each of these queries the epoch of the first row above its number."""
+        for query, last in kept.items():
+            start, stop = _EMISSION_KEY.pack(query, last + 1, 0, 0), _EMISSION_KEY.pack(query + 1, 0, 0, 0)
+            for key, _ in self._kv.scan("emission", start, stop):
+                yield _EMISSION_KEY.unpack(key)[-1]
+                break
 
     def _delete_orphans(self) -> None:
         """What writers before this one wrote under numbers that were not theirs to give, once."""
@@ -254,11 +296,9 @@ class EmissionLog:
     def _dropped(self) -> list[int]:
         """The queries of which there are emissions, and which are gone: asked once, then noticed as they go."""
         if not self._swept:
-            self._swept = True
             self._sum.dropped.update(query for query in self._queries() if query not in self._sum.lasts)
-        dropped = sorted(self._sum.dropped)
-        self._sum.dropped.clear()
-        return dropped
+            self._swept = True
+        return sorted(self._sum.dropped)
 
     def _queries(self) -> Iterator[int]:
         """Those of which there are emissions."""

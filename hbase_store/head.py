@@ -52,10 +52,11 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
                 return granted.epoch if number <= granted.last else 0
         return 0
 
-    def advanced(self, run_list: int | None = None) -> Head:
-        """The head after one more number of the same epoch, with another run list if one is given."""
+    def advanced(self, run_list: int | None = None, needed_from: int = 0) -> Head:
+        """The head after one more number of the same epoch, with another run list if one is given; and without the
+        ranges of which no row from `needed_from` on is."""
         number = self.last + 1
-        ranges = self.ranges
+        ranges = self._needed(needed_from)
         if ranges and ranges[-1].epoch == self.epoch:
             ranges = (*ranges[:-1], Range(self.epoch, ranges[-1].first, number))
         else:
@@ -67,8 +68,10 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
 
     def with_runs(self, run_list: int, needed_from: int = 0) -> Head:
         """With another run list; and without the ranges of which no row from `needed_from` on is."""
-        ranges = tuple(granted for granted in self.ranges if granted.last >= needed_from)
-        return Head(self.epoch, secrets.token_bytes(8), self.last, ranges, run_list)
+        return Head(self.epoch, secrets.token_bytes(8), self.last, self._needed(needed_from), run_list)
+
+    def _needed(self, needed_from: int) -> tuple[Range, ...]:
+        return tuple(granted for granted in self.ranges if granted.last >= needed_from)
 
 
 NO_HEAD = Head(0, b"", 0, ())

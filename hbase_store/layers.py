@@ -43,6 +43,10 @@ class Reads(Protocol):
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int: ...
 
+    def least(self, predicate: int, graph: np.uint64, sn: Sn) -> int: ...
+
+    def has_deleted(self, named: bool, predicate: int, sn: Sn) -> bool: ...
+
     def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float: ...
 
     def predicates(self, named: bool) -> list[int]: ...
@@ -182,6 +186,18 @@ class Layers:
         if known is None:
             known = self._counts[named, predicate, end] = self._counted(named, predicate, sn, columns)
         return known
+
+    def least(self, predicate: int, graph: np.uint64, sn: Sn) -> int:
+        """So many rows are read of one named graph at least; no block is read to know it."""
+        changes = self.overlay.view(True, predicate, BY_GRAPH, sn).columns[0]
+        above = int(changes.searchsorted(graph, "right") - changes.searchsorted(graph, "left"))
+        return max([above, *(column.least(graph) for column in self._columns(True, predicate, BY_GRAPH))])
+
+    def has_deleted(self, named: bool, predicate: int, sn: Sn) -> bool:
+        """Whether a row of one layer may have been deleted by another: if not, all that are listed are there."""
+        changes = self.overlay.view(named, predicate, FORWARD, sn)
+        columns = self._columns(named, predicate, FORWARD)
+        return changes.inserted is not None or any(column.index.deletions for column in columns)
 
     def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float:
         """How many rows a key has, about: what the runs say of themselves, or the changes where there are no runs."""

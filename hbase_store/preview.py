@@ -102,6 +102,16 @@ class _PreviewLayers:
             count = self._counts[named, predicate] = self._counted(named, predicate)
         return count
 
+    def least(self, predicate: int, graph: np.uint64, sn: Sn) -> int:
+        changes = self._changed(True, predicate, BY_GRAPH).columns[0]
+        above = int(changes.searchsorted(graph, "right") - changes.searchsorted(graph, "left"))
+        return max(above, self._below_said(lambda layers, number: layers.least(predicate, graph, number)))
+
+    def has_deleted(self, named: bool, predicate: int, sn: Sn) -> bool:
+        if self._changed(named, predicate, FORWARD).inserted is not None:
+            return True
+        return self._below_said(lambda layers, number: layers.has_deleted(named, predicate, number))
+
     def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float:
         return self._below_said(lambda layers, number: layers.fan(named, predicate, order, number))
 

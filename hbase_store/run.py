@@ -99,6 +99,12 @@ class RunColumn:
             wanted = np.zeros(1, np.int64)
         return _joined(self._blocks(wanted.tolist()))
 
+    def least(self, key: np.uint64) -> int:
+        """So many rows begin with this key at least: those of blocks in which there is nothing else. None is read."""
+        first = self.index.first[0]
+        start, end = int(first.searchsorted(key, "left")), int(first.searchsorted(key, "right"))
+        return int(self.index.rows[start : max(start, end - 1)].sum())
+
     def _places(self, keys: Ids) -> Offsets:
         """The blocks that keys may be in: a key may begin at the end of the block before its own."""
         first = self.index.first[0]

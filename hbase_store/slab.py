@@ -8,7 +8,7 @@ and holds records of one stream that the store does not absorb. Layout of a reco
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -81,22 +81,25 @@ def check_lengths(texts: Iterable[bytes]) -> None:
         raise BadRow(f"a term of {longest} bytes; the longest that can be stored has {TERM_BYTES_MAX}: split it")
 
 
-def pack_slab(slab: Slab) -> list[Value]:
-    return _pieces(_records(slab))
+def pack_slab(slab: Slab, check: Callable[[], object] = lambda: None) -> list[Value]:
+    """`check` is called again and again meanwhile, and may end it."""
+    return _pieces(_records(slab, check))
 
 
 def pack_slice(part: StreamPart) -> list[Value]:
     return _pieces(_record(STREAM, 0, body) for body in pack_part(part))
 
 
-def _records(slab: Slab) -> Iterator[bytes]:
+def _records(slab: Slab, check: Callable[[], object]) -> Iterator[bytes]:
     for chunk in slab.terms:
+        check()
         lengths = pack_column(np.diff(chunk.offsets).astype(np.uint64))
         yield _record(TERMS, _PROMOTED * chunk.promoted, _FIRST.pack(chunk.first) + lengths + chunk.data)
     for parts in slab.streams.values():
         for part in parts:
             yield from (_record(STREAM, 0, body) for body in pack_part(part))
     for block in slab.blocks:
+        check()
         flags = (_NAMED if block.named else 0) | (0 if block.inserted else _DELETED)
         yield _record(BLOCK, flags, pack_block(block))
 

@@ -6,7 +6,7 @@ are asked for by `graph`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -190,10 +190,14 @@ class Snapshot:
             return degrees(view, keys)
         return view.columns[0].searchsorted(keys, "right") - view.columns[0].searchsorted(keys, "left")
 
-    def pairs(self, p: int, inverse: bool = False, graph: int = DEFAULT) -> Columns:
+    def pairs(self, p: int, inverse: bool = False, graph: int = DEFAULT, room: Room = anything) -> Columns:
         """(keys, values[, graphs]) of all edges, sorted by these columns; graphs only with `graph` = NAMED."""
         if graph in (DEFAULT, NAMED):
+            if room is not anything:
+                room(self.count(p, graph))
             return self.view(graph == NAMED, p, inverse).columns
+        if room is not anything:
+            room(self.read(lambda layers: layers.least(p, np.uint64(graph), self.sn)))
         found = self._of_graph(p, graph)
         return sort_distinct(in_order(found, INVERSE)) if inverse else found
 
@@ -273,6 +277,8 @@ class Snapshot:
     def _has_edges(self, named: bool, predicate: int, order: int, keys: Ids, graph: int) -> Mask:
         if order != BY_GRAPH:
             return np.diff(self.neighbours(predicate, keys, order == INVERSE, graph)[0]) > 0
+        if not self.read(lambda layers: layers.has_deleted(named, predicate, self.sn)):
+            return np.ones(len(keys), bool)  # a graph may be much to read, only to know that it is there
         found = self._reach(named, predicate, order, keys).columns[0]
         return found.searchsorted(keys, "left") < found.searchsorted(keys, "right")
 
@@ -286,10 +292,22 @@ class Snapshot:
         emptied = np.setdiff1d(doubtful, self._listed(True, BY_GRAPH, doubtful, NAMED)[0])
         return np.setdiff1d(listed, emptied, assume_unique=True)
 
-    def graph_quads(self, g: int) -> tuple[Ids, Ids, Ids]:
+    def by_predicate(self, g: int, room: Room = anything) -> Iterator[tuple[int, Columns]]:
+        """Each predicate with (s, o) of its edges in one graph, 0 for the default graph; (s, o, g) of NAMED."""
+        if g in (DEFAULT, NAMED):
+            listed = self.predicates(g)
+        else:  # whether one is still there shows when its edges are read
+            key = np.array([g], np.uint64)
+            listed = distinct_values(self.read(lambda layers: layers.predicates_of(True, BY_GRAPH, key, self.sn))[1])
+        for p in listed.tolist():
+            columns = self.pairs(p, graph=g, room=room)
+            if len(columns[0]):
+                yield p, columns
+
+    def graph_quads(self, g: int, room: Room = anything) -> tuple[Ids, Ids, Ids]:
         """(s, p, o) of all edges of one graph, 0 for the default graph, predicate by predicate."""
-        predicates = self.predicates(g).tolist()
-        parts = [self.pairs(p, graph=g) for p in predicates]
+        found = list(self.by_predicate(g, room))
+        predicates, parts = [p for p, _ in found], [part for _, part in found]
         p = np.repeat(np.array(predicates, np.uint64), [len(part[0]) for part in parts])
         return concatenate([part[0] for part in parts]), p, concatenate([part[1] for part in parts])
 

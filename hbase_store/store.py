@@ -32,7 +32,7 @@ from hbase_store.preview import Preview
 from hbase_store.row_reader import ROWS_AT_ONCE, RowReader, row_puts
 from hbase_store.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, StreamPosition, chained
 from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_list
-from hbase_store.slab import Slab, pack_slab, pack_slice
+from hbase_store.slab import Slab, pack_slice
 from hbase_store.snapshot import Rows, Snapshot
 from hbase_store.streams import RecentStreams, StreamColumns, merge
 from hbase_store.transient import OpenGeneration, TransientRow, texts_of
@@ -339,10 +339,10 @@ class Store:
 
     def _publication(self, batch: Batch) -> _Publication:
         head = self._cell.head.advanced()
-        slab, changes = batch.pack()
-        pieces, terms_pieces = pack_slab(slab), batch.pack_transient()
+        packed = batch.pack()
+        pieces, terms_pieces = packed.pieces, batch.pack_transient()
         slices = {stream: pack_slice(part) for stream, part in batch.slice_parts.items()}
-        places = [_place(n, n in slab.streams, slices.get(n, ())) for n in batch.columns]
+        places = [_place(n, n in packed.streams, slices.get(n, ())) for n in batch.columns]
         row = SnRow(
             sn=head.last,
             epoch=head.epoch,
@@ -362,7 +362,7 @@ class Store:
         row_of = self._row_puts(row)
         for put in (*puts, *row_of):
             check_put(put)  # while nothing is written yet
-        return _Publication(batch, row, changes, [puts, row_of], head)
+        return _Publication(batch, row, packed.changes, [puts, row_of], head)
 
     def _chained(self, move: StreamMove) -> StreamMove:
         return chained(move, self._history.position(move.stream))

@@ -90,7 +90,7 @@ def rows_expected(
     query = _asked(text, base, at, dataset, asking)
     if query.windows or asking.plans is None or is_costly(query):
         return math.inf
-    network = asking.plans.network(query, store.at(sn), store.permanent_ids)
+    network = asking.plans.network(query, store.at(sn), store.permanent_ids, asking.control.check)
     return network.expected(1 if query.form is Form.ASK else None)
 
 

@@ -13,6 +13,10 @@ import time
 from collections.abc import Callable
 
 from stream_ext.errors import DeadlineExceeded, QueryCancelled, QueryTooLarge
+from stream_ext.query_memory import QueryMemory
+
+#: Raises when nobody waits any more for what is being done.
+Check = Callable[[], None]
 
 #: Bytes of an id.
 _CELL = 8
@@ -21,14 +25,16 @@ TERM_BYTES = 4 << 20
 _EDGE = 3 * _CELL
 #: More than there will ever be.
 _UNBOUNDED = 1 << 62
+#: What each query may have that asks nobody for it; and in what steps it takes more.
+FREE_BYTES, _STEP_BYTES = 256 << 10, 1 << 20
 
 
 class Control:
     """One for each evaluation, or for each registered network. `cancel` may be called from any thread."""
 
     __slots__ = (
-        "_alive", "_bytes_max", "_cancelled", "_clock", "_deadline", "_settings", "_timeout_s", "_used", "_what",
-        "spent", "term_bytes",
+        "_alive", "_bytes_max", "_cancelled", "_clock", "_deadline", "_granted", "_memory", "_settings", "_timeout_s",
+        "_used", "_what", "spent", "term_bytes",
     )  # fmt: skip
 
     FREE: Control
@@ -41,13 +47,16 @@ class Control:
         what: str = "query",
         term_bytes: int = TERM_BYTES,
         settings: tuple[str, str] = ("timeout=", "--query-bytes"),
+        memory: QueryMemory | None = None,
     ) -> None:
         """`bytes_max` bounds all that is alive at a time; `what` it is that is evaluated; `settings` give more time,
-        and more bytes."""
+        and more bytes. Who takes it from a `memory` closes it."""
         self._clock, self._what = clock, what
         self._timeout_s = timeout_s
         self._deadline = None if timeout_s is None else clock() + timeout_s
         self._bytes_max = _UNBOUNDED if bytes_max is None else bytes_max
+        self._memory = memory
+        self._granted = self._bytes_max if memory is None else min(self._bytes_max, FREE_BYTES)
         self._cancelled = False
         self._used = self._alive = 0
         self.spent = 0  # for terms; for `return_to`
@@ -89,11 +98,16 @@ class Control:
 
     def most(self, columns: int) -> int:
         """So many rows of a table are as many as there is room for."""
-        return self.left // (columns * _CELL)
+        left = self.left
+        if self._memory is not None:
+            left = min(left, self._granted - self._used + self._memory.left)
+        return left // (columns * _CELL)
 
     def room(self, rows: int, columns: int) -> None:
-        """Raises QueryTooLarge if a table of that size is more than the evaluation may still make."""
-        if rows * (columns or 1) * _CELL > self._bytes_max - self._used:
+        """Raises QueryTooLarge if a table of that size is more than the evaluation may still make, Overload if others
+        have what it would take."""
+        bytes = self._used + rows * (columns or 1) * _CELL
+        if bytes > self._granted and not self._grant(bytes):
             raise QueryTooLarge(
                 f"the {self._what} would make {rows} solutions at once, more than fit into the "
                 f"{_mib(self._bytes_max)} that it was given{self._beside()}: join its parts by more variables, ask for "
@@ -103,25 +117,48 @@ class Control:
 
     def gather(self, edges: int) -> None:
         """As `room`, for edges of the store: the place of a key, a neighbour, and a graph, each."""
-        if edges * _EDGE > self._bytes_max - self._used:
+        if edges * _EDGE > self._granted - self._used:
             self.room(edges, _EDGE // _CELL)
 
     def alive(self, bytes: int) -> None:
         """So many bytes of solutions are alive between operators now."""
         self._used += bytes - self._alive
         self._alive = bytes
-        if self._used > self._bytes_max:
+        if self._used > self._granted:
             self.spend(0)
 
     def spend(self, bytes: int) -> None:
         """Terms of so many bytes more were made, or are about to be."""
         self.spent += bytes
         self._used += bytes
-        if self._used > self._bytes_max:
+        if self._used > self._granted and not self._grant(self._used):
             raise QueryTooLarge(
                 f"the {self._what} needs more than the {_mib(self._bytes_max)} that it was given: ask for less, or "
                 f"give it more ({self._settings[1]})"
             )
+
+    def keep(self, bytes: int) -> None:
+        """The evaluation is over: only its answer of so many bytes, and its terms, stay until `close`."""
+        if self._memory is not None:
+            kept = min(self._granted, _in_steps(bytes + self.spent))
+            self._memory.release(self._granted - kept)
+            self._granted = kept
+
+    def close(self) -> None:
+        """Nothing of it is there any more; whatever still goes on ends where it asks for more."""
+        self._cancelled = True
+        if self._memory is not None:
+            self.keep(-self.spent)
+
+    def _grant(self, bytes: int) -> bool:
+        """Whether so many bytes may be alive; Overload if others have them."""
+        if bytes > self._bytes_max or self._memory is None:
+            return False
+        self.check()
+        granted = min(self._bytes_max, _in_steps(bytes))
+        self._memory.reserve(granted - self._granted)
+        self._granted = granted
+        return True
 
     def return_to(self, spent: int) -> None:
         """What was spent since then is not alive any more."""
@@ -144,6 +181,11 @@ class Control:
 
     def _beside(self) -> str:
         return f", beside {_mib(self._used)} that it has already" if self._used >> 20 else ""
+
+
+def _in_steps(bytes: int) -> int:
+    """What is reserved for so many: nothing for what is free."""
+    return FREE_BYTES + -(-max(0, bytes - FREE_BYTES) // _STEP_BYTES) * _STEP_BYTES
 
 
 def _mib(bytes: int) -> str:

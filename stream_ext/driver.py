@@ -46,11 +46,11 @@ def driver_of(stages: Sequence[Stage], last: int) -> Driver | None:
     stage = next((i for i, each in enumerate(stages) if each.inputs and isinstance(each.operator, StoreJoin)), None)
     if stage is None:
         return None
-    driven: list[int] = []
+    moved, driven = {stage}, list[int]()
     for i in range(stage + 1, len(stages)):
-        if any(j == stage or j in driven for j in stages[i].inputs):
+        if not moved.isdisjoint(stages[i].inputs):
+            moved.add(i)
             driven.append(i)
-    moved = {stage, *driven}
     if last not in moved or not all(_adds_up(stages[i], moved) for i in driven):
         return None
     return Driver(stage, tuple(driven), isinstance(stages[last].operator, Distinct))

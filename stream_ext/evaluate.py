@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot, Store
 from stream_ext.arrivals import Arrival, history
-from stream_ext.control import Control
+from stream_ext.control import Check, Control
 from stream_ext.describe import describe
 from stream_ext.known_values import KnownValues
 from stream_ext.network import Network, Traced, logic_of
@@ -50,6 +50,10 @@ class Answer:
     graph: tuple[Ids, Ids, Ids] | None = None
     count: int = 0  # of solutions: a SELECT may have no columns
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in (*self.columns, *(self.graph or ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +123,14 @@ def evaluate(
     there beside those of the store."""
     asking = asking or Asking()
     snapshot = store.at(sn)
-    moment = _moment(store, snapshot, asking, at)
+    moment, check = _moment(store, snapshot, asking, at), asking.control.check
     if at is None and asking.plans is not None and not graphs:
-        network = asking.plans.network(query, snapshot, store.permanent_ids)
+        network = asking.plans.network(query, snapshot, store.permanent_ids, check)
     else:
         held = _windows_of(graphs, moment)
-        logic = logic_of(query, [graph.name for graph in graphs])
+        logic = logic_of(query, [graph.name for graph in graphs], check)
         by_name = {window.name: window for window in (*windows, *held)}
-        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked))
+        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check)
         _arrive(graphs, held, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
@@ -147,16 +151,21 @@ def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> 
     """As `evaluate` without windows; and what each operator did."""
     snapshot = store.at(sn)
     moment = _moment(store, snapshot, asking or Asking(), None)
-    rows, traces = Network(logic_of(query), {}, snapshot, store.ids).traced(moment)
+    check = moment.control.check
+    rows, traces = Network(logic_of(query, check=check), {}, snapshot, store.ids, check=check).traced(moment)
     return _answer(query, rows, moment), traces
 
 
 def pattern_network(
-    select: Select, snapshot: Snapshot, vocabulary: Vocabulary, held: Sequence[ScheduledWindow] = ()
+    select: Select,
+    snapshot: Snapshot,
+    vocabulary: Vocabulary,
+    held: Sequence[ScheduledWindow] = (),
+    check: Check = Control.FREE.check,
 ) -> Network:
     """Of a bare pattern, whose constants need not be known to the store."""
     windows = {window.name: window for window in held}
-    return Network(select, windows, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)))
+    return Network(select, windows, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)), check=check)
 
 
 def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> ZSet:
@@ -170,7 +179,7 @@ def solve_beside(
     """The same, where there are graphs beside those of the store, which `where` was told of."""
     moment = _solving(snapshot, vocabulary, asking)
     held = _windows_of(graphs, moment)
-    network = pattern_network(select, snapshot, vocabulary, held)
+    network = pattern_network(select, snapshot, vocabulary, held, asking.control.check)
     _arrive(graphs, held, network, moment)
     return network.once(moment)
 
@@ -182,9 +191,15 @@ def _solving(snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> Mome
     )  # fmt: skip
 
 
-def where(pattern: Pattern, names: Sequence[str], of: Dataset, graphs: Sequence[Graph] = ()) -> Select:
+def where(
+    pattern: Pattern,
+    names: Sequence[str],
+    of: Dataset,
+    graphs: Sequence[Graph] = (),
+    check: Check = Control.FREE.check,
+) -> Select:
     """A bare pattern, ready to be solved."""
-    return lift_select(normalise_pattern(pattern, names, of, [graph.name for graph in graphs]))
+    return lift_select(normalise_pattern(pattern, names, of, [graph.name for graph in graphs], check))
 
 
 def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:
@@ -209,7 +224,7 @@ def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs:
                 moment.control.room(rows.count, rows.width)
             return Answer(query.variables, list(rows.columns), None, sn, None, rows.count, vocabulary)
         case Form.CONSTRUCT:
-            names = logic_of(query).names
+            names = logic_of(query, check=moment.control.check).names
             graph = Construct(names, template_of(query), salt).graph(moment, rows)
         case Form.DESCRIBE:
             graph = _described(query, rows, moment, graphs)

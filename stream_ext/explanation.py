@@ -7,6 +7,7 @@ from typing import Any
 
 from hbase_store import Store
 from stream_ext.catalog import names_of
+from stream_ext.control import Control
 from stream_ext.errors import BadArgument
 from stream_ext.network import Network, logic_of
 from stream_ext.plan.advice import warnings_of
@@ -56,7 +57,8 @@ def operators_of(store: Store, text: str, base: str, check: Check | None = None)
         unit = unit.unit
     if not isinstance(unit, Query) or unit.windows or first_refusal(unit) is not None:
         return {}
-    stages = Network(logic_of(unit), {}, store.at(), store.ids).stages
+    check = check or Control.FREE.check
+    stages = Network(logic_of(unit, check=check), {}, store.at(), store.ids, check=check).stages
     return {"operators": [_line(line, stages) for line in lines_of(stages)]}
 
 

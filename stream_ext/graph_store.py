@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hbase_store import Batch, Snapshot
+from hbase_store import Batch
 from hbase_store.terms import iri
 from stream_ext.adaptor import Ids, check_terms, is_blank
+from stream_ext.charged import ChargedBatch, Writes, room_of
+from stream_ext.control import Control
 from stream_ext.derived_graphs import DerivedGraphs
 from stream_ext.errors import BadArgument, BadData, NotFound
 from stream_ext.injector import Change, Intent, View
@@ -27,8 +29,6 @@ from stream_ext.rdf.reading import Reading
 from stream_ext.vocabulary import Decode, Vocabulary
 
 DEFAULT_GRAPH = 0
-
-Columns = tuple[Ids, Ids, Ids]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,6 @@ def _by_subject(*columns: Ids) -> tuple[Ids, ...]:
     return tuple(column[order] for column in columns)
 
 
-def is_there(snapshot: Snapshot, graph: int) -> bool:
-    """Whether a named graph holds a triple; 0 is a name that nobody has used."""
-    return bool(graph) and bool(len(snapshot.predicates(graph)))
-
-
 def read_graph(derived: DerivedGraphs, graph: bytes | None) -> GraphAnswer:
     """None is the default graph. A named graph without a triple is not there."""
     store, sn = derived.store, derived.sn
@@ -124,19 +119,24 @@ def _no_graph(graph: bytes) -> NotFound:
 # ---- writing ---------------------------------------------------------------------------------------------------
 
 
-def replace(graph: bytes | None, documents: Sequence[Document], reading: Reading | None = None) -> Change:
+def replace(
+    graph: bytes | None,
+    documents: Sequence[Document],
+    reading: Reading | None = None,
+    control: Control = Control.FREE,
+) -> Change:
     parsed = _triples(graph, documents, reading)
 
     def change(view: View) -> Intent:
         check_writable(view, [graph])
-        before = _contents(view, graph)
-        existed = bool(len(before[0]))
+        existed = _holds(view, graph)
 
         def write(batch: Batch) -> None:
             # Of operations on one quad the last wins: what goes and comes again has not changed.
-            if existed:
-                batch.delete(*before, _id(batch, graph))
-            insert(batch, graph, parsed)
+            charged = ChargedBatch(batch, control)
+            _empty(view, graph, charged, control)
+            insert(charged, graph, parsed)
+            charged.pack()
 
         comes = any(len(each.s) for each in parsed)
         created = comes and not existed
@@ -145,40 +145,50 @@ def replace(graph: bytes | None, documents: Sequence[Document], reading: Reading
     return change
 
 
-def merge(graph: bytes | None, documents: Sequence[Document], reading: Reading | None = None) -> Change:
+def merge(
+    graph: bytes | None,
+    documents: Sequence[Document],
+    reading: Reading | None = None,
+    control: Control = Control.FREE,
+) -> Change:
     parsed = _triples(graph, documents, reading)
 
     def change(view: View) -> Intent:
         check_writable(view, [graph])
-        write = _inserting(graph, parsed)
-        existed = graph is None or is_there(view.store.at(view.head), int(view.store.ids([graph])[0]))
+        write = _inserting(graph, parsed, control)
+        existed = graph is None or _holds(view, graph)
         created = write is not None and not existed
         return Intent(lambda sn: Written(sn, created), write=write)
 
     return change
 
 
-def add_quads(documents: Sequence[Document], reading: Reading | None = None) -> Change:
+def add_quads(documents: Sequence[Document], reading: Reading | None = None, control: Control = Control.FREE) -> Change:
     """Each statement into the graph that it names itself."""
     parsed = [document.parsed(reading) for document in documents]
     graphs = {each.terms[place] for each in parsed for place in np.unique(each.g[each.g >= 0]).tolist()}
 
     def change(view: View) -> Intent:
         check_writable(view, graphs)
-        return Intent(Written, write=_inserting(None, parsed))
+        return Intent(Written, write=_inserting(None, parsed, control))
 
     return change
 
 
-def drop(graph: bytes | None) -> Change:
+def drop(graph: bytes | None, control: Control = Control.FREE) -> Change:
     def change(view: View) -> Intent:
         check_writable(view, [graph])
-        before = _contents(view, graph)
-        if not len(before[0]):
+        if not _holds(view, graph):
             if graph is not None:
                 raise _no_graph(graph)
             return Intent(Written)
-        return Intent(Written, write=lambda batch: batch.delete(*before, _id(batch, graph)))
+
+        def write(batch: Batch) -> None:
+            charged = ChargedBatch(batch, control)
+            _empty(view, graph, charged, control)
+            charged.pack()
+
+        return Intent(Written, write=write)
 
     return change
 
@@ -201,38 +211,51 @@ def _triples(graph: bytes | None, documents: Sequence[Document], reading: Readin
     return parsed
 
 
-def _contents(view: View, graph: bytes | None) -> Columns:
-    id = DEFAULT_GRAPH if graph is None else int(view.store.ids([graph])[0])
-    if graph is not None and not id:
-        empty = np.empty(0, np.uint64)
-        return empty, empty, empty
-    return view.store.at(view.head).graph_quads(id)
+def _graph(view: View, graph: bytes | None) -> int | None:
+    """None: nobody has ever used the name."""
+    return DEFAULT_GRAPH if graph is None else int(view.store.ids([graph])[0]) or None
 
 
-def _id(batch: Batch, graph: bytes | None) -> int:
-    return DEFAULT_GRAPH if graph is None else int(batch.encode([graph])[0])
+def _holds(view: View, graph: bytes | None) -> bool:
+    """Whether there is a triple in it."""
+    id = _graph(view, graph)
+    return id is not None and bool(len(view.store.at(view.head).predicates(id)))
 
 
-def _inserting(graph: bytes | None, parsed: Sequence[Parsed]) -> Callable[[Batch], None] | None:
+def _empty(view: View, graph: bytes | None, into: Writes, control: Control) -> None:
+    id = _graph(view, graph)
+    if id is not None:
+        for p, (s, o) in view.store.at(view.head).by_predicate(id, room_of(control)):
+            into.delete(s, p, o, id)
+
+
+def _inserting(graph: bytes | None, parsed: Sequence[Parsed], control: Control) -> Callable[[Batch], None] | None:
     if not any(len(each.s) for each in parsed):
         return None
-    return lambda batch: insert(batch, graph, parsed)
+
+    def write(batch: Batch) -> None:
+        charged = ChargedBatch(batch, control)
+        insert(charged, graph, parsed)
+        charged.pack()
+
+    return write
 
 
-def insert(batch: Batch, graph: bytes | None, parsed: Sequence[Parsed]) -> None:
+def insert(into: Writes, graph: bytes | None, parsed: Sequence[Parsed]) -> None:
     """What documents say; `graph` is for statements that name none."""
     for each in parsed:
         if len(each.s):
-            ids = encoded(batch, each.terms)
-            graphs = np.where(each.g >= 0, ids[np.maximum(each.g, 0)], np.uint64(_id(batch, graph)))
-            batch.insert(ids[each.s], ids[each.p], ids[each.o], graphs)
+            ids = encoded(into, each.terms)
+            default = DEFAULT_GRAPH if graph is None else int(into.encode([graph])[0])
+            graphs = np.where(each.g >= 0, ids[np.maximum(each.g, 0)], np.uint64(default))
+            into.insert(ids[each.s], ids[each.p], ids[each.o], graphs)
 
 
-def encoded(batch: Batch, terms: Sequence[bytes]) -> Ids:
+def encoded(into: Writes, terms: Sequence[bytes]) -> Ids:
     """A label of a blank node becomes a fresh node."""
     blank = np.fromiter(map(is_blank, terms), np.bool_, len(terms))
     ids = np.empty(len(terms), np.uint64)
-    ids[~blank] = batch.encode([term for term in terms if not is_blank(term)])
+    ids[~blank] = into.encode([term for term in terms if not is_blank(term)])
     if blank.any():
-        ids[blank] = batch.blanks(int(blank.sum()))
+        ids[blank] = into.blanks(int(blank.sum()))
     return ids

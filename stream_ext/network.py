@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot
 from stream_ext.arrivals import Arrival
-from stream_ext.control import Control
+from stream_ext.control import Check, Control
 from stream_ext.driver import PIECE, Driver, driver_of
 from stream_ext.measuring import bytes_of
 from stream_ext.operators.anew import Anew
@@ -58,15 +58,21 @@ _CELL, _WITH_EACH = 8, 2
 #: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
 _BESIDE = 8
 
+#: The terms of longer tables are not looked up with the others.
+_TABLE_ROWS_MAX = 1_000
+
 #: What a query's logic goes through before it is built, in this order.
 PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)
 
 
-def logic_of(query: Query, graphs: Sequence[Constant] = ()) -> Select:
-    """`graphs` are no graphs of the store, but given as windows (`window_of_graph`)."""
-    select = normalise(query, graphs=graphs)
+def logic_of(query: Query, graphs: Sequence[Constant] = (), check: Check = Control.FREE.check) -> Select:
+    """`graphs` are no graphs of the store, but given as windows (`window_of_graph`). What a long text means takes its
+    time: `check` raises when nobody waits for it any more."""
+    select = normalise(query, graphs=graphs, check=check)
     for each in PASSES:
+        check()
         select = each(select)
+    check()
     return select
 
 
@@ -101,12 +107,15 @@ def registered_network(
     orders: Orders,
     bags: bool = False,
     returns: bool = False,
+    check: Check = Control.FREE.check,
 ) -> Network:
     """Of a registered query: what it says is what R2S makes of its answers; `bags`: each answer as a whole, before it
-    is ordered and cut; `returns`: not each step is an evaluation."""
+    is ordered and cut; `returns`: not each step is an evaluation; `check`
+    is called again and again while it is planned."""
     template = Template(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
     r2s = query.r2s or R2S.RSTREAM
-    return Network(logic_of(query), windows, snapshot, encode, r2s, template, bags, None, returns, orders)
+    select = logic_of(query, check=check)
+    return Network(select, windows, snapshot, encode, r2s, template, bags, None, returns, orders, check)
 
 
 def shared_network(
@@ -115,9 +124,10 @@ def shared_network(
     windows: Mapping[str, ScheduledWindow],
     snapshot: Snapshot,
     encode: Encode,
+    check: Check = Control.FREE.check,
 ) -> Network:
     """Of all queries of a template; the first column of what it says is that of the relation."""
-    return Network(template.select, windows, snapshot, encode, template.r2s, parameters=relation)
+    return Network(template.select, windows, snapshot, encode, template.r2s, parameters=relation, check=check)
 
 
 class Network:
@@ -135,14 +145,18 @@ class Network:
         parameters: Parameters | None = None,
         returns: bool = False,
         orders: Orders | None = None,
+        check: Check = Control.FREE.check,
     ) -> None:
-        """`orders`: those of first appearance, where they are kept beyond this network."""
-        # One look-up for all constants: on HBase each is a round trip.
-        constants = constants_of(select)
+        """`orders`: those of first appearance, where they are kept beyond this network; `check` is called again and
+        again while it is planned."""
+        # One look-up for all constants: on HBase each is a round trip. A long table is looked up by who reads it.
+        constants = constants_of(select, _TABLE_ROWS_MAX)
         ids = dict(zip(constants, encode(constants).tolist(), strict=True))
         self.unknown = [text for text, id in ids.items() if not id]
         self._orders = Orders() if orders is None else orders
-        builder = Builder(windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of), self._orders)
+        builder = Builder(
+            windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of), self._orders, check
+        )
         if parameters is not None:
             wire, cut = builder.shared(select, parameters)
         elif template is not None:
@@ -215,6 +229,7 @@ class Network:
         """Lets go of each change when the last stage has read it."""
         control, goes_on = moment.control, not moment.last
         changes: list[Any] = []
+        alive: dict[int, ZSet] = {}
         many = False  # whether any change has many rows
         for stage, done in self._steps:
             control.check()
@@ -223,14 +238,16 @@ class Network:
                 for each in inputs:
                     _with_room(control, each)
             change = stage.operator.step(moment, *inputs)
+            alive[len(changes)] = change
             changes.append(change)
             for i in done:
                 changes[i] = None
+                del alive[i]
             if goes_on:
                 self._came += change.count * (change.width * _COLUMN + _ROW)
             if change.count > _MANY:
                 many = True
-                _count_alive(control, [each for each in changes if each is not None])
+                _count_alive(control, list(alive.values()))
         found: ZSet = changes[self._last]
         return found
 

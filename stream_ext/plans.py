@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from weakref import ref as weakref
 
 from hbase_store import Snapshot
+from stream_ext.control import Check, Control
 from stream_ext.network import Encode, Network, logic_of
 from stream_ext.plan.algebra import Query
 
@@ -42,13 +43,13 @@ class Plans:
     def has(self, query: Query) -> bool:
         return id(query) in self._plans
 
-    def network(self, query: Query, snapshot: Snapshot, encode: Encode) -> Network:
+    def network(self, query: Query, snapshot: Snapshot, encode: Encode, check: Check = Control.FREE.check) -> Network:
         key = id(query)
         plan = self._plans.get(key)
         sn = int(snapshot.sn)
         if plan is not None and plan.serves(sn):
             return plan.network
-        network = Network(logic_of(query), {}, snapshot, encode)
+        network = Network(logic_of(query, check=check), {}, snapshot, encode, check=check)
 
         def forget(_: object) -> None:
             self._plans.pop(key, None)

@@ -232,9 +232,10 @@ class QueryRun:
         schedule, at = self._schedule, self._store.at(sn)
         alone = not (schedule.timing.arrivals and schedule.timing.has_beats)
         orders = self._orders = Orders(self._state.ranked)  # both networks see the same answers come and go
+        self._control.begin(0)
         make = partial(
             registered_network, self._query, self.number, snapshot=at, encode=self._store.ids, orders=orders,
-            bags=not alone,
+            bags=not alone, check=self._control.check,
         )  # fmt: skip
         self._at_closes = Lens(make, schedule.windows) if schedule.timing.has_beats else None
         self._at_arrivals = Lens(make, schedule.for_arrivals) if schedule.timing.arrivals else None

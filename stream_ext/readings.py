@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from stream_ext.catalog import Catalog, QueryDefinition
+from stream_ext.control import Check, Control
 from stream_ext.network import logic_of
 from stream_ext.plan import named_terms
 from stream_ext.plan.algebra import Query, Register
@@ -27,8 +28,8 @@ class Reading:
     parametrised: Parametrised | None
 
     @classmethod
-    def of(cls, query: Query) -> Reading:
-        select = logic_of(query)
+    def of(cls, query: Query, check: Check = Control.FREE.check) -> Reading:
+        select = logic_of(query, check=check)
         return cls(query, select, parametrised(query, select, ()))
 
     @property
@@ -38,17 +39,18 @@ class Reading:
         return list(dict.fromkeys([*named_terms.constants_of(self.select), *shared]))
 
 
-def reading_of(text: str, base: str) -> Reading:
-    """Whoever registers, counts what is late, retains and runs a query reads it, one soon after the other."""
-    return _remembered(text, base) if len(text) <= _REMEMBERED_CHARACTERS else _read(text, base)
+def reading_of(text: str, base: str, check: Check = Control.FREE.check) -> Reading:
+    """Whoever registers, counts what is late, retains and runs a query reads it, one soon after the other. `check` is
+    called again and again while a long one is read."""
+    return _remembered(text, base) if len(text) <= _REMEMBERED_CHARACTERS else _read(text, base, check)
 
 
-def _read(text: str, base: str) -> Reading:
-    unit = parse_again(text, base)
+def _read(text: str, base: str, check: Check = Control.FREE.check) -> Reading:
+    unit = parse_again(text, base, check)
     query = unit.query if isinstance(unit, Register) else unit
     if not isinstance(query, Query):
         raise TypeError(f"an update is no query: {text!r}")  # registration has refused it already
-    return Reading.of(query)
+    return Reading.of(query, check)
 
 
 _remembered = lru_cache(maxsize=512)(_read)

@@ -22,6 +22,7 @@ from stream_ext.catalog import (
     names_of,
 )
 from stream_ext.chains import check_ends
+from stream_ext.control import Control
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.injector import Intent, View
 from stream_ext.names import meant
@@ -172,7 +173,7 @@ def read_registration(
         if names is not None and names != wanted:
             raise BadArgument(f"the text registers {written!r}, but it was sent to {name!r}")
         names = wanted
-    constants = reading_of(text, base).constants
+    constants = reading_of(text, base, check or Control.FREE.check).constants
     check_terms(constants)
     return Registration(text, base, names, query, constants, queries_max)
 

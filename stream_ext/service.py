@@ -35,7 +35,6 @@ from stream_ext.answers import (
     rows_of,
 )
 from stream_ext.batching import Heartbeat, Push
-from stream_ext.bound import rows_at_most
 from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog_changes import (
@@ -98,8 +97,6 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 
 #: So many texts are read before the first of them must be registered.
 _REGISTERED_AHEAD = 256
-#: An answer of so many rows takes less time than the way to a thread and back.
-_SMALL_ROWS = 64
 #: Nobody whose push must wait is sent away for longer.
 _RETRY_AFTER_S_MAX = 10
 
@@ -445,13 +442,6 @@ class Service:
         state = self._engine.merge.state(query)
         return None if state is None else state.t0
 
-    def is_small(self, query: Query) -> bool:
-        """Whether it is answered sooner than it is given to a thread: few rows, of a store on this machine."""
-        if not self.store.url.startswith("lmdb:") or self.asks_derived(query):
-            return False
-        rows = rows_at_most(self.store, query, self.head())
-        return rows is not None and rows <= _SMALL_ROWS
-
     def asks_derived(self, query: Query, dataset: Beside | None = None) -> bool:
         """Whether it may read what a registered query said, of which the store alone says nothing."""
         if not self._injector.catalog.deriving:
@@ -459,10 +449,14 @@ class Service:
         asked = query if dataset is None else dataset.over(query)
         return isinstance(asked, Query) and any(asked_of(self._injector.catalog, asked))
 
-    def rows_expected(self, text: str, snapshot: int, at: int | None, dataset: Beside | None) -> float:
-        """How much work a query is, told by its plan: so many rows its operators are expected to make together."""
+    def rows_expected(
+        self, text: str, snapshot: int, at: int | None, dataset: Beside | None, control: Control = Control.FREE
+    ) -> float:
+        """How much work a query is, told by its plan: so many rows its operators are expected to make together.
+
+        Planning itself may take long: `control` may end it."""
         self._check_text(text)
-        asking = self._asking(Control.FREE)
+        asking = self._asking(control)
         return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def _asking(self, control: Control) -> Asking:
@@ -498,18 +492,35 @@ class Service:
     def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
         return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot)))
 
-    def replace_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        return self._write(graph_store.replace(_graph_term(graph), documents, self._reading_of(documents)), wait)
+    def replace_graph(
+        self,
+        graph: str | None,
+        documents: Sequence[Document],
+        wait: Wait = "published",
+        control: Control = Control.FREE,
+    ) -> Written:
+        """`control` may end it until it is published, as it may all writes of graphs; then nothing of it was done."""
+        reading = self._reading_of(documents)
+        return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
 
-    def merge_graph(self, graph: str | None, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        return self._write(graph_store.merge(_graph_term(graph), documents, self._reading_of(documents)), wait)
+    def merge_graph(
+        self,
+        graph: str | None,
+        documents: Sequence[Document],
+        wait: Wait = "published",
+        control: Control = Control.FREE,
+    ) -> Written:
+        reading = self._reading_of(documents)
+        return self._write(graph_store.merge(_graph_term(graph), documents, reading, control), wait)
 
-    def add_quads(self, documents: Sequence[Document], wait: Wait = "published") -> Written:
-        """Each statement into the graph that it names."""
-        return self._write(graph_store.add_quads(documents, self._reading_of(documents)), wait)
+    def add_quads(
+        self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
+    ) -> Written:
+        """Each statement into the graph that it names itself."""
+        return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
 
-    def drop_graph(self, graph: str | None, wait: Wait = "published") -> Written:
-        return self._write(graph_store.drop(_graph_term(graph)), wait)
+    def drop_graph(self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE) -> Written:
+        return self._write(graph_store.drop(_graph_term(graph), control), wait)
 
     def _reading_of(self, documents: Sequence[Document]) -> Reading:
         return self._reading("document", sum(len(document.data) for document in documents))
@@ -523,7 +534,10 @@ class Service:
 
     def _write(self, change: Change, wait: Wait) -> Written:
         _check_wait(wait)
-        written = cast("Written", self._injector.change(change).result())
+        try:
+            written = cast("Written", self._injector.change(change).result())
+        except MemoryError as error:  # nothing of it was done
+            raise QueryTooLarge(f"the request needs more memory than there is ({error}): send it in parts") from error
         self._await(written.snapshot, wait)
         return written
 

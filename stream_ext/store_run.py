@@ -58,9 +58,11 @@ class StoreRun:
         self._vocabulary = Vocabulary(self._store.permanent_ids, self._store.terms)
         at = self._store.at(sn)
         self._orders = Orders(state.ranked)
+        self._control.begin(0)
         self._network = registered_network(
-            self._query, self.number, {}, at, self._store.permanent_ids, self._orders, returns=self._is_of_time
-        )
+            self._query, self.number, {}, at, self._store.permanent_ids, self._orders, returns=self._is_of_time,
+            check=self._control.check,
+        )  # fmt: skip
         self._stepped_sn: int | None = None
         if state.evaluated is not None:
             then = self._moment(sn, None, state.evaluated)

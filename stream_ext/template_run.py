@@ -140,7 +140,8 @@ class TemplateRun:
         windows = self._cohorts[0].schedule.windows
         self._relation = Parameters(self._template.columns)
         make = partial(shared_network, self._template, self._relation, snapshot=self._store.at(then))
-        self._lens = Lens(partial(make, encode=self._store.ids), windows)
+        self._control.begin(0)
+        self._lens = Lens(partial(make, encode=self._store.ids, check=self._control.check), windows)
         references = [self._timing.reference(state) for state in states]
         known = [reference for reference in references if reference is not None]
         after: list[Arrival] = []

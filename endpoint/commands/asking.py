@@ -39,14 +39,16 @@ _EXAMPLES = """\
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "query", query, "ask once, or update", _EXAMPLES)
+    parser = add_command(commands, "query", query, "run a SPARQL query or update", _EXAMPLES)
     add_text(parser)
-    parser.add_argument("--format", choices=_FORMATS, help="default: table on a terminal, else tsv (a graph: turtle)")
-    parser.add_argument("--snapshot", type=whole, metavar="SN", help="ask an earlier snapshot")
-    parser.add_argument("--at", metavar="TIME", help="when to evaluate a query with windows")
-    parser.add_argument("--timeout", metavar="TIME", help="how long the server may take: 30s")
-    parser.add_argument("--explain", action="store_true", help="say what the text means, and do nothing")
-    parser.add_argument("--store", metavar="URL", help="ask this store itself, without a server")
+    parser.add_argument(
+        "--format", choices=_FORMATS, help="default: table on a terminal, otherwise tsv (for a graph: turtle)"
+    )
+    parser.add_argument("--snapshot", type=whole, metavar="SN", help="query an earlier snapshot")
+    parser.add_argument("--at", metavar="TIME", help="evaluate a query with windows at this time")
+    parser.add_argument("--timeout", metavar="TIME", help="the longest that the query may take, for example 30s")
+    parser.add_argument("--explain", action="store_true", help="explain the text and do not run it")
+    parser.add_argument("--store", metavar="URL", help="open this store directly, without a server")
     add_server(parser)
 
 

@@ -14,25 +14,25 @@ _SHELLS = ("bash", "zsh", "tcsh")
 
 
 def add(commands: Commands) -> None:
-    add_command(commands, "warm", warm, "compile what is compiled on first use, once for all", "  rillet warm")
-    doctor_ = add_command(
-        commands, "doctor", doctor, "check what this machine has, and say what to do", "  rillet doctor"
-    )
+    add_command(commands, "warm", warm, "compile the numeric kernels now, instead of on first use", "  rillet warm")
+    doctor_ = add_command(commands, "doctor", doctor, "check this machine and report what to fix", "  rillet doctor")
     add_store(doctor_)
-    add_setting(doctor_, "--port", "the port that serve would take", "8000", type=whole)
+    add_setting(doctor_, "--port", "the port to check", "8000", type=whole)
     bench_ = add_command(
         commands, "bench", bench, "run a benchmark", "  rillet bench line --quick --json line.json\n  rillet bench"
     )
-    bench_.add_argument("name", nargs="?", help="which; without one they are listed")
-    bench_.add_argument("--quick", action="store_true", help="smaller inputs: the whole within 50 s")
-    bench_.add_argument("--json", metavar="FILE", help="keep the raw figures")
-    bench_.add_argument("--minutes", type=float, default=0.0, help="streams: watch a server's memory for so long")
-    bench_.add_argument("--large", action="store_true", help="streams: also ask beside 10,000,000 stored triples")
+    bench_.add_argument("name", nargs="?", help="the benchmark; not given: list the benchmarks")
+    bench_.add_argument("--quick", action="store_true", help="use smaller inputs (at most 50 s)")
+    bench_.add_argument("--json", metavar="FILE", help="write the raw figures to this file")
+    bench_.add_argument(
+        "--minutes", type=float, default=0.0, help="streams: observe the memory of the server for so many minutes"
+    )
+    bench_.add_argument("--large", action="store_true", help="streams: also query a store with 10,000,000 triples")
     completion_ = add_command(
         commands,
         "completion",
         completion,
-        "print completions for a shell",
+        "print the completion script for a shell",
         "  rillet completion bash > ~/.local/share/bash-completion/completions/rillet\n"
         '  rillet completion zsh > "${fpath[1]}/_rillet"',
     )

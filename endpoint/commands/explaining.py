@@ -25,15 +25,17 @@ _EXAMPLES = """\
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "explain", explain, "say what a text means: its policy and its plan", _EXAMPLES)
+    parser = add_command(commands, "explain", explain, "explain a query: its windows and its plan", _EXAMPLES)
     add_text(parser)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="the policy as JSON, as a server says it")
-    form.add_argument("--sparql", action="store_true", help="the query or update as plain SPARQL 1.1 instead")
-    form.add_argument("--analyze", action="store_true", help="run it over --store, and say what each operator did")
-    parser.add_argument("--store", metavar="URL", help="say how this store would answer")
-    parser.add_argument("--snapshot", type=whole, metavar="SN", help="at an earlier snapshot of it")
-    add_setting(parser, "--base", "what relative IRIs resolve against", DEFAULT_SERVER + "/", metavar="IRI")
+    form.add_argument("--json", action="store_true", help="print the explanation as JSON")
+    form.add_argument("--sparql", action="store_true", help="print the query or update as plain SPARQL 1.1")
+    form.add_argument(
+        "--analyze", action="store_true", help="run it on --store; show the rows and the time of each operator"
+    )
+    parser.add_argument("--store", metavar="URL", help="show the operators that evaluate the query on this store")
+    parser.add_argument("--snapshot", type=whole, metavar="SN", help="use an earlier snapshot of --store")
+    add_setting(parser, "--base", "the base of relative IRIs", DEFAULT_SERVER + "/", metavar="IRI")
 
 
 def explain(arguments: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from stream_ext.errors import RilletError
 
@@ -18,10 +18,23 @@ DEFAULT_STORE = "lmdb:rillet-data"
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 
 Commands = Any  # argparse gives its sub-parsers no public type
+Group = Any  # nor its groups of flags, which take flags as a parser does
 
 
 class UsageError(RilletError):
     """The command does not make sense as it was written."""
+
+
+def no_such_file(name: str) -> UsageError:
+    return UsageError(f"{name}: there is no such file")
+
+
+def open_file(name: str) -> BinaryIO:
+    """UsageError where there is none; other errors are the system's."""
+    try:
+        return open(name, "rb")
+    except FileNotFoundError:
+        raise no_such_file(name) from None
 
 
 class Parser(argparse.ArgumentParser):
@@ -93,7 +106,7 @@ def add_command(
     return parser
 
 
-def add_setting(parser: Parser, flag: str, help: str, default: Any = None, **more: Any) -> None:
+def add_setting(parser: Parser | Group, flag: str, help: str, default: Any = None, **more: Any) -> None:
     """A flag whose default may come from the environment; argparse reads a text from there as one from the line."""
     variable = "RILLET_" + flag.lstrip("-").replace("-", "_").upper()
     shown = "" if default is None else f", default {default}"
@@ -110,13 +123,13 @@ class Several(argparse.Action):
         setattr(namespace, self.dest, (*getattr(namespace, self.dest), *values))
 
 
-def add_store(parser: Parser) -> None:
+def add_store(parser: Parser | Group) -> None:
     add_setting(parser, "--store", "lmdb:PATH, or hbase://HOST:9090/NAMESPACE", DEFAULT_STORE, metavar="URL")
 
 
 def add_server(parser: Parser) -> None:
     add_setting(parser, "--server", "the server to talk to", DEFAULT_SERVER, type=server, metavar="URL")
-    add_setting(parser, "--token", "what a server wants from those who write", metavar="TOKEN")
+    add_setting(parser, "--token", "the server's token; for reading, its read token works too", metavar="TOKEN")
 
 
 def server(text: str) -> str:

@@ -19,6 +19,7 @@ from endpoint.commands.flags import (
     add_store,
     base_iri,
     iri,
+    no_such_file,
     server,
     some_seconds,
     whole,
@@ -56,32 +57,42 @@ _RATED_MIN = 1_000  # of fewer triples the rate says nothing
 _PACKED = (".gz", ".bz2", ".zst", ".xz")
 
 
-_FILES = f".{' .'.join(MEDIA_TYPES)}, also packed ({' '.join(_PACKED)})"
+_FILES = f".{' .'.join(MEDIA_TYPES)}, also compressed ({' '.join(_PACKED)})"
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "load", load, "fill a store from files, or from another SPARQL store", _EXAMPLES)
+    parser = add_command(commands, "load", load, "load files, or another SPARQL store, into a store", _EXAMPLES)
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"{_FILES}; - is standard input")
     add_store(parser)
-    parser.add_argument("--server", type=server, metavar="URL", help="load into the store of this server instead")
-    parser.add_argument("--format", choices=MEDIA_TYPES, help="what the files are, whatever their names say")
-    parser.add_argument("--graph", type=iri, metavar="IRI", help="the named graph for what is in no graph of its own")
     parser.add_argument(
-        "--go-on", action="store_true", help="leave out bad lines (of .nt and .nq), count them, and show the first ones"
+        "--server", type=server, metavar="URL", help="load into the store of this server, instead of --store"
     )
-    add_setting(parser, "--token", "what a server that holds the store wants from those who write", metavar="TOKEN")
+    parser.add_argument("--format", choices=MEDIA_TYPES, help="the format of the files; default: by their names")
+    parser.add_argument(
+        "--graph", type=iri, metavar="IRI", help="load triples that are in no named graph into this graph"
+    )
+    parser.add_argument(
+        "--go-on",
+        action="store_true",
+        help="skip invalid lines (of .nt and .nq); report their number and the first ten",
+    )
+    add_setting(parser, "--token", "the token of the server that has the store open", metavar="TOKEN")
     _add_from(parser)
-    what = "what relative IRIs resolve against"
+    what = "the base of relative IRIs"
     add_setting(parser, "--base", what, DEFAULT_SERVER + "/", type=base_iri, metavar="IRI")
 
-    dump_ = add_command(commands, "dump", dump, "write what a store holds as N-Quads", _DUMP)
-    dump_.add_argument("file", nargs="?", default="-", help="where to; .gz packs it; - (or nothing) is standard output")
+    dump_ = add_command(commands, "dump", dump, "write the data of a store as N-Quads", _DUMP)
+    dump_.add_argument(
+        "file", nargs="?", default="-", help="the file to write; .gz is compressed; - (the default) is standard output"
+    )
     add_store(dump_)
-    dump_.add_argument("--server", type=server, metavar="URL", help="what the store of this server holds")
-    dump_.add_argument("--graph", type=_graph, metavar="IRI", help="only this graph; default is the default one")
-    dump_.add_argument("--snapshot", type=whole, metavar="SN", help="as it was at an earlier snapshot")
-    dump_.add_argument("--sorted", action="store_true", help="the lines in order, so that two dumps can be compared")
-    add_setting(dump_, "--token", "what a server wants from those who read", metavar="TOKEN")
+    dump_.add_argument("--server", type=server, metavar="URL", help="read from this server, instead of --store")
+    dump_.add_argument(
+        "--graph", type=_graph, metavar="IRI", help="write only this graph; default is the default graph"
+    )
+    dump_.add_argument("--snapshot", type=whole, metavar="SN", help="write an earlier snapshot")
+    dump_.add_argument("--sorted", action="store_true", help="sort the lines, so that two dumps can be compared")
+    add_setting(dump_, "--token", "the token of the server", metavar="TOKEN")
 
 
 def _graph(text: str) -> str:
@@ -103,26 +114,28 @@ def dump(arguments: argparse.Namespace) -> None:
 
 
 def _add_from(parser: Parser) -> None:
-    parser.add_argument("--from", dest="source", metavar="URL", help="copy this SPARQL endpoint, graph by graph")
+    parser.add_argument(
+        "--from", dest="source", metavar="URL", help="copy the data of this SPARQL endpoint, graph by graph"
+    )
     parser.add_argument(
         "--from-auth",
         metavar="FILE",
-        help="a file with user:password or Bearer TOKEN (or the variable RILLET_FROM_AUTH)",
+        help="a file with user:password or Bearer TOKEN; else the variable RILLET_FROM_AUTH",
     )
     parser.add_argument(
         "--from-graph",
         action="append",
         type=_graph,
         metavar="IRI",
-        help="only this graph (may be repeated; default is the default one)",
+        help="copy only this graph; can be repeated; default is the default graph",
     )
-    what = "copy or skip the source's default graph; auto: skip it if it is the union of the named ones"
+    what = "copy or skip the default graph of the source; auto: skip it if it is the union of the named graphs"
     parser.add_argument("--default-graph", choices=("auto", "copy", "skip"), default="auto", help=what)
     parser.add_argument(
-        "--part", type=whole, metavar="N", help="ask for so many triples at once (default 1,000,000); 0: all"
+        "--part", type=whole, metavar="N", help="triples per query, about (default 1,000,000); 0: one query per graph"
     )
-    parser.add_argument("--again", action="store_true", help="copy also what was copied before")
-    what = "how long the source may be silent"
+    parser.add_argument("--again", action="store_true", help="copy graphs that have been copied before once more")
+    what = "the longest time without data from the source (default 5m)"
     parser.add_argument("--from-timeout", type=some_seconds, default=300.0, metavar="TIME", help=what)
 
 
@@ -186,5 +199,5 @@ def source_of(name: str, format: str | None) -> Source:
         what = "standard input" if name == "-" else name
         raise UsageError(f"{what}: which format is it? Say --format {'|'.join(MEDIA_TYPES)}")
     if name != "-" and not Path(name).is_file():
-        raise UsageError(f"{name}: there is no such file")
+        raise no_such_file(name)
     return Source(name, MEDIA_TYPES[suffix])

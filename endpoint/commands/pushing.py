@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from endpoint.commands import terminal
-from endpoint.commands.flags import Commands, UsageError, add_command, add_server
+from endpoint.commands.flags import Commands, UsageError, add_command, add_server, open_file
 from endpoint.commands.talking import client_of, print_json
 from stream_ext.errors import RilletError
 
@@ -44,7 +44,7 @@ _INTERRUPTED = 130
 _PUSH = """\
   rillet push taxis position.ttl --timestamp 2024-01-31T12:00:00Z
   rillet push taxis day.ndjson.gz --wait evaluated
-  rillet push gps gps.tnt.gz --rate 60x                as it was, a minute a second
+  rillet push gps gps.tnt.gz --rate 60x                one minute of the recording each second
   rillet push obs obs.nt --time-from http://www.w3.org/ns/sosa/resultTime --rate 500
   tail -f live.ndjson | rillet push taxis --format ndjson --source roof
   echo '<http://ex/t1> <http://ex/in> <http://ex/z1> .' | rillet push taxis --format nt"""
@@ -52,28 +52,41 @@ _PUSH = """\
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, "push", push, "push elements to a stream", _PUSH)
-    parser.add_argument("stream", help="its name or IRI")
+    parser.add_argument("stream", help="the name or IRI of the stream")
     parser.add_argument(
-        "file", nargs="?", default="-", help="what to push, also .gz or .zst; - (default): standard input"
+        "file", nargs="?", default="-", help="the file to push, also .gz or .zst; - or nothing: standard input"
     )
-    parser.add_argument("--format", choices=_FORMATS, help="what it is, if the name of the file does not say")
-    parser.add_argument("--timestamp", metavar="TIME", help="milliseconds or xsd:dateTime, for what has no time itself")
+    parser.add_argument("--format", choices=_FORMATS, help="the format of the file; default: by its name")
     parser.add_argument(
-        "--rate", type=_rate, metavar="N", help="N elements a second; Nx: N times as fast as their times say"
+        "--timestamp", metavar="TIME", help="the time of elements without one: milliseconds or xsd:dateTime"
+    )
+    parser.add_argument(
+        "--rate",
+        type=_rate,
+        metavar="N",
+        help="N: push N elements a second; Nx: replay at N times the speed of their timestamps",
     )
     parser.add_argument(
         "--time-from",
         type=_time_from,
         metavar="WHAT",
-        help="where their times come from: data (default), arrival, or the IRI of the predicate that has them",
+        help="the time of each element: data (default), arrival, or the IRI of the predicate with the time",
     )
     parser.add_argument(
-        "--source", metavar="NAME", help="who sends: a push whose answer was lost is sent again, and counts once"
+        "--source",
+        metavar="NAME",
+        help="a name for the sender: a push whose response was lost is sent again and counts once",
     )
-    parser.add_argument("--wait", choices=["published", "evaluated"], help="answer when it is readable, or evaluated")
+    parser.add_argument(
+        "--wait",
+        choices=["published", "evaluated"],
+        help="wait until the push is readable (default), or until registered queries have evaluated it",
+    )
     add_server(parser)
-    streams_ = add_command(commands, "streams", streams, "list the streams of a server", "  rillet streams")
-    streams_.add_argument("--json", action="store_true", help="as the server sends it")
+    streams_ = add_command(
+        commands, "streams", streams, "list the streams and the time that each has reached", "  rillet streams"
+    )
+    streams_.add_argument("--json", action="store_true", help="print the response of the server as JSON")
     add_server(streams_)
 
 
@@ -195,7 +208,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield unpacked(cast("BinaryIO", sys.stdin.buffer))
         return
-    with open(name, "rb") as file:
+    with open_file(name) as file:
         yield unpacked(file)
 
 

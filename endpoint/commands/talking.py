@@ -11,7 +11,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from endpoint.commands import terminal
-from endpoint.commands.flags import Commands, Parser, UsageError, add_command, add_server, whole
+from endpoint.commands.flags import (
+    Commands,
+    Parser,
+    UsageError,
+    add_command,
+    add_server,
+    no_such_file,
+    open_file,
+    whole,
+)
 
 if TYPE_CHECKING:
     from endpoint.client import Client
@@ -22,58 +31,64 @@ _REGISTER = """\
   rillet register --name near 'SELECT ?t FROM NAMED WINDOW <urn:w> ON STREAM taxis [RANGE 10s STEP 1s]
                                WHERE { WINDOW <urn:w> { ?t ?p ?z } }'"""
 _WATCH = """\
-  rillet watch near                  a table that is drawn again with each answer
-  rillet watch near | tee near.txt   a line for each row
-  rillet watch near --json --since 0 all that is kept, as JSON, and then what comes"""
+  rillet watch near                  on a terminal: a table that shows the latest result
+  rillet watch near | tee near.txt   one line for each row
+  rillet watch near --json --since 0 all retained emissions as JSON, then new ones"""
+_QUERY, _STREAM = "the name or IRI of the query", "the name or IRI of the stream"
+_AS_JSON = "print the response of the server as JSON"
 
 
 def add(commands: Commands) -> None:
-    register_ = add_command(commands, "register", register, "register a query that goes on being answered", _REGISTER)
+    register_ = add_command(commands, "register", register, "register a continuous query", _REGISTER)
     add_text(register_)
-    register_.add_argument("--name", help="its name, if the text gives none")
+    register_.add_argument("--name", help="the name of the query, if the text has none")
     add_server(register_)
-    watch_ = add_command(commands, "watch", watch, "show what a registered query says, as it says it", _WATCH)
-    watch_.add_argument("query", help="its name or IRI")
-    watch_.add_argument("--since", type=whole, metavar="N", help="begin after emission N (default: with the last one)")
-    watch_.add_argument("--limit", type=whole, metavar="N", help="end after N emissions")
-    watch_.add_argument("--json", action="store_true", help="each emission as it is sent, one line of JSON")
+    watch_ = add_command(commands, "watch", watch, "show the results of a registered query as they are emitted", _WATCH)
+    watch_.add_argument("query", help=_QUERY)
+    watch_.add_argument("--since", type=whole, metavar="N", help="start after emission N; default: with the latest")
+    watch_.add_argument("--limit", type=whole, metavar="N", help="stop after N emissions")
+    watch_.add_argument("--json", action="store_true", help="print each emission as one line of JSON")
     add_server(watch_)
-    status_ = add_command(commands, "status", status, "how the server and its queries are doing", "  rillet status")
-    status_.add_argument("--json", action="store_true", help="as the server sends it")
+    status_ = add_command(
+        commands, "status", status, "show the state of the server and of its registered queries", "  rillet status"
+    )
+    status_.add_argument("--json", action="store_true", help=_AS_JSON)
     add_server(status_)
     for run, what in (
-        (pause, "evaluate a registered query no more, until it is resumed"),
-        (resume, "let a paused query go on"),
-        (drop, "end a registered query, and forget what it said"),
+        (pause, "pause a registered query until it is resumed"),
+        (resume, "resume a query that is paused, failed or parked"),
+        (drop, "drop a registered query and its emissions"),
     ):
         parser = add_command(commands, run.__name__, run, what, f"  rillet {run.__name__} near")
-        parser.add_argument("query", help="its name or IRI")
+        parser.add_argument("query", help=_QUERY)
         add_server(parser)
     move_ = add_command(
-        commands, "move", move, "have another runner step a registered query", "  rillet move near inline"
+        commands, "move", move, "move a registered query to another runner", "  rillet move near inline"
     )
-    move_.add_argument("query", help="its name or IRI")
-    move_.add_argument("runner", choices=("inline", "spark"), help="where to")
+    move_.add_argument("query", help=_QUERY)
+    move_.add_argument("runner", choices=("inline", "spark"), help="the server's own process, or Spark")
     add_server(move_)
 
     heartbeat_ = add_command(
-        commands, "heartbeat", heartbeat, "say what time it is in a stream", "  rillet heartbeat taxis 2000"
+        commands,
+        "heartbeat",
+        heartbeat,
+        "advance the time of a stream without an element",
+        "  rillet heartbeat taxis 2000",
     )
-    heartbeat_.add_argument("stream", help="its name or IRI")
-    heartbeat_.add_argument("time", help="milliseconds or xsd:dateTime; windows that end by then close")
+    heartbeat_.add_argument("stream", help=_STREAM)
+    heartbeat_.add_argument("time", help="milliseconds or xsd:dateTime; windows that end at or before this time close")
     add_server(heartbeat_)
-    late_ = add_command(
-        commands, "late", late, "show what came late of a stream, and for which queries", "  rillet late taxis"
-    )
-    late_.add_argument("stream", help="its name or IRI")
-    late_.add_argument("--since", type=whole, metavar="SN", help="only those of snapshots after this one")
-    late_.add_argument("--limit", type=whole, metavar="N", help="at most so many")
-    late_.add_argument("--json", action="store_true", help="as the server sends it")
+    late_ = add_command(commands, "late", late, "list the late elements of a stream", "  rillet late taxis")
+    late_.add_argument("stream", help=_STREAM)
+    late_.add_argument("--since", type=whole, metavar="SN", help="only elements from snapshots after this one")
+    late_.add_argument("--limit", type=whole, metavar="N", help="at most N elements")
+    late_.add_argument("--json", action="store_true", help=_AS_JSON)
     add_server(late_)
 
 
 def add_text(parser: Parser) -> None:
-    parser.add_argument("text", nargs="?", help="the text, or a file that has it; - is standard input")
+    parser.add_argument("text", nargs="?", help="the text, or the name of a file with the text; -: standard input")
     parser.add_argument("-f", "--file", metavar="FILE", help="a file with the text")
 
 
@@ -97,14 +112,14 @@ def _is_file(text: str) -> bool:
     if Path(text).is_file():
         return True
     if set(text) & set("./"):
-        raise UsageError(f"{text}: there is no such file, and it is no text either")
+        raise no_such_file(text)
     return False
 
 
 def read(name: str) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read()
-    with open(name, "rb") as file:
+    with open_file(name) as file:
         return file.read()
 
 

@@ -18,6 +18,7 @@ from endpoint.limits import HttpLimits
 from stream_ext.errors import TooLarge
 
 if TYPE_CHECKING:
+    from stream_ext.query_memory import QueryMemory
     from stream_ext.service import Service
 
 
@@ -33,7 +34,9 @@ class Console(Flask):
         return self._access.sign_ins.level(self.session_interface.sign_in_of(self, caller)) is not None
 
 
-def create_console(service: Service, access: Access, limits: HttpLimits, http: str = "..") -> Console:
+def create_console(
+    service: Service, access: Access, limits: HttpLimits, memory: QueryMemory, http: str = ".."
+) -> Console:
     app = Console(access)
     app.secret_key = secrets.token_bytes(32)  # who signed in does so again after a restart
     app.config.update(
@@ -42,7 +45,7 @@ def create_console(service: Service, access: Access, limits: HttpLimits, http: s
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
     )
-    app.register_blueprint(console_blueprint(service, access=access, limits=limits, http=http))
+    app.register_blueprint(console_blueprint(service, access=access, limits=limits, http=http, memory=memory))
     app.register_error_handler(HTTPException, _of_flask)
     app.register_error_handler(Exception, failed)
     app.after_request(_as_page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from flask import redirect, render_template, request, url_for
+from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from endpoint.console.answers import FORMS, GRAPH_FORMS, TABLE, Table, table_of, told
@@ -47,11 +47,12 @@ def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
     if isinstance(unit, Update | Register) or changes_state(unit):
         room.check_may_write()
     if isinstance(unit, Update):
-        return _editor(
-            text=text, done=_done(room.service.update(text, control=room.limits.control(_DEADLINE_S, "update")))
-        )
+        with room.control(_DEADLINE_S, "update") as control:
+            return _editor(text=text, done=_done(room.service.update(text, control=control)))
     if isinstance(unit, Register):
-        definition, _, _ = room.service.register(text)
+        definition, _, warnings = room.service.register(text)
+        for warning in warnings:
+            flash(warning, "warning")
         return redirect(url_for(".registered", name=definition.name))
     said = administer(unit, room.service)
     return _editor(text=text, table=told(said.variables, said.rows))
@@ -70,9 +71,10 @@ def _ask(room: Room, text: str, unit: Query) -> ResponseReturnValue:
     form = form if form in forms else TABLE
     snapshot, at = _integer("snapshot"), _time("at")
     started_s = time.perf_counter()
-    answer = room.service.query(text, snapshot=snapshot, at=at, control=room.limits.control(_DEADLINE_S))
-    took_ms = (time.perf_counter() - started_s) * 1000
-    table = table_of(room.service, answer, form, prefixes_of(text))
+    with room.control(_DEADLINE_S) as control:
+        answer = room.service.query(text, snapshot=snapshot, at=at, control=control)
+        took_ms = (time.perf_counter() - started_s) * 1000
+        table = table_of(room.service, answer, form, prefixes_of(text))
     whole = room.http_url("sparql")
     return _editor(text=text, table=table, forms=forms, form=form, took_ms=took_ms, sn=answer.sn, whole=whole)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flask import Blueprint, Response, render_template, request
+from flask import Blueprint, Response, render_template, request, url_for
 
 from endpoint import browsers
 from endpoint.access import Access
@@ -23,6 +23,7 @@ from stream_ext.service import READER
 from stream_ext.waits import STOPS
 
 if TYPE_CHECKING:
+    from stream_ext.query_memory import QueryMemory
     from stream_ext.service import Service
 
 View = Callable[..., Any]
@@ -37,7 +38,13 @@ class Page:
 
 
 def nothing_there(_room: Room, _: str) -> str:
-    raise NotFound(f"there is nothing at {request.path} for {request.method}")
+    there = ", ".join(url_for(f".{page}") for page, _label in MENU)
+    raise NotFound(f"the console has no page {request.script_root}{request.path}; its pages: {there}")
+
+
+def snapshot(room: Room) -> Response:
+    """For the bar at the top, which asks again and again."""
+    return Response(number(room.service.head()), mimetype="text/plain")
 
 
 PAGES = (
@@ -53,6 +60,7 @@ PAGES = (
     Page("/queries/<path:name>", "registered", queries.registered, ("GET", "POST")),
     Page("/sign-in", "sign_in", signing.page, ("GET", "POST")),
     Page("/sign-out", "sign_out", signing.out, ("POST",)),
+    Page("/snapshot", "snapshot", snapshot),
     Page("/<path:_>", "nothing", nothing_there),
 )
 
@@ -69,7 +77,7 @@ MENU = (
 #: Where reading is closed: what one needs to sign in.
 _OPEN = ("sign_in", "static")
 #: Pages that are shown whether or not the store answers.
-WITHOUT_STORE = ("overview", "static", "sign_in", "sign_out")
+WITHOUT_STORE = ("overview", "static", "sign_in", "sign_out", "snapshot")
 #: Pages that belong to a place of the bar without being it.
 _UNDER = {"stream": "streams", "registered": "queries", "drop_graph": "graphs"}
 
@@ -81,10 +89,14 @@ def console_blueprint(
     limits: HttpLimits | None = None,
     http: str | None = None,
     name: str = "rillet",
+    memory: QueryMemory | None = None,
 ) -> Blueprint:
     """`http` is where browsers reach the HTTP routes of this service ("/", "https://host/rdf/"); without it there are
-    no live results. The application needs a secret key, for what a page says after a change."""
-    room = Room(service, access or Access(None, service.base), limits or HttpLimits(), Statistics(service.store), http)
+    no live results; `memory` is what queries have together that are asked elsewhere, too. The application needs a
+    secret key, for what a page says after a change."""
+    limits = limits or HttpLimits()
+    memory = memory or limits.query_memory()
+    room = Room(service, access or Access(None, service.base), limits, memory, Statistics(service.store), http)
     blueprint = Blueprint(name, __name__, template_folder="templates", static_folder="static")
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 
 from flask import flash, redirect, render_template, request, url_for
@@ -16,7 +19,7 @@ from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from hbase_store.terms import parse_term
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.graph_store import Document
+from stream_ext.graph_store import Document, Written
 
 #: What a file is by the end of its name.
 MEDIA_TYPES = {
@@ -84,12 +87,18 @@ class Upload:
         if self.into == "own":
             if self.replace:
                 raise BadArgument("only one graph can be replaced; name it, or add to what is there")
-            return room.service.add_quads(documents).snapshot
+            return _written(room, partial(room.service.add_quads, documents))
         if self.into == "named" and not self.graph:
             raise BadArgument("give the IRI of the graph")
         graph = self.graph if self.into == "named" else None
-        written = room.service.replace_graph if self.replace else room.service.merge_graph
-        return written(graph, documents).snapshot
+        write = room.service.replace_graph if self.replace else room.service.merge_graph
+        return _written(room, partial(write, graph, documents))
+
+
+def _written(room: Room, change: Callable[..., Written]) -> int:
+    """The snapshot that has the change."""
+    with closing(room.limits.control_of_graphs(room.memory)) as control:
+        return change(control=control).snapshot
 
 
 def page(room: Room) -> ResponseReturnValue:
@@ -103,7 +112,7 @@ def page(room: Room) -> ResponseReturnValue:
 def drop(room: Room) -> ResponseReturnValue:
     room.check_may_write()
     graph = request.form.get("graph") or None
-    room.service.drop_graph(graph)
+    _written(room, partial(room.service.drop_graph, graph))
     flash("The default graph is empty." if graph is None else f"The graph <{graph}> is gone.")
     return redirect(url_for(".graphs"))
 

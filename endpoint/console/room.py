@@ -5,6 +5,8 @@ for this console, in this process, until he signs out, and that no page of anoth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -20,6 +22,8 @@ from endpoint.limits import HttpLimits
 from stream_ext.errors import TooLarge
 
 if TYPE_CHECKING:
+    from stream_ext.control import Control
+    from stream_ext.query_memory import QueryMemory
     from stream_ext.service import Service
 
 
@@ -28,6 +32,7 @@ class Room:
     service: Service
     access: Access
     limits: HttpLimits
+    memory: QueryMemory
     statistics: Statistics
     http: str | None  # where browsers reach the HTTP routes; None: nowhere; "..": one folder above the console
     counts: LastKnown[Counts] = field(init=False)
@@ -67,6 +72,15 @@ class Room:
         """Raises Unauthorized. Where it comes from was looked at before its page was."""
         if self.guarded and self.signed_in != "write":
             raise Unauthorized("this changes the store: sign in with the token of this server first")
+
+    @contextmanager
+    def control(self, timeout_s: float, what: str = "query") -> Iterator[Control]:
+        """The budget of one query, or update."""
+        control = self.limits.control(timeout_s, what, self.memory)
+        try:
+            yield control
+        finally:
+            control.close()
 
     def checked_text(self, text: str) -> str:
         text = text.replace("\r\n", "\n")  # forms send other line ends than were typed

@@ -10,12 +10,22 @@ from flask.typing import ResponseReturnValue
 from endpoint.console.room import Room
 from endpoint.errors import Unauthorized
 
+#: A text that is sent may be filled in by the address of its page, if it is not longer.
+_IN_ADDRESS_MAX = 16_384
+
 
 def closed() -> ResponseReturnValue:
     """In place of a page that only those may see who have signed in; that page is what they see then."""
-    back = quote(request.path) + "?" * bool(request.query_string) + request.query_string.decode("latin-1")
-    back = back if request.method == "GET" else ""
-    return _asked(back=_page_here(back)), 401
+    back, typed = quote(request.path), ""
+    if request.method == "GET":
+        back += "?" * bool(request.query_string) + request.query_string.decode("latin-1")
+    else:
+        text = request.form.get("query", "").replace("\r\n", "\n")
+        if 0 < len(text) <= _IN_ADDRESS_MAX:
+            back += f"?query={quote(text, safe='')}"  # filled in there, and not run
+        else:
+            typed = text or request.form.get("data", "") or request.form.get("text", "")
+    return _asked(back=_page_here(back), typed=typed), 401
 
 
 def page(room: Room) -> ResponseReturnValue:
@@ -25,13 +35,13 @@ def page(room: Room) -> ResponseReturnValue:
     try:
         level = room.sign_in(request.form.get("token", "").strip())
     except Unauthorized as error:
-        return _asked(str(error), back), 401
+        return _asked(str(error), back, request.form.get("typed", "")), 401
     flash("Signed in: you may change things now." if level == "write" else "Signed in: you may look.")
     return redirect(request.script_root + back if back else url_for(".overview"))
 
 
-def _asked(error: str | None = None, back: str = "") -> str:
-    return render_template("console/sign_in.html", error=error, back=back)
+def _asked(error: str | None = None, back: str = "", typed: str = "") -> str:
+    return render_template("console/sign_in.html", error=error, back=back, typed=typed)
 
 
 def _page_here(path: str) -> str:

@@ -32,6 +32,7 @@ from endpoint.query_workers.messages import (
 )
 from stream_ext.children import environment
 from stream_ext.errors import QueryCancelled
+from stream_ext.query_memory import QueryMemory
 from stream_ext.runner.spark.wire import LENGTH
 
 log = logging.getLogger("rillet.endpoint")
@@ -91,20 +92,21 @@ def _settle(future: asyncio.Future[Any], value: object) -> None:
 class Worker:
     """One process."""
 
-    def __init__(self, number: int, crew: QueryWorkers, start: Start) -> None:
-        self.number, self._crew = number, crew
+    def __init__(self, number: int, crew: QueryWorkers, start: Start, memory: QueryMemory) -> None:
+        self.number, self._crew, self.place = number, crew, memory.place()
         self.is_ready = self.is_retired = False
         self.questions: dict[int, Remote] = {}
         self._cancelled: set[int] = set()
         self._last_id = 0
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-P", "-m", "endpoint.query_workers.process", str(theirs.fileno())]
+            files = [theirs.fileno(), memory.file]
+            command = [sys.executable, "-P", "-m", "endpoint.query_workers.process", *map(str, [*files, self.place])]
             # The modules are found where ours were, whatever lies in the current folder.
             found_in = os.pathsep.join(place for place in sys.path if place)
             self.process = subprocess.Popen(
                 command,
-                pass_fds=[theirs.fileno()],
+                pass_fds=files,
                 stdin=subprocess.DEVNULL,
                 env={**environment(os.environ), "PYTHONPATH": found_in},
             )
@@ -196,9 +198,12 @@ class Worker:
 class QueryWorkers:
     """`count` processes; none, until they are started on the event loop."""
 
-    def __init__(self, start: Start | None = None, count: int = 0, deaf_s: float = 5.0) -> None:
-        """`deaf_s`: for how long an evaluation may go on that was cancelled, before its process is ended with it."""
-        self._start, self.count, self.deaf_s = start, count, deaf_s
+    def __init__(
+        self, start: Start | None = None, count: int = 0, deaf_s: float = 5.0, memory: QueryMemory | None = None
+    ) -> None:
+        """`deaf_s`: for how long an evaluation may go on that was cancelled, before its process is ended with it;
+        `memory`: what all queries have together, those of the server, too."""
+        self._start, self.count, self.deaf_s, self._memory = start, count, deaf_s, memory
         self.workers: list[Worker] = []
         self.replaced = 0  # processes that ended, or had to be ended
         self._number = self._failures = 0
@@ -239,6 +244,8 @@ class QueryWorkers:
 
     def ended(self, worker: Worker, how: str) -> None:
         self.workers.remove(worker)
+        if self._memory is not None:
+            self._memory.vacate(worker.place)
         if self._closed or worker.is_retired:
             return
         log.warning("query worker %d ended (%s): another takes its place", worker.number, how)
@@ -251,9 +258,9 @@ class QueryWorkers:
 
     def _hire(self) -> None:
         if not self._closed:
-            assert self._start is not None, "whoever wants workers says what they read"
+            assert self._start is not None and self._memory is not None, "whoever wants workers says what they read"
             self._number += 1
-            self.workers.append(Worker(self._number, self, self._start))
+            self.workers.append(Worker(self._number, self, self._start, self._memory))
 
 
 def _how(status: int) -> str:

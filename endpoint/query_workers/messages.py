@@ -23,6 +23,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     store: str
     base: str
     query_bytes: int
+    queries_bytes: int
     term_bytes: int
     rows_max: int
     threads: int

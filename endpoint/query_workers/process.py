@@ -1,4 +1,4 @@
-"""The process of a query worker: `python -m endpoint.query_workers.process FD`.
+"""The process of a query worker: `python -m endpoint.query_workers.process FD MEMORY PLACE`.
 
 It is started anew and not forked, so that it inherits no lock, no thread, and no open store. One thread listens; the
 others answer. It ends when the server does: then its end of the socket is closed."""
@@ -47,6 +47,7 @@ from stream_ext.evaluate import Answer, Asking
 from stream_ext.known_values import KnownValues
 from stream_ext.part import Ids
 from stream_ext.plans import Plans
+from stream_ext.query_memory import QueryMemory
 from stream_ext.runner.spark.wire import Closed, receive
 
 log = logging.getLogger("rillet.endpoint")
@@ -75,8 +76,8 @@ class _Question:
 class Answerer:
     """Answers the questions of one server."""
 
-    def __init__(self, start: Start, store: Store, send: Callable[[FromWorker], None]) -> None:
-        self._start, self._store, self._send = start, store, send
+    def __init__(self, start: Start, store: Store, send: Callable[[FromWorker], None], memory: QueryMemory) -> None:
+        self._start, self._store, self._send, self._memory = start, store, send, memory
         self._plans, self._known, self._clock = Plans(), KnownValues(store.terms), SystemClock()
         self._threads = ThreadPoolExecutor(start.threads, thread_name_prefix="rillet-queries")
         self._lock = threading.Lock()  # of the questions, and of what is said about each
@@ -90,7 +91,10 @@ class Answerer:
         match message:
             case Ask(id):
                 start = self._start
-                question = _Question(Control(message.timeout_s, start.query_bytes, term_bytes=start.term_bytes))
+                control = Control(
+                    message.timeout_s, start.query_bytes, term_bytes=start.term_bytes, memory=self._memory
+                )
+                question = _Question(control)
                 with self._lock:
                     self._questions[id] = question
                 self._threads.submit(self._answer, id, question, lambda: self._begin(message, question))
@@ -111,7 +115,7 @@ class Answerer:
                 return
             question.cancel()
             if not question.running:
-                del self._questions[id]
+                self._end(id)
                 self._send(Ended(id))
 
     def _answer(self, id: int, question: _Question, make: Callable[[], Began | Piece]) -> None:
@@ -128,8 +132,12 @@ class Answerer:
                 said = Failed(id, describe(QueryCancelled("the query was cancelled")))
             question.running = False
             if isinstance(said, Failed) or said.last:
-                del self._questions[id]
+                self._end(id)
             self._send(said)
+
+    def _end(self, id: int) -> None:
+        """Nothing of it runs any more."""
+        self._questions.pop(id).control.close()
 
     def _begin(self, ask: Ask, question: _Question) -> Began:
         start = self._start
@@ -138,6 +146,7 @@ class Answerer:
         )
         dataset = Dataset(ask.default, ask.named)
         answer = answer_once(self._store, ask.text, start.base, ask.snapshot, ask.at, dataset or None, asking)
+        question.control.keep(answer.nbytes)
         question.pieces = pieces_of(answer, ask.format, start.rows_max, _decoded)
         return Began(ask.id, int(answer.sn), *gathered(question.pieces))
 
@@ -155,8 +164,8 @@ def _decoded(columns: Sequence[Ids], answer: Answer) -> Iterator[Decoded]:
     return decoded(columns, answer.vocabulary.decode, answer.count)
 
 
-def run(connection: socket.socket) -> None:
-    """Until the server goes."""
+def run(connection: socket.socket, memory: tuple[int, int]) -> None:
+    """Until the server goes. `memory`: the file of what all queries have together, and our place in it."""
     sending = threading.Lock()
 
     def send(message: FromWorker) -> None:
@@ -167,7 +176,7 @@ def run(connection: socket.socket) -> None:
     assert isinstance(start, Start), "a worker is first told what to read"
     with logging_to(sys.stderr, start.log or Settings()):
         try:
-            _answer_until_it_goes(connection, start, send)
+            _answer_until_it_goes(connection, start, send, QueryMemory(start.queries_bytes, memory))
         except (Closed, ConnectionError):
             raise
         except Exception:
@@ -175,12 +184,14 @@ def run(connection: socket.socket) -> None:
             raise
 
 
-def _answer_until_it_goes(connection: socket.socket, start: Start, send: Callable[[FromWorker], None]) -> None:
+def _answer_until_it_goes(
+    connection: socket.socket, start: Start, send: Callable[[FromWorker], None], memory: QueryMemory
+) -> None:
     bound_memory(start.query_bytes)
     store = hbase_store.open(start.store, read_only=True)
     if isinstance(store.kv, LmdbKeyValue):
         store.kv.reader_check()  # the worker before may have been killed while it read
-    answerer = Answerer(start, store, send)
+    answerer = Answerer(start, store, send, memory)
     send(Ready(int(store.head())))
     while True:
         if select.select([connection], [], [], _IDLE_S)[0]:
@@ -198,7 +209,8 @@ def main() -> None:
         Path("/proc/self/oom_score_adj").write_text(_EXPENDABLE)
     status = 0
     try:
-        run(socket.socket(fileno=int(sys.argv[1])))
+        connection, memory, place = map(int, sys.argv[1:])
+        run(socket.socket(fileno=connection), (memory, place))
     except (Closed, ConnectionError):
         pass  # the server has gone
     except Exception:  # noqa: BLE001 -- the log has it

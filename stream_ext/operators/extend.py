@@ -1,4 +1,4 @@
-"""Extend: one more column, computed of the others. Linear: a row's value is a function of the row."""
+"""Extend: more columns, computed of the others. Linear: a row's value is a function of the row."""
 
 from __future__ import annotations
 
@@ -12,20 +12,26 @@ from stream_ext.zset import Deferred, Ids, ZSet
 
 
 class Extend:
-    def __init__(self, inside: tuple[str, ...], variable: str, calculator: Calculator) -> None:
-        self.variables = (*inside, variable)
-        self._calculator = calculator
+    def __init__(self, inside: tuple[str, ...], *made: tuple[str, Calculator]) -> None:
+        """Each of those that are `made` sees the ones before it."""
+        self.variables = (*inside, *(variable for variable, _ in made))
+        self._calculators = [calculator for _, calculator in made]
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
-        held = (*change.held, self._column(moment, change))
-        return ZSet(held, change.count, change.weights, change.untils, change.fresh, change.untold)
+        for calculator in self._calculators:
+            held = (*change.held, _column(calculator, moment, change))
+            change = ZSet(held, change.count, change.weights, change.untils, change.fresh, change.untold)
+        return change
 
     def sources(self) -> Iterator[int | None]:
         """For each column the one that it is of those that come."""
-        yield from range(len(self.variables) - 1)
-        yield self._calculator.copies
+        found: list[int | None] = list(range(len(self.variables) - len(self._calculators)))
+        for calculator in self._calculators:
+            found.append(None if calculator.copies is None else found[calculator.copies])
+        return iter(found)
 
-    def _column(self, moment: Moment, change: ZSet) -> Ids | Deferred:
-        if self._calculator.copies is not None:
-            return change.held[self._calculator.copies]
-        return self._calculator.ids(moment, change) if change.count else np.empty(0, np.uint64)
+
+def _column(calculator: Calculator, moment: Moment, change: ZSet) -> Ids | Deferred:
+    if calculator.copies is not None:
+        return change.held[calculator.copies]
+    return calculator.ids(moment, change) if change.count else np.empty(0, np.uint64)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from stream_ext.operators.moment import Moment
-from stream_ext.operators.pairing import Pairing
+from stream_ext.operators.pairing import Pairing, places
 from stream_ext.operators.row_index import Beside, RowIndex, Rows, Slots
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.zset import Columns, ZSet
@@ -99,7 +99,8 @@ class Join:
     ) -> None:
         self._pairs = Pairs(left, right, maybe, stays=stays)
         self.variables = self._pairs.pairing.variables
-        self._places = [self.variables.index(v) for v in right]  # of the right side's columns
+        found = places(self.variables, frozenset(right))
+        self._places = [found[v] for v in right]  # of the right side's columns
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         pairing = self._pairs.pairing

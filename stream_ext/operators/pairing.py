@@ -5,12 +5,24 @@ partners are looked for; what one of them may leave unbound is compared then, an
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 
 from stream_ext.operators.row_index import paired_weights
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.zset import Columns, ZSet
+
+#: So few names are looked for one by one.
+_FEW = 8
+
+
+def places(variables: tuple[str, ...], names: Collection[str]) -> dict[str, int]:
+    """Where the columns of these names are; all of them are there."""
+    if len(names) < _FEW:
+        return {name: variables.index(name) for name in names}
+    return {name: place for place, name in enumerate(variables) if name in names}
 
 
 class Pairing:
@@ -19,14 +31,16 @@ class Pairing:
     ) -> None:
         """`maybe`: the shared variables that a solution of either side may leave unbound; `carried`: those that are
         values of a question that is asked, and no variables of the solutions."""
-        shared = [v for v in left if v in right]
+        in_both = frozenset(right).intersection(left)
+        in_left, in_right = places(left, in_both), places(right, in_both)
+        shared = sorted(in_both, key=in_left.__getitem__)
         strict = [v for v in shared if v not in maybe]
-        self.left_key = [left.index(v) for v in strict]
-        self.right_key = [right.index(v) for v in strict]
-        self._loose = [(left.index(v), right.index(v)) for v in shared if v in maybe]
-        self._rest = [i for i, v in enumerate(right) if v not in shared]
-        self.variables = left + tuple(v for v in right if v not in shared)
-        self._shared = [(left.index(v), right.index(v)) for v in shared if v not in carried]
+        self.left_key = [in_left[v] for v in strict]
+        self.right_key = [in_right[v] for v in strict]
+        self._loose = [(in_left[v], in_right[v]) for v in shared if v in maybe]
+        self._rest = [i for i, v in enumerate(right) if v not in in_both]
+        self.variables = left + tuple(right[i] for i in self._rest)
+        self._shared = [(in_left[v], in_right[v]) for v in shared if v not in carried]
 
     @property
     def is_strict(self) -> bool:

@@ -17,7 +17,8 @@ class Project:
         self, source: tuple[str, ...], variables: tuple[str, ...], taken: tuple[str, ...] | None = None
     ) -> None:
         self.variables = variables
-        self._from = [source.index(v) if v in source else None for v in taken or variables]
+        places = {v: place for place, v in enumerate(source)}
+        self._from = [places.get(v) for v in taken or variables]
         self._same = self._from == list(range(len(source)))
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:

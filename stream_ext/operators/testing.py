@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stream_ext.operators.moment import Moment
-from stream_ext.plan.expressions import Computed, Condition, Scope, compile_condition, compile_value
+from stream_ext.operators.pairing import places
+from stream_ext.plan.expressions import Columns, Computed, Condition, Scope, compile_condition, compile_value
 from stream_ext.plan.formulas import Expression
 from stream_ext.plan.functions import registered_functions
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.plan.terms import Variable
+from stream_ext.plan.walk import walk
 from stream_ext.zset import Ids, ZSet
 
 
@@ -21,12 +23,12 @@ def scope_of(moment: Moment) -> Scope:
     return Scope(moment.vocabulary, moment.now_ms, moment.seed, moment.base, registered_functions(), moment.control)
 
 
-def _shown(variables: tuple[str, ...], sees: Names) -> tuple[str, ...]:
-    return tuple(v if v in sees else "" for v in variables)
-
-
-def _is_one_of(expression: Expression, shown: tuple[str, ...]) -> TypeGuard[Variable]:
-    return isinstance(expression, Variable) and bool(expression.name) and expression.name in shown
+def _places(variables: Columns, sees: Names, expression: Expression) -> dict[str, int]:
+    """Of the columns that it speaks of, and may see: where they are."""
+    shown = {part.name for part in walk(expression) if isinstance(part, Variable) and part.name in sees}
+    if isinstance(variables, tuple):
+        return places(variables, shown.intersection(variables))
+    return {name: variables[name] for name in shown if name in variables}
 
 
 class _Lazily(Sequence[Ids]):
@@ -47,11 +49,9 @@ class _Lazily(Sequence[Ids]):
 class Tester:
     """For which rows a condition is true."""
 
-    def __init__(
-        self, variables: tuple[str, ...], condition: Expression, sees: Names, resources: Names = NO_NAMES
-    ) -> None:
+    def __init__(self, variables: Columns, condition: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
         """`resources` names columns that hold no literal: these are compared by their ids."""
-        self._condition: Condition = compile_condition(condition, _shown(variables, sees), resources & sees)
+        self._condition: Condition = compile_condition(condition, _places(variables, sees, condition), resources)
         self.is_volatile = self._condition.is_volatile
 
     def mask(self, moment: Moment, rows: ZSet) -> npt.NDArray[np.bool_]:
@@ -61,13 +61,11 @@ class Tester:
 class Calculator:
     """The value of an expression for each row; 0 where it has none."""
 
-    def __init__(
-        self, variables: tuple[str, ...], expression: Expression, sees: Names, resources: Names = NO_NAMES
-    ) -> None:
-        shown = _shown(variables, sees)
-        self._computed: Computed = compile_value(expression, shown, resources & sees)
+    def __init__(self, variables: Columns, expression: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
+        shown = _places(variables, sees, expression)
+        self._computed: Computed = compile_value(expression, shown, resources)
         #: The column of which the value is a copy, whatever is in it.
-        self.copies = shown.index(expression.name) if _is_one_of(expression, shown) else None
+        self.copies = shown.get(expression.name) if isinstance(expression, Variable) else None
         self.is_volatile = self._computed.is_volatile
 
     def ids(self, moment: Moment, rows: ZSet) -> Ids:

@@ -28,7 +28,7 @@ from stream_ext.plan.windows import Dialect
 
 
 def warnings_of(query: Query) -> tuple[str, ...]:
-    return (*_of_scope(query), *_of_variables(query), *_of_windows(query))
+    return (*_of_scope(query), *_of_variables(query), *_of_windows(query), *_of_lengths(query))
 
 
 def _of_scope(query: Query) -> Iterator[str]:
@@ -92,3 +92,9 @@ def _of_windows(query: Query) -> Iterator[str]:
     for window in query.windows:
         if window.name not in read:
             yield f"no pattern reads the window <{window.name}>: WINDOW <{window.name}> {{ ... }} would"
+
+
+def _of_lengths(query: Query) -> Iterator[str]:
+    for written in dict.fromkeys(each for window in query.windows for each in window.without_unit):
+        count = written.rpartition(" ")[2]
+        yield f"{written} has no unit, which means milliseconds: write {count}s if seconds are meant, or {count}ms"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from stream_ext.plan.formulas import (
     Aggregate,
     And,
@@ -236,9 +238,10 @@ class Ordering:
     descending: bool
 
 
-@dataclass(frozen=True, slots=True)
-class QuadPattern:
-    """A quad of a template: what CONSTRUCT makes, what DELETE and INSERT take away and bring."""
+class QuadPattern(msgspec.Struct, frozen=True, gc=False):
+    """A quad of a template: what CONSTRUCT makes, what DELETE and INSERT take away and bring.
+
+    There may be as many as there are constants, of which the garbage collector is not shown any either."""
 
     subject: TemplateNode
     predicate: Node
@@ -310,8 +313,7 @@ class Register:
 # ---- updates and administration ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Quad:
+class Quad(msgspec.Struct, frozen=True, gc=False):
     subject: Constant | BlankLabel
     predicate: Constant
     object: Constant | BlankLabel

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from stream_ext.control import Check, Control
 from stream_ext.operators.aggregates import Aggregated
 from stream_ext.operators.anew import Anew
 from stream_ext.operators.construct import TRIPLE, Construct
@@ -74,17 +75,26 @@ from stream_ext.plan.logic import (
     makes_terms,
     mentioned,
     ranked_places,
+    traits_of,
     varies,
 )
 from stream_ext.plan.named_terms import predicates_in
 from stream_ext.plan.needs import count_rows, read_of
-from stream_ext.plan.order import order_items, reads_store, reads_window
+from stream_ext.plan.order import connected, order_items, reads_store, reads_window
 from stream_ext.plan.places import NOWHERE
 from stream_ext.plan.takes import takes
 from stream_ext.plan.terms import Variable
+from stream_ext.plan.waiting import Ordered, Unused, Waiting
 from stream_ext.plan.wires import Ground, Plan, Stage, Wire, both_resources, maybe_of, merged_names, resources_of
 from stream_ext.schedule import ScheduledWindow
 
+#: Solutions of more columns than these are not handed on from stage to stage for each part: what stands beside them is
+#: worked out for its own variables, so many parts at once, and joined. No query that a person writes has so many.
+_WIDE, _RUN, _SMALL = 256, 64, 8
+#: So many parts are merged at once, and so many variables assigned one by one.
+_MERGED_MAX, _ASSIGNED_MAX = 64, 64
+#: So many parts that read windows are joined in an order that is found while they run.
+_MANY_MAX = 64
 #: So many rows of the store are copied beside the rows of a window that they are merged with.
 _KEPT_MAX = 1e6
 
@@ -96,9 +106,12 @@ class Builder:
         resolve: Callable[[bytes], int],
         estimates: Callable[[Callable[[Source], IdPattern]], Estimates],
         orders: Orders,
+        check: Check = Control.FREE.check,
     ) -> None:
-        """`orders`: the orders of first appearance that the query has, or will have."""
+        """`orders`: the orders of first appearance that the query has, or will have; `check` is called
+        again and again while they are built."""
         self.plan = Plan()
+        self._check = check
         self._orders = orders
         self._places: Mapping[Select, str] = {}
         self._sliced: Counter[str] = Counter()
@@ -148,14 +161,32 @@ class Builder:
         return self._built[key]
 
     def _built_anew(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
+        self._check()
         ground = self._ground_of(node, ground)
-        names = frozenset(wire.variables) & node.variables - ground.carried
+        names = node.variables.intersection(wire.variables) - ground.carried
         if not takes(node, names):
             return self._joined(wire, self.extend(node, ground.wire, ground))
         if wire.stage != ground.wire.stage and not ground.carried and not reads_store(node):
             # What a window holds is no cheaper to find for some values only.
             return self._joined(wire, self._extended(node, ground.wire, ground))
+        if len(wire.variables) > _WIDE and self._may_stand_beside(node, names, wire, ground):
+            return self._beside(node, names, wire, ground)
         return self._extended(node, wire, ground)
+
+    def _may_stand_beside(self, node: Logic, names: Names, wire: Wire, ground: Ground) -> bool:
+        """Whether it is worth while, and the same: what is not certain would not be joined by."""
+        traits = traits_of(node)
+        few = len(names) + len(ground.carried) <= len(wire.variables) // 2
+        return few and traits.size > _SMALL and not traits.varies and names | ground.carried <= wire.certain
+
+    def _beside(self, node: Logic, names: Names, wire: Wire, ground: Ground) -> Wire:
+        """For the values that solutions of many columns have for its variables; and these columns are joined then.
+
+        Each stage has all columns of the one before: where there are thousands, they are not handed on by thousands."""
+        if not names:
+            return self._joined(wire, self._extended(node, ground.wire, ground))
+        shared = tuple(v for v in wire.variables if v in names or v in ground.carried)
+        return self._joined(wire, self._extended(node, self._distinct(self._project(wire, shared)), ground))
 
     def _ground_of(self, node: Logic, ground: Ground) -> Ground:
         """What speaks of nothing that is carried is the same for all values: it is worked out once."""
@@ -287,16 +318,24 @@ class Builder:
         if self._is_parameters(wire):
             node, wire = self._begun(node, wire, ground, unread)
             unread -= frozenset(wire.variables)
-        waiting, only_once = list(node.tests), _only_once(node)
+        waiting, only_once = Waiting(node.tests), _only_once(node)
         wire = self._test_what_is_bound(waiting, wire, ground)
         wire, items = self._many(node.items, wire, ground)
         wire = self._test_what_is_bound(waiting, wire, ground)
-        ordered = order_items(items, frozenset(wire.variables) & wire.certain, self._estimates.rows)
-        while ordered:
-            item = ordered.pop(0)
-            cycle = self._closing(item, ordered, wire)
+        bound = frozenset(wire.variables) & wire.certain
+        left = Ordered(order_items(items, bound, self._estimates.rows, self._check))
+        unused = Unused(left, unread.difference(*(test.needs for test in node.tests)))
+        while left:
+            if len(wire.variables) > _WIDE:
+                wire = self._project(wire, unused.without(wire.variables))
+                run = self._run(left, wire, ground)
+                if run:
+                    wire = self._with_run(Conjunction(run, waiting.within(run)), wire, ground)
+                    wire = self._test_what_is_bound(waiting, wire, ground)
+                    continue
+            item = left.take()
+            cycle = self._closing(item, left, wire)
             if cycle:
-                ordered = [other for other in ordered if other not in cycle]
                 wire = self._intersection((item, *cycle), wire)
                 wire = self._test_what_is_bound(waiting, wire, ground)
                 continue
@@ -307,7 +346,19 @@ class Builder:
             else:
                 wire = self.extend(item, wire, ground)
             wire = self._test_what_is_bound(waiting, wire, ground)
-        return self._tested(waiting, wire, ground)
+        return self._tested(waiting.rest(), wire, ground)
+
+    def _run(self, left: Ordered, wire: Wire, ground: Ground) -> tuple[Logic, ...]:
+        """Of the parts that are left to join the next ones, if they are worked out beside solutions of many columns."""
+        if len(wire.variables) <= _WIDE or not ground.carried <= wire.certain:
+            return ()
+        return left.run(wire, _RUN, len(wire.variables) // 2 - len(ground.carried))
+
+    def _with_run(self, run: Conjunction, wire: Wire, ground: Ground) -> Wire:
+        ground = self._ground_of(run, ground)
+        if not reads_store(run):
+            return self._joined(wire, self._extended(run, ground.wire, ground))
+        return self._beside(run, run.variables.intersection(wire.variables) - ground.carried, wire, ground)
 
     def _begun(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> tuple[Conjunction, Wire]:
         """Parameters are joined with the first part that has one, not with all rows of those before it."""
@@ -315,10 +366,10 @@ class Builder:
         drives = [item for item in items if reads_window(item)] or items
         asked = [item for item in drives if mentioned(item) & bound]
         if asked:
-            first = order_items(asked, bound, self._estimates.rows)[0]
+            first = order_items(asked, bound, self._estimates.rows, self._check)[0]
             items.remove(first)
             return Conjunction(tuple(items), node.tests), self.extend(first, wire, ground)
-        ordered = order_items(items, NO_NAMES, self._estimates.rows)
+        ordered = order_items(items, NO_NAMES, self._estimates.rows, self._check)
         count = next((i for i, item in enumerate(ordered, 1) if mentioned(item) & bound), 0)
         if not count or not isinstance(ordered[count - 1], Source):
             return node, wire
@@ -336,6 +387,13 @@ class Builder:
         many = tuple(item for item in items if reads_window(item) and self._is_kept(item))
         if len(many) < 3 or wire.stage != self._unit.stage or ground.carried:
             return wire, items
+        if len(many) > _MANY_MAX:
+            # Its order is looked for among all of them, for each: so many are no more than these in one.
+            groups = [Conjunction(group) for group in connected(many, _MANY_MAX)]
+            for group in order_items(groups, NO_NAMES, self._estimates.rows, self._check):
+                wire = self._joined(wire, self._extended(group, ground.wire, ground))
+            taken = set(map(id, many))
+            return wire, tuple(item for item in items if id(item) not in taken)
         # What differs in the names of its variables only is built once; parameters are no such names.
         asked = NO_NAMES if self._parameters is None else frozenset(self._parameters.variables)
         shapes = [(item, ()) if item.variables & asked else shape_of(item) for item in many]
@@ -363,10 +421,11 @@ class Builder:
         merged = isinstance(item, Select) and isinstance(item.inner, Either)
         return merged and self._estimates.peak(item, NO_NAMES) < _KEPT_MAX
 
-    def _closing(self, item: Logic, others: Sequence[Logic], wire: Wire) -> list[Logic]:
-        """The other patterns that lead from what is there to the same new variable as `item`: they close cycles."""
+    def _closing(self, item: Logic, others: Ordered, wire: Wire) -> list[Logic]:
+        """The other patterns that lead from what is there to the same new variable as `item`: they close cycles, and
+        are taken with it."""
         new = self._leads_to(item, wire)
-        return [] if new is None else [o for o in others if new in o.variables and self._leads_to(o, wire) == new]
+        return [] if new is None else others.take_of(new, lambda other: self._leads_to(other, wire) == new)
 
     def _leads_to(self, item: Logic, wire: Wire) -> str | None:
         if not isinstance(item, Source) or item.window is not None or item.variables & wire.maybe:
@@ -382,12 +441,9 @@ class Builder:
     def _can_count(self, item: Source, wire: Wire, unseen: Names) -> bool:
         return item.window is None and can_count(self._pattern(item), wire.certain, unseen)
 
-    def _test_what_is_bound(self, waiting: list[Test], wire: Wire, ground: Ground) -> Wire:
+    def _test_what_is_bound(self, waiting: Waiting, wire: Wire, ground: Ground) -> Wire:
         """A condition is tested as soon as all that it reads is there for certain."""
-        due = [test for test in waiting if test.needs <= wire.certain and not test.draws]
-        for test in due:
-            waiting.remove(test)
-        return self._tested(due, wire, ground)
+        return self._tested(waiting.due(wire.certain), wire, ground)
 
     def _optional(self, node: Optional, wire: Wire, ground: Ground) -> Wire:
         left = self.extend(node.left, wire, ground)
@@ -428,16 +484,45 @@ class Builder:
         return self._add(operator, (left, other), left.certain, "minus")
 
     def _either(self, parts: list[Wire]) -> Wire:
+        while len(parts) > _MERGED_MAX:
+            # Each part is given the columns of all: of many parts some are given those of some first.
+            parts = [self._either(parts[at : at + _MERGED_MAX]) for at in range(0, len(parts), _MERGED_MAX)]
         certain = parts[0].certain.intersection(*(part.certain for part in parts[1:]))
         return self._add(Union([part.variables for part in parts]), tuple(parts), certain, "union")
 
     def _assign(self, variable: str, test: Test, wire: Wire, ground: Ground) -> Wire:
         wire = self._answered(test, wire, ground)
         calculator = Calculator(wire.variables, test.condition, self._sees(test, ground), wire.resources)
-        operator: Operator = Extend(wire.variables, variable, calculator)
+        operator: Operator = Extend(wire.variables, (variable, calculator))
         if calculator.is_volatile:
             operator = Anew(wire.variables, operator, test.draws)
         return self._add(operator, (wire,), wire.certain, f"bind ?{variable}")
+
+    def _assigned(self, each: Sequence[tuple[str, Test]], wire: Wire, ground: Ground) -> Wire:
+        """One after the other; of many those at once that ask no question and are not of the moment."""
+        if len(each) <= _ASSIGNED_MAX:
+            for name, test in each:
+                wire = self._assign(name, test, wire, ground)
+            return wire
+        at_once: list[tuple[str, Test]] = []
+        for name, test in each:
+            self._check()
+            if test.questions or test.is_chance or len(at_once) == _ASSIGNED_MAX:
+                wire, at_once = self._assigned_at_once(at_once, wire, ground), []
+            if test.questions or test.is_chance:
+                wire = self._assign(name, test, wire, ground)
+            else:
+                at_once.append((name, test))
+        return self._assigned_at_once(at_once, wire, ground)
+
+    def _assigned_at_once(self, each: Sequence[tuple[str, Test]], wire: Wire, ground: Ground) -> Wire:
+        if not each:
+            return wire
+        columns, made = {name: place for place, name in enumerate(wire.variables)}, []
+        for name, test in each:
+            made.append((name, Calculator(columns, test.condition, self._sees(test, ground), wire.resources)))
+            columns[name] = len(columns)
+        return self._add(Extend(wire.variables, *made), (wire,), wire.certain, f"bind {len(each)} variables")
 
     # ---- conditions ---------------------------------------------------------------------------------------------
 
@@ -517,13 +602,11 @@ class Builder:
             wire = self._conjunction(Conjunction((node.inner,)), start, ground, unread)
         else:
             wire = self.extend(node.inner, start, ground)
-        for name, test in node.before:
-            wire = self._assign(name, test, wire, ground)
+        wire = self._assigned(node.before, wire, ground)
         if node.grouping is not None:
             wire = self._grouped(node.grouping, wire, start, kept)
         wire = self._tested(node.having, wire, ground)
-        for name, test in node.after:
-            wire = self._assign(name, test, wire, ground)
+        wire = self._assigned(node.after, wire, ground)
         names = (*kept, *(name for name in node.names if name not in kept))
         ordering = tuple(dict.fromkeys(v for v, _ in node.order if v not in names and v in wire.variables))
         wire = self._project(wire, names + ordering)
@@ -588,9 +671,12 @@ class Builder:
         if node is not None:
             estimate *= self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
         self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, says))
+        stage = len(self.plan.stages) - 1
+        if node is None and inputs and operator.variables is inputs[0].variables and len(inputs) == 1:
+            return replace(inputs[0], stage=stage, certain=certain, rows=estimate)
         names = frozenset(operator.variables)
         resources = resources_of(operator, inputs, node) & names
-        return Wire(len(self.plan.stages) - 1, operator.variables, certain & names, estimate, resources)
+        return Wire(stage, operator.variables, certain & names, estimate, resources)
 
 
 def _only_once(whole: Conjunction) -> Names:

@@ -42,13 +42,21 @@ class Estimates:
         self._snapshot, self._pattern_of = snapshot, pattern_of
         # Counted once: ordering asks for each source again and again.
         self._counts: dict[Source, float] = {}
+        self._rows: dict[tuple[Logic, Names], float] = {}
         self._fans: dict[tuple[int, bool, bool], float] = {}
 
     def rows(self, node: Logic, bound: Names) -> float:
         """For one value of each variable in `bound`."""
+        if isinstance(node, Source):
+            return self._source(node, bound)
+        # Ordering the parts around it asks again and again, each of them for all that is inside of it.
+        key = node, node.variables & bound
+        if key not in self._rows:
+            self._rows[key] = self._estimated(node, key[1])
+        return self._rows[key]
+
+    def _estimated(self, node: Logic, bound: Names) -> float:
         match node:
-            case Source():
-                return self._source(node, bound)
             case PathSource():
                 return self._path(node, bound)
             case GraphNames():
@@ -65,6 +73,8 @@ class Estimates:
                 return self.rows(inner, bound)
             case Select():
                 return self._select(node, bound)
+            case Source():
+                return self._source(node, bound)
             case Remote():
                 return GUESSED
 

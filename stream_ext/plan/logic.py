@@ -6,9 +6,10 @@ sees, and a variable that a sub-SELECT keeps to itself has a name of its own. So
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar, cast
 
 from stream_ext.plan.algebra import Pattern
 from stream_ext.plan.formulas import Expression, PathNegated, PathRepeat
@@ -17,6 +18,23 @@ from stream_ext.plan.volatile import draws, is_chance
 
 Names = frozenset[str]
 NO_NAMES: Names = frozenset()
+
+Part = TypeVar("Part", bound=type)
+
+
+def hashed_once(part: Part) -> Part:
+    """Parts are looked up again and again, also inside of one another: each works its hash out once."""
+    whole = cast("Callable[[Any], int]", part.__hash__)
+
+    def once(self: Any) -> int:
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = whole(self)
+        return known
+
+    part.__hash__ = once  # type: ignore[assignment]  # of a class of its own, which is given one here
+    return part
+
 
 #: The store's default graph, where graphs are listed.
 DEFAULT_GRAPH = Constant(b"")
@@ -42,6 +60,7 @@ class GraphScope:
         return self.node.name if isinstance(self.node, Variable) else None
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Source:
     """One triple pattern: in a window (its IRI), or in the store. `time`: the variable that its latest time binds.
@@ -69,6 +88,7 @@ class Source:
         return self.variables
 
 
+@hashed_once
 @dataclass(frozen=True)
 class PathSource:
     """A path that no join can say: it repeats, or takes any predicate but some.
@@ -91,6 +111,7 @@ class PathSource:
         return self.variables
 
 
+@hashed_once
 @dataclass(frozen=True)
 class GraphNames:
     """The graphs themselves: `GRAPH ?g {}`; of a constant, whether there is such a graph.
@@ -109,6 +130,7 @@ class GraphNames:
         return self.variables
 
 
+@hashed_once
 @dataclass(frozen=True)
 class PerGraph:
     """`GRAPH ?name { inner }` whose inner part has another answer for each graph: MINUS, groups, sub-SELECTs.
@@ -134,12 +156,16 @@ class PerGraph:
         return (self.inner.certain - {self.scope}) | {self.name}
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Table:
     """VALUES."""
 
     names: tuple[str, ...]
     rows: tuple[tuple[Constant | None, ...], ...]
+
+    def __hash__(self) -> int:
+        return hash((self.names, len(self.rows), self.rows[:16]))  # others wait while a whole table is gone through
 
     @cached_property
     def variables(self) -> Names:
@@ -150,6 +176,7 @@ class Table:
         return frozenset(name for i, name in enumerate(self.names) if all(row[i] is not None for row in self.rows))
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Question:
     """EXISTS { inner }: its truth is what the variable `name` stands for in the condition around it."""
@@ -158,6 +185,7 @@ class Question:
     inner: Logic
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Test:
     """A filter's condition and the variables that its group shows it."""
@@ -183,6 +211,7 @@ class Test:
         return draws(self.condition)
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Conjunction:
     """All of these at once, in whatever order; the tests hold for the whole."""
@@ -203,6 +232,7 @@ class Conjunction:
         return all(not test.needs & names - self.certain for test in self.tests)
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Optional:
     left: Logic
@@ -213,11 +243,12 @@ class Optional:
     def variables(self) -> Names:
         return self.left.variables | self.right.variables
 
-    @property
+    @cached_property
     def certain(self) -> Names:
         return self.left.certain
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Without:
     """MINUS."""
@@ -225,15 +256,16 @@ class Without:
     left: Logic
     right: Logic
 
-    @property
+    @cached_property
     def variables(self) -> Names:
         return self.left.variables
 
-    @property
+    @cached_property
     def certain(self) -> Names:
         return self.left.certain
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Either:
     parts: tuple[Logic, ...]
@@ -247,6 +279,7 @@ class Either:
         return self.parts[0].certain.intersection(*(part.certain for part in self.parts[1:]))
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Assign:
     """BIND; the value is unbound where the expression is an error."""
@@ -259,11 +292,12 @@ class Assign:
     def variables(self) -> Names:
         return self.inner.variables | {self.variable}
 
-    @property
+    @cached_property
     def certain(self) -> Names:
         return self.inner.certain
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Remote:
     """SERVICE."""
@@ -283,6 +317,7 @@ class Remote:
         return _names(self.service)
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Aggregation:
     """What GROUP BY makes: the variables that are its keys, and `variable = function(argument)` for each aggregate."""
@@ -295,6 +330,7 @@ class Aggregation:
     follows: tuple[Occurrence, ...] = ()  # of the triples that a solution is made of, in the order of the text
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Grouping:
     keys: tuple[str, ...]
@@ -302,6 +338,7 @@ class Grouping:
     always: bool  # without GROUP BY there is one group, also of nothing
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Select:
     """A query's or sub-query's way from its pattern to its rows."""
@@ -389,21 +426,79 @@ def tests_of(node: Logic) -> tuple[Test, ...]:
             return ()
 
 
+def inside_of(node: Logic) -> tuple[Logic, ...]:
+    """The parts right inside of it, those of its questions included, in the order of the text."""
+    asked = tuple(question.inner for test in tests_of(node) for question in test.questions)
+    return (*children(node), *asked) if asked else children(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What whoever plans asks of a part at each of those around it.
+
+    `mentions`: every variable that occurs anywhere in it: what a substitution may reach. `depth`: so many parts are
+    inside of one another. `size`: so many are inside of it, with itself. `varies`: in another place of the query the
+    same part may have other solutions."""
+
+    mentions: Names
+    depth: int
+    size: int
+    varies: bool
+    reads_window: bool
+    reads_store: bool
+
+
+def traits_of(node: Logic) -> Traits:
+    """Worked out once for each part, those inside of it first: without recursion, and without walking twice."""
+    known: Traits | None = node.__dict__.get("_traits")
+    if known is not None:
+        return known
+    waiting = [node]
+    while waiting:
+        part = waiting[-1]
+        unknown = [each for each in inside_of(part) if "_traits" not in each.__dict__]
+        if unknown:
+            waiting += unknown
+            continue
+        waiting.pop()
+        known = part.__dict__["_traits"] = _traits(part)
+    assert known is not None
+    return known
+
+
+def _traits(node: Logic) -> Traits:
+    """Of a part whose own parts have theirs."""
+    tests = tests_of(node)
+    inside: list[Traits] = [each.__dict__["_traits"] for each in inside_of(node)]
+    windowed = _is_windowed(node)
+    node.certain  # noqa: B018  (remembered, too, while those inside of it are: whoever asks first does not recurse)
+    found = node.variables.union(*(test.mentions for test in tests), *(each.mentions for each in inside))
+    return Traits(
+        node.variables if found == node.variables else found,
+        1 + max((each.depth for each in inside), default=0),
+        1 + sum(each.size for each in inside),
+        any(test.is_chance for test in tests) or any(each.varies for each in inside),
+        any(each.reads_window for each in inside) if inside else windowed,
+        any(each.reads_store for each in inside) if inside else not windowed,
+    )
+
+
+def _is_windowed(leaf: Logic) -> bool:
+    merged = isinstance(leaf, PathSource) and bool(leaf.merged)
+    return merged or (isinstance(leaf, Source | PathSource | GraphNames | PerGraph) and leaf.window is not None)
+
+
 def mentioned(node: Logic) -> Names:
-    """Every variable that occurs anywhere in it: what a substitution may reach."""
-    found = node.variables
-    for test in tests_of(node):
-        found |= test.mentions
-        for question in test.questions:
-            found |= mentioned(question.inner)
-    return found.union(*(mentioned(child) for child in children(node)))
+    return traits_of(node).mentions
 
 
 def nodes_of(node: Logic) -> Iterator[Logic]:
-    """`node` and all that is inside of it, also of its questions."""
-    yield node
-    for inner in (*children(node), *(question.inner for test in tests_of(node) for question in test.questions)):
-        yield from nodes_of(inner)
+    """`node` and all that is inside of it, also of its questions, in the order of the text."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += reversed(inside_of(part))
 
 
 def ranked_places(select: Select) -> dict[Select, str]:
@@ -420,8 +515,7 @@ def ranked_places(select: Select) -> dict[Select, str]:
 
 
 def varies(node: Logic) -> bool:
-    """Whether the same part in another place of the query may have other solutions."""
-    return any(test.is_chance for part in nodes_of(node) for test in tests_of(part))
+    return traits_of(node).varies
 
 
 def predicates_read(select: Select) -> frozenset[bytes] | None:
@@ -454,7 +548,4 @@ def _makes_terms(node: Logic) -> bool:
 
 def sources_of(node: Logic) -> list[Logic]:
     """The leaves, those of questions included, in the order of the text."""
-    inner = [*children(node), *(question.inner for test in tests_of(node) for question in test.questions)]
-    if not inner:
-        return [node]
-    return [leaf for child in inner for leaf in sources_of(child)]
+    return [part for part in nodes_of(node) if not inside_of(part)]

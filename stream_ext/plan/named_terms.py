@@ -10,10 +10,12 @@ from stream_ext.plan.logic import DEFAULT_GRAPH, GraphNames, Logic, PathSource, 
 from stream_ext.plan.terms import Constant
 
 
-def constants_of(logic: Logic) -> list[bytes]:
-    """Each term of the patterns once."""
+def constants_of(logic: Logic, rows_max: int | None = None) -> list[bytes]:
+    """Each term of the patterns once; those of a table only if it has no more than so many rows."""
     found: dict[bytes, None] = {}
     for leaf in sources_of(logic):
+        if isinstance(leaf, Table) and rows_max is not None and len(leaf.rows) > rows_max:
+            continue
         found.update(dict.fromkeys(_terms(leaf)))
     return list(found)
 

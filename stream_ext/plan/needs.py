@@ -27,15 +27,14 @@ def count_rows(node: Select) -> Select:
 
 def read_of(node: Select) -> Names:
     """The variables of the pattern that anything behind it looks at."""
-    found = frozenset(node.names) | {name for name, _ in node.order}
+    found = {*node.names, *(name for name, _ in node.order)}
     for test in (*(test for _, test in node.before), *node.having, *(test for _, test in node.after)):
         found |= test.needs
     if node.grouping is not None:
-        found |= set(node.grouping.keys)
-        for each in node.grouping.aggregates:
-            found = found.union(*each.follows)
-            if each.argument is not None:
-                found |= {each.argument}
-            elif each.distinct:
-                return found | set(filter(has_name, node.inner.variables))  # COUNT(DISTINCT *) looks at all of them
-    return found
+        found.update(node.grouping.keys)
+        for follows in {id(each.follows): each.follows for each in node.grouping.aggregates}.values():
+            found.update(*follows)
+        found.update(each.argument for each in node.grouping.aggregates if each.argument is not None)
+        if any(each.argument is None and each.distinct for each in node.grouping.aggregates):
+            found.update(filter(has_name, node.inner.variables))  # COUNT(DISTINCT *) looks at all of them
+    return frozenset(found)

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import count
 
 from hbase_store.terms import iri
+from stream_ext.control import Check, Control
+from stream_ext.errors import QueryTooLarge
 from stream_ext.plan.algebra import (
     Bgp,
     Exists,
@@ -63,6 +66,7 @@ from stream_ext.plan.logic import (
     Test,
     Without,
     children,
+    mentioned,
 )
 from stream_ext.plan.places import STORE, Dataset, Place, dataset, merged_windows, window_of_graph, with_graphs
 from stream_ext.plan.rename import rename_query
@@ -73,26 +77,36 @@ from stream_ext.plan.timestamps import asked_in, shape_expressions, with_express
 from stream_ext.plan.walk import walk
 from stream_ext.plan.windows import Dialect, WindowClause
 
+#: So many triple patterns a query may look for: each counts once for each window and graph that is merged for it.
+LEAVES_MAX = 100_000
 
-def normalise(query: Query, union_default: bool = False, graphs: Sequence[Constant] = ()) -> Select:
+
+def normalise(
+    query: Query, union_default: bool = False, graphs: Sequence[Constant] = (), check: Check = Control.FREE.check
+) -> Select:
     """The whole query; what CONSTRUCT and DESCRIBE make of its rows is not part of it.
 
-    `graphs` are read where they are named, but are no graphs of the store: each is the content of a window."""
+    `graphs` are read where they are named, but are no graphs of the store: each is the content of a window; `check` is
+    called again and again."""
     where = dataset(query.shape.graphs, query.dialect is not Dialect.NONE, union_default)
     if query.dialect is Dialect.CSPARQL:
         where, default = Dataset(where.default, where.listed or ()), merged_windows(query)
     else:
         default = Place(where.default)
-    normaliser = Normaliser(where, query.windows, graphs)
+    normaliser = Normaliser(where, query.windows, graphs, check)
     normaliser.default = with_graphs(default, graphs)
     return normaliser.select(query, normaliser.default)
 
 
 def normalise_pattern(
-    pattern: Pattern, names: Iterable[str], where: Dataset = STORE, graphs: Sequence[Constant] = ()
+    pattern: Pattern,
+    names: Iterable[str],
+    where: Dataset = STORE,
+    graphs: Sequence[Constant] = (),
+    check: Check = Control.FREE.check,
 ) -> Select:
     """The solutions of a bare pattern, of these variables (an update's WHERE); `graphs` as in `normalise`."""
-    normaliser = Normaliser(where, (), graphs)
+    normaliser = Normaliser(where, (), graphs, check)
     normaliser.default = with_graphs(Place(where.default), graphs)
     inner = normaliser.pattern(pattern, normaliser.default)
     return Select(inner, (), None, (), (), (), tuple(names), False, 0, None)
@@ -101,8 +115,15 @@ def normalise_pattern(
 class Normaliser:
     """One for each query: it gives out the names that no one else has."""
 
-    def __init__(self, where: Dataset, windows: Sequence[WindowClause] = (), graphs: Sequence[Constant] = ()) -> None:
-        self._dataset = where
+    def __init__(
+        self,
+        where: Dataset,
+        windows: Sequence[WindowClause] = (),
+        graphs: Sequence[Constant] = (),
+        check: Check = Control.FREE.check,
+    ) -> None:
+        self._dataset, self._check = where, check
+        self._leaves = 0
         self._windows = windows
         self._graphs = {graph: window_of_graph(graph) for graph in graphs if where.has(graph)}
         self.default = Place(where.default)
@@ -114,9 +135,10 @@ class Normaliser:
     # ---- patterns -----------------------------------------------------------------------------------------------
 
     def pattern(self, pattern: Pattern, place: Place) -> Logic:
+        self._check()
         match pattern:
             case Bgp(patterns, paths):
-                triples = (_triple(t.subject, t.predicate, t.object, place) for t in patterns)
+                triples = (self._triple(t.subject, t.predicate, t.object, place) for t in patterns)
                 return _all((*triples, *(self._path(path, place) for path in paths)), ())
             case Join(left, right):
                 return _all((self.pattern(left, place), self.pattern(right, place)), ())
@@ -226,7 +248,26 @@ class Normaliser:
     def _kept_apart(self, query: Query) -> Query:
         """A variable that a sub-SELECT does not project is its own, whatever those around it are called."""
         number = next(self._numbers)
-        return rename_query(query, lambda name: name if name in query.variables else f"{name}.{number}")
+        shown = frozenset(query.variables)
+        return rename_query(query, lambda name: name if name in shown else f"{name}.{number}")
+
+    def _triple(self, subject: Node, predicate: Node, target: Node, place: Place) -> Logic:
+        """One triple pattern; over several graphs that are merged a triple counts once, wherever it is."""
+        places = place.parts()
+        self._leaves += len(places)
+        if self._leaves > LEAVES_MAX:
+            raise QueryTooLarge(
+                f"the query's triple patterns, each in all the windows and graphs that it looks in, are more than "
+                f"{LEAVES_MAX}: give it fewer of the ones or of the others"
+            )
+        self._check()
+        as_bag = len(places) > 1
+        parts = [Source(subject, predicate, target, graph, window, as_bag=as_bag) for graph, window in places]
+        if not as_bag:
+            return parts[0]
+        nodes = (subject, predicate, target)
+        names = tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, Variable)))
+        return Select(Either(tuple(parts)), (), None, (), (), (), names, True, 0, None)
 
     # ---- paths --------------------------------------------------------------------------------------------------
 
@@ -236,7 +277,7 @@ class Normaliser:
     def _follow(self, subject: Node, path: Path, target: Node, place: Place) -> Logic:
         match path:
             case Constant():
-                return _triple(subject, path, target, place)
+                return self._triple(subject, path, target, place)
             case PathInverse(inner):
                 return self._follow(target, inner, subject, place)
             case PathSequence(parts):
@@ -254,7 +295,7 @@ class Normaliser:
 
     # ---- conditions ---------------------------------------------------------------------------------------------
 
-    def test(self, expression: Expression, sees: Names, place: Place) -> Test:
+    def test(self, expression: Expression, sees: AbstractSet[str], place: Place) -> Test:
         questions: list[Question] = []
 
         def asked(part: Expression) -> Expression | None:
@@ -268,10 +309,12 @@ class Normaliser:
         condition = replaced(expression, asked)
         hidden = frozenset(question.name for question in questions)
         mentions = variables_of(condition) - hidden
+        # What it speaks of, of what it is shown: many conditions are shown many variables.
+        shown = (mentions | NO_NAMES.union(*(mentioned(question.inner) for question in questions))) & sees
         if questions and isinstance(place.graph.node, Variable) and place.graph.node.name not in mentions:
             # They are asked of the graph that the group is in, also where no triple of the group is looked for there.
-            sees |= {place.graph.node.name}
-        return Test(condition, sees | hidden, mentions, tuple(questions))
+            shown |= {place.graph.node.name}
+        return Test(condition, shown | hidden, mentions, tuple(questions))
 
     # ---- queries ------------------------------------------------------------------------------------------------
 
@@ -311,7 +354,7 @@ class Normaliser:
             inner, (), None, (), (), selected.order, selected.names, selected.distinct, selected.offset, selected.limit
         )
 
-    def _needed(self, query: Query, sees: Names) -> tuple[str, ...]:
+    def _needed(self, query: Query, sees: AbstractSet[str]) -> tuple[str, ...]:
         """What CONSTRUCT and DESCRIBE make their triples of."""
         if query.form is Form.ASK:
             return ()
@@ -322,18 +365,6 @@ class Normaliser:
         if any(isinstance(node, BlankLabel) for node in used):
             return tuple(sorted(sees))  # a blank node is another one for each solution
         return tuple(dict.fromkeys(node.name for node in used if isinstance(node, Variable)))
-
-
-def _triple(subject: Node, predicate: Node, target: Node, place: Place) -> Logic:
-    """One triple pattern; over several graphs that are merged a triple counts once, wherever it is."""
-    places = place.parts()
-    as_bag = len(places) > 1
-    parts = [Source(subject, predicate, target, graph, window, as_bag=as_bag) for graph, window in places]
-    if not as_bag:
-        return parts[0]
-    nodes = (subject, predicate, target)
-    names = tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, Variable)))
-    return Select(Either(tuple(parts)), (), None, (), (), (), names, True, 0, None)
 
 
 def template_of(query: Query) -> tuple[QuadPattern, ...]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from msgspec import structs
+
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.formulas import And, Compare, Expression, Membership, Not, Or, PathRepeat, Repeat
 from stream_ext.plan.logic import (
@@ -182,7 +184,7 @@ class _Taken:
         )
 
     def quad(self, quad: QuadPattern) -> QuadPattern:
-        return replace(quad, subject=self._node(quad.subject), object=self._node(quad.object))
+        return structs.replace(quad, subject=self._node(quad.subject), object=self._node(quad.object))
 
     def _tests(self, tests: tuple[Test, ...]) -> tuple[Test, ...]:
         return tuple(map(self._test, tests))

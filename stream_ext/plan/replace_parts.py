@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
+from msgspec import structs
+
 from stream_ext.plan.formulas import Aggregate, Exists, Expression
 from stream_ext.plan.terms import Constant, Position
 from stream_ext.plan.walk import walk
@@ -32,6 +35,10 @@ def rebuilt(node: Anything, by: Callable[[Any], Any]) -> Anything:
         return other  # type: ignore[no-any-return]  # `by` keeps the kinds of parts
     if isinstance(node, tuple):
         return tuple(rebuilt(part, by) for part in node)  # type: ignore[return-value]  # a tuple of the same kinds
+    if isinstance(node, msgspec.Struct):
+        whole = structs.asdict(node)
+        parts = {name: rebuilt(value, by) for name, value in whole.items()}
+        return node if all(parts[name] is whole[name] for name in whole) else structs.replace(node, **parts)
     if not dataclasses.is_dataclass(node) or isinstance(node, type):
         return node
     fields = {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 
 class Position(NamedTuple):
     """Where in the text something stands; both count from 1."""
@@ -27,13 +29,15 @@ def has_name(variable: str) -> bool:
     return not variable.startswith(("_:", "."))
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+# Of what follows a text may have hundreds of thousands. The garbage collector is not shown them: while it looks through
+# what it is shown nobody else runs, and none of them is ever part of a cycle.
+
+
+class Constant(msgspec.Struct, frozen=True, gc=False):
     text: bytes  # canonical N-Triples bytes: <iri>, "literal"@en, "1"^^<...integer>
 
 
-@dataclass(frozen=True, slots=True)
-class BlankLabel:
+class BlankLabel(msgspec.Struct, frozen=True, gc=False):
     """A blank node of data or of a template: a fresh node for each label and request (or solution)."""
 
     label: str

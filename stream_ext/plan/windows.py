@@ -121,6 +121,7 @@ class WindowClause:
     reports: tuple[Report, ...] = ()
     declared: Declared = Declared.WINDOW
     written: tuple[Written, ...] = field(default=(), compare=False)
+    without_unit: tuple[str, ...] = field(default=(), compare=False)  # its lengths that are bare numbers: RANGE 10
 
     def place(self, clause: str) -> Position | None:
         """Where the clause stands; None: it is not written."""

@@ -26,6 +26,8 @@ class Wire:
 
     @property
     def maybe(self) -> Names:
+        if len(self.certain) == len(self.variables):
+            return NO_NAMES  # mostly
         return frozenset(self.variables) - self.certain
 
 
@@ -79,4 +81,5 @@ def maybe_of(left: Wire, right: Wire) -> Names:
 
 
 def merged_names(left: Wire, right: Wire) -> tuple[str, ...]:
-    return left.variables + tuple(v for v in right.variables if v not in left.variables)
+    known = frozenset(left.variables)
+    return left.variables + tuple(v for v in right.variables if v not in known)

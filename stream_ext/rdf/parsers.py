@@ -19,14 +19,13 @@ from pathlib import Path
 
 from stream_ext.errors import BadData, RilletError, TooLarge
 from stream_ext.rdf import parser_process
+from stream_ext.rdf.parse_queue import ParseQueue, Rules, Turn
 from stream_ext.rdf.parser_process import BEGIN, DONE, HEAD, LINES, MEMORY, PIECE
 from stream_ext.rdf.reading import Reading
 
-#: So many documents are parsed at once; others wait.
-_AT_ONCE = 4
 #: So many processes wait for the next document.
 _IDLE_MAX = 2
-#: How often who waits looks whether it should go on.
+#: How often who waits for a process looks whether it should go on.
 _LOOK_S = 0.05
 _RECEIVED_BYTES = 1 << 18
 #: A process that had to do with more is not kept: what it needed stays with it.
@@ -75,7 +74,9 @@ class _Parser:
         self._process.kill()
         self._process.wait()
 
-    def lines(self, format_name: str, base: str, pieces: Iterator[bytes], reading: Reading) -> Iterator[bytes]:
+    def lines(
+        self, format_name: str, base: str, pieces: Iterator[bytes], reading: Reading, turn: Turn
+    ) -> Iterator[bytes]:
         """What the document says, in pieces of lines of N-Quads that may end anywhere."""
         outgoing = memoryview(_frame(BEGIN, json.dumps({"format": format_name, "base": base}).encode()))
         size, more = 0, True
@@ -90,6 +91,7 @@ class _Parser:
             poll.modify(self._ours, select.POLLIN | (select.POLLOUT if outgoing else 0))
             events = poll.poll(_LOOK_S * 1000)
             reading.check()
+            turn.check(size)
             for _, event in events:
                 if event & select.POLLOUT and outgoing:
                     outgoing = self._sent(outgoing)
@@ -161,25 +163,21 @@ def _too_large(size: int, reason: bytes = b"") -> TooLarge:
 class Parsers:
     """All processes of this kind. `lines` may be called by any thread."""
 
-    def __init__(self, at_once: int = _AT_ONCE) -> None:
-        self._turns = threading.Semaphore(at_once)
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.queue = ParseQueue(rules or Rules())
         self._lock = threading.Lock()
         self._idle: list[_Parser] = []
 
     def lines(self, format_name: str, base: str, pieces: Iterator[bytes], reading: Reading) -> Iterator[bytes]:
         """What a document says, as lines of N-Quads that may end anywhere. BadData where it is not of its form,
-        TooLarge where it takes too much memory."""
-        while not self._turns.acquire(timeout=_LOOK_S):
-            reading.check()
-        try:
+        TooLarge where it takes too much memory, Overload where too many others are parsed."""
+        with self.queue.turn(reading.check) as turn:
             parser = self._one()
             try:
                 parser.is_fresh = False
-                yield from parser.lines(format_name, base, pieces, reading)
+                yield from parser.lines(format_name, base, pieces, reading, turn)
             finally:
                 self._give_back(parser)
-        finally:
-            self._turns.release()
 
     def idle(self) -> list[int]:
         """The processes that wait for a document, by their ids."""

@@ -36,7 +36,7 @@ _FAILURES_MAX = 5
 @dataclass(frozen=True, slots=True)
 class Death:
     """A worker died, or was killed, in this snapshot, while it stepped these queries (None: it is not known which); it
-    was the `count`th in a row."""
+    was the `count`th in a row; 0: it may have been ended by its driver's end."""
 
     sn: int
     numbers: tuple[int, ...] | None
@@ -112,7 +112,7 @@ class Quarantine:
                 return
             numbers = tuple(self._all_queries()) if death.numbers is None else death.numbers
             self._forget_old()
-            now, known = time.monotonic(), death.numbers is not None
+            now, known = time.monotonic(), death.numbers is not None and death.count > 0
             for number in numbers:
                 before = self._counts.get(number)
                 times = 0 if before is None or now - before.held_s > _AGAIN_S else before.times

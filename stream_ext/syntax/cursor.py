@@ -18,7 +18,7 @@ from stream_ext.syntax.words import WELL_KNOWN_PREFIXES, meant
 NESTING_MAX = 100
 #: How many triple patterns, steps of paths, groups and assignments a query, or an operation of an update, may have: all
 #: of them may be joined with one another. Data (INSERT DATA, VALUES) and templates are not counted.
-PARTS_MAX = 2_000
+PARTS_MAX = 10_000
 #: How many operands its expressions may have.
 OPERANDS_MAX = 50_000
 #: How many characters its relative IRIs and prefixed names may stand for, each spelling once, and once for each base.
@@ -55,6 +55,7 @@ class Cursor:
         "source",
         "visible",
         "windows",
+        "without_unit",
     )
 
     def __init__(self, text: str, base: str, check: Check | None = None) -> None:
@@ -63,6 +64,7 @@ class Cursor:
         self.prefixes: dict[str, str] = {}
         self.windows: dict[str, WindowClause] = {}
         self.graphs: list[GraphClause] = []
+        self.without_unit: list[str] = []  # lengths of time that no window has taken yet: RANGE 10
         self.visible: dict[str, None] = {}  # variables of the group so far, in order of first appearance
         self.aggregates: list[str] | None = None  # those of the query so far; None where none may stand
         self.labels: dict[str, int] = {}  # the scope (basic graph pattern, operation) of each blank node label

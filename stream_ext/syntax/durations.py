@@ -36,7 +36,10 @@ def duration(cursor: Cursor, owner: str, least: int = 1) -> int:
     offset = cursor.offset
     if cursor.kind == "op" and cursor.raw == "-":
         cursor.fail(f"{owner} cannot be negative")
+    is_number, index = cursor.kind == "integer", cursor.index
     milliseconds = _any_duration(cursor, owner)
+    if is_number and cursor.index == index + 1 and milliseconds:
+        cursor.without_unit.append(f"{owner} {milliseconds}")
     if milliseconds < least:
         cursor.fail(f"{owner} must be longer than 0", offset)
     if milliseconds > LENGTH_MS_MAX:

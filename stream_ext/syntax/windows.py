@@ -70,7 +70,9 @@ def window(cursor: Cursor, name: str, stream: StreamRef | None, declared: Declar
         if declared is Declared.WINDOW:
             _policy(cursor, draft)
     if not draft.step_ms and draft.range_ms and declared is not Declared.PATTERN:
-        draft.step_ms = draft.range_ms
+        draft.step_ms = draft.range_ms - draft.until_ms  # so that each element is in one instance
+    without_unit = tuple(cursor.without_unit)  # with that of a COMPUTED EVERY before it
+    cursor.without_unit.clear()
     return WindowClause(
         name=name,
         stream=stream or datasets.stream_reference(cursor),
@@ -91,6 +93,7 @@ def window(cursor: Cursor, name: str, stream: StreamRef | None, declared: Declar
         reports=tuple(draft.reports),
         declared=declared,
         written=tuple(draft.written),
+        without_unit=without_unit,
     )
 
 

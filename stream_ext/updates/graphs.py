@@ -6,9 +6,9 @@ one. COPY, MOVE and ADD fail if their source is not there: a misspelt name would
 
 from __future__ import annotations
 
-import numpy as np
+from itertools import chain
 
-from hbase_store import Snapshot
+from hbase_store import NAMED, Snapshot
 from stream_ext.evaluate import Graph
 from stream_ext.plan.algebra import Manage, Transfer, Whole
 from stream_ext.plan.terms import Constant
@@ -32,10 +32,11 @@ def _clear(target: Constant | Whole, working: Working) -> None:
         if graph is not None:
             _delete(graph, working)
         return
-    s, p, o, g = working.snapshot.quads()
-    meant = np.ones(len(g), np.bool_) if target is Whole.ALL else g != np.uint64(DEFAULT_GRAPH)
-    if meant.any():
-        working.batch.delete(s[meant], p[meant], o[meant], g[meant])
+    named = working.edges(NAMED)
+    if target is Whole.ALL:
+        _delete(DEFAULT_GRAPH, working)
+    for p, (s, o, g) in named:
+        working.batch.delete(s, p, o, g)
 
 
 def transfer(operation: Transfer, working: Working) -> None:
@@ -44,20 +45,21 @@ def transfer(operation: Transfer, working: Working) -> None:
         _copy(given, operation, working)
         return
     source = working.known_graph(operation.source)
-    if source is None or (source != DEFAULT_GRAPH and not _is_there(working.snapshot, source)):
+    edges = working.edges(source) if source is not None else iter(())  # as they are before the target is emptied
+    first = next(edges, None)
+    if source is None or (source != DEFAULT_GRAPH and first is None):
         if operation.silent:
             return
         raise CannotUpdate(f"there is no graph {_name(operation.source)}: it holds no triple")
     if operation.source == operation.target:
         return
-    triples = working.snapshot.graph_quads(source)
     target = working.graph(operation.target)
     if operation.verb != "ADD":
         _delete(target, working)
-    if len(triples[0]):
-        working.batch.insert(*triples, target)
+    for p, (s, o) in chain([] if first is None else [first], edges):
+        working.batch.insert(s, p, o, target)
         if operation.verb == "MOVE":
-            working.batch.delete(*triples, source)
+            working.batch.delete(s, p, o, source)
 
 
 def _copy(given: Graph, operation: Transfer, working: Working) -> None:
@@ -69,8 +71,7 @@ def _copy(given: Graph, operation: Transfer, working: Working) -> None:
 
 
 def _delete(graph: int, working: Working) -> None:
-    s, p, o = working.snapshot.graph_quads(graph)
-    if len(s):
+    for p, (s, o) in working.edges(graph):
         working.batch.delete(s, p, o, graph)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from hbase_store import Batch, Store
 from hbase_store.errors import BadRow, SnapshotGone, StoreUnavailable
 from stream_ext.adaptor import check_terms
+from stream_ext.charged import ChargedBatch
 from stream_ext.control import Control
 from stream_ext.derived_graphs import DerivedGraphs, Origin
 from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
@@ -122,9 +123,8 @@ class _Request:
             elif isinstance(operation, Modify):
                 check_services([operation.pattern], self._asking.outside, self._text)
             elif isinstance(operation, Load):
-                self._asking.control.check()
                 with self._placed(number, operation):
-                    self._documents[number] = fetched(operation, self._asking.outside, self._asking.control.check)
+                    self._documents[number] = fetched(operation, self.outside, self.control)
 
     def solve_ahead(self, store: Store, head: int) -> None:
         """Only for the first operation: those after it see what it does."""
@@ -135,7 +135,8 @@ class _Request:
 
     def run(self, store: Store, batch: Batch, derived: DerivedGraphs) -> None:
         ahead = self._ahead if self._ahead is not None and self._ahead.holds(store) else None
-        working = Working(batch, store.preview(batch), self._asking, derived)
+        charged = ChargedBatch(batch, self.control)
+        working = Working(charged, store.preview(batch), self._asking, derived)
         for number, operation in enumerate(self._operations, 1):
             self._asking.control.check()
             with self._placed(number, operation):
@@ -146,7 +147,7 @@ class _Request:
                     self._run_by_pattern(operation, known, working)
                 else:
                     self._run(number, operation, working)
-        self._asking.control.check()  # for the last time: then it is published
+        charged.pack()
         self.asserts = not batch.is_empty
 
     def _run_by_pattern(self, operation: Modify | DeleteWhere, known: Solved | None, working: Working) -> None:

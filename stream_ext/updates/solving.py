@@ -14,9 +14,9 @@ import numpy as np
 
 from hbase_store import Store
 from hbase_store.errors import SnapshotGone
-from stream_ext.evaluate import Asking, pattern_network, solve, solve_beside, where
+from stream_ext.evaluate import Asking, Graph, pattern_network, solve, solve_beside, where
 from stream_ext.plan.algebra import Modify, Pattern, QuadPattern
-from stream_ext.plan.logic import GraphScope, predicates_read
+from stream_ext.plan.logic import GraphScope, Select, predicates_read
 from stream_ext.plan.places import STORE, Dataset, dataset
 from stream_ext.plan.terms import Constant
 from stream_ext.updates.templates import Solved
@@ -69,7 +69,7 @@ def solutions(asked: Asked, working: Working) -> Solved:
     """Over the store with all that the operations before did."""
     vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
     graphs = working.derived.of_pattern(asked.pattern, asked.of)
-    snapshot, select = working.snapshot, where(asked.pattern, asked.variables, asked.of, graphs)
+    snapshot, select = working.snapshot, _select(asked, working.asking, graphs)
     found = solve_beside(select, graphs, snapshot, vocabulary, working.asking)
     return _solved(asked.variables, found, vocabulary)
 
@@ -77,13 +77,17 @@ def solutions(asked: Asked, working: Working) -> Solved:
 def solved_ahead(asked: Asked, store: Store, sn: int, asking: Asking) -> Ahead | None:
     """None where it is left to the writer. Of the store alone: what a registered query says may change meanwhile."""
     vocabulary = Vocabulary(store.permanent_ids, store.terms)
-    snapshot, select = store.at(sn), where(asked.pattern, asked.variables, asked.of)
-    network = pattern_network(select, snapshot, vocabulary)
+    snapshot, select = store.at(sn), _select(asked, asking)
+    network = pattern_network(select, snapshot, vocabulary, check=asking.control.check)
     if network.expected() < AHEAD_ROWS:
         return None
     solved = _solved(asked.variables, solve(network, snapshot, vocabulary, asking), vocabulary)
     read, deleted = predicates_read(select), _predicates_of(asked.deletes)
     return Ahead(sn, solved, None if read is None or deleted is None else read | deleted)
+
+
+def _select(asked: Asked, asking: Asking, graphs: Sequence[Graph] = ()) -> Select:
+    return where(asked.pattern, asked.variables, asked.of, graphs, asking.control.check)
 
 
 def _predicates_of(quads: Sequence[QuadPattern]) -> frozenset[bytes] | None:

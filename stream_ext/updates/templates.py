@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.terms import BLANK, DICTIONARY, LOCAL, tag_of
+from stream_ext.charged import QUAD
 from stream_ext.graph_store import encoded
 from stream_ext.plan.algebra import QuadPattern
 from stream_ext.plan.terms import BlankLabel, Constant, Node, TemplateNode, Variable
@@ -31,8 +32,6 @@ _KIND_OF = np.full(256, _LITERAL, np.uint8)
 _KIND_OF[ord("<")], _KIND_OF[ord("_")] = _IRI, _BLANK
 #: What may stand as subject, predicate, object and graph; (): anything.
 _PLACES: tuple[tuple[int, ...], ...] = ((_IRI, _BLANK), (_IRI,), (), (_IRI, _BLANK))
-#: Cells of a quad: in its columns, and in the batch, its order and its pages.
-_QUAD = 16
 _NO_GRAPH = np.zeros(1, np.uint64)
 
 
@@ -104,7 +103,7 @@ class Template:
     def _check_room(self) -> None:
         """For all quads that there may be, and for the nodes of their labels."""
         control, count = self._working.asking.control, self._solved.count
-        control.room(count * (len(self._quads) + len(self._labels)), _QUAD)
+        control.room(count * (len(self._quads) + len(self._labels)), QUAD)
 
     def _filling(self, encode: Callable[[list[bytes]], Ids]) -> Filling:
         """A column for each variable, one value for each constant, looked up at once."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hbase_store import Batch, Preview, Snapshot
+from hbase_store import Preview, Snapshot
+from hbase_store.arrays import Columns
 from hbase_store.terms import NO_TERM
+from stream_ext.charged import ChargedBatch, room_of
 from stream_ext.derived_graphs import DerivedGraphs
 from stream_ext.evaluate import Asking
 from stream_ext.plan.terms import Constant
@@ -24,7 +27,7 @@ class Forbidden(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    batch: Batch
+    batch: ChargedBatch
     preview: Preview
     asking: Asking
     derived: DerivedGraphs
@@ -32,7 +35,13 @@ class Working:
     @property
     def snapshot(self) -> Snapshot:
         """The store with all that was done up to now."""
+        self.batch.seen()
         return self.preview.snapshot()
+
+    def edges(self, graph: int) -> Iterator[tuple[int, Columns]]:
+        """Each predicate with the columns of its edges in a graph (or NAMED), as they are now; no more at a time than
+        there is room for."""
+        return self.snapshot.by_predicate(graph, room_of(self.asking.control))
 
     def check_writable(self, graph: Constant | None) -> None:
         if graph is not None and (why := self.derived.why_not(graph.text)) is not None:

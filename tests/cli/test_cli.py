@@ -21,6 +21,7 @@ import pytest
 from endpoint.cli import build_parser, main
 from endpoint.client import Client
 from endpoint.commands import talking, terminal
+from endpoint.commands.flags import UsageError
 from endpoint.completion import script
 from endpoint.serve import ServeSettings
 from tests.benchmarks import BENCHES
@@ -371,7 +372,7 @@ def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pyte
     [
         (["register", ""], "the text is empty"),
         (["query", " \n"], "the text is empty"),
-        (["register", "near.rq"], "near.rq: there is no such file, and it is no text either"),
+        (["register", "near.rq"], "near.rq: there is no such file"),
     ],
 )
 def test_a_text_that_is_none_is_said_so(argv: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -494,12 +495,16 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
         (2, "no length of time", ["serve", "--spark-epoch", "soon"]),
         (2, "process or power", ["serve", "--durability", "hope"]),
         (1, "--token", ["serve", "--host", "0.0.0.0"]),
-        (2, "there is no such file", ["load", "nowhere.nt"]),
+        (2, "rillet: nowhere.nt: there is no such file\n", ["load", "nowhere.nt"]),
+        (2, "rillet: nowhere.nt: there is no such file\n", ["push", "s", "nowhere.nt"]),
+        (2, "rillet: nowhere.rq: there is no such file\n", ["query", "nowhere.rq"]),
+        (2, "rillet: nowhere.rq: there is no such file\n", ["explain", "nowhere.rq"]),
+        (2, "rillet: nowhere.rq: there is no such file\n", ["register", "-f", "nowhere.rq"]),
         (2, "which format", ["load", "-"]),
         (2, "give the text", ["query"]),
         (2, "which format", ["push", "s", "data.bin"]),
         (1, "no server answers", ["query", "ASK {}", "--server", "http://127.0.0.1:1"]),
-        (1, "No such file", ["query", "-f", "nowhere.rq"]),
+        (2, "rillet: nowhere.rq: there is no such file\n", ["query", "-f", "nowhere.rq"]),
         (1, "is no store", ["load", __file__, "--format", "nt", "--store", "postgres:x"]),
         (2, "no benchmark", ["bench", "speed"]),
     ],
@@ -557,7 +562,7 @@ def test_a_server_refuses_in_its_own_words(near: Live, capsys: pytest.CaptureFix
 
 def test_the_traceback_is_there_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RILLET_DEBUG", "1")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(UsageError):
         rillet("query", "-f", "nowhere.rq")
 
 
@@ -575,6 +580,7 @@ def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]
     assert rillet("--help") == 0
     listed = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE)
     assert {"serve", "load", "query", "push", "register", "watch", "status", "warm", "doctor", "bench"} <= set(listed)
+    assert {"heartbeat", "completion"} <= set(listed), "long names share the line with what they are for"
     for command in listed:
         if command not in ("COMMAND",):
             assert rillet(command, "--help") == 0

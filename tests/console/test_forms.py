@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,10 +60,9 @@ def test_a_page_shows_prefixes_as_far_as_it_looks_at_them(fresh: Live) -> None:
 
 
 def test_explain_is_a_word_in_the_editor_too(fresh: Live) -> None:
-    # More than an address may be, and no more patterns than a query may have.
-    long = " ".join(f"?s <http://ex/{number:050}> ?o{number} ." for number in range(1_500))
+    long = " ".join(f"?s <http://ex/{number}> ?o{number} ." for number in range(3_000))  # more than an address may be
     page = run(fresh, f"EXPLAIN SELECT * {{ {long} }}")
-    assert (page.all("h1")[0].shown, f"http://ex/{1_499:050}" in page.all("pre")[0].text) == ("Explain", True)
+    assert (page.all("h1")[0].shown, "http://ex/2999" in page.all("pre")[0].text) == ("Explain", True)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +225,8 @@ def test_with_a_token_looking_is_open_and_changing_takes_signing_in(tmp_path: Pa
             answer = browser.post("/console" + path, data=form)
             assert answer.status_code == 401, path
             assert "/console/sign-in" in answer.text
+            shown = html.unescape(answer.text)
+            assert all(value in shown for value in form.values()), "what was typed comes back"
         assert browser.post("/console/sign-in", data={"token": "wrong"}).status_code == 401
         assert browser.post("/console/query", data={"query": text}).status_code == 401
         assert server.service.head() == 0
@@ -239,6 +241,36 @@ def test_with_a_token_looking_is_open_and_changing_takes_signing_in(tmp_path: Pa
         assert browser.post("/console/query", data={"query": text}, headers=own).status_code == 200
         browser.post("/console/sign-out")
         assert browser.post("/console/query", data={"query": text}).status_code == 401
+
+
+def test_what_was_typed_is_there_again_where_reading_takes_a_token_too(tmp_path: Path) -> None:
+    """Who typed for longer than the server ran has to sign in again."""
+    text, rdf = 'INSERT DATA { <http://ex/a> <http://ex/p> "ä&?" }', "<http://ex/a> <http://ex/p> 1 ."
+    with live(tmp_path, token="s3cret", read_token="r3ad") as server, httpx.Client(base_url=server.url) as browser:
+        asked = browser.post("/console/query", data={"query": text.replace("INSERT", "\r\nINSERT")})
+        assert asked.status_code == 401
+        fields = {each.attributes["name"]: each.attributes.get("value", "") for each in Page(asked.text).all("input")}
+        entered = browser.post(
+            "/console/sign-in", data={"token": "s3cret", "back": fields["back"]}, follow_redirects=True
+        )
+        assert Page(entered.text).all("textarea")[0].text.strip() == text
+        assert server.service.head() == 0, "it is filled in, and not run"
+        browser.post("/console/sign-out")
+        for path, form in (
+            ("/upload", {"text": rdf}),
+            ("/streams/s", {"act": "push", "data": rdf}),
+            ("/query", {"query": rdf + "#" * 20_000}),
+        ):
+            asked = browser.post("/console" + path, data=form)
+            assert rdf in Page(asked.text).all("textarea")[0].text
+            asked = browser.post("/console/sign-in", data={"token": "wrong", "typed": rdf})
+            assert Page(asked.text).all("textarea")[0].text == rdf
+
+
+def test_what_is_not_there_says_what_is(fresh: Live) -> None:
+    answer = fresh.http.get("/console/nope")
+    assert answer.status_code == 404
+    assert "the console has no page /console/nope; its pages: /console/, /console/query, " in said(Page(answer.text))
 
 
 def test_a_cookie_of_one_server_opens_no_other(tmp_path: Path) -> None:

@@ -229,17 +229,32 @@ def test_what_a_construct_says_is_shown_as_rows_of_short_terms(browser: Browser,
         page.context.close()
 
 
+def test_the_bar_says_which_snapshot_is_the_latest_now(browser: Browser, tmp_path: Path) -> None:
+    with live(tmp_path) as server:
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/explain")
+        expect(page.locator(".snapshot")).to_have_text("snapshot 0")
+        server.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+        expect(page.locator(".snapshot")).to_have_text("snapshot 1", timeout=20_000)
+        page.context.set_offline(True)
+        expect(page.locator(".snapshot")).to_have_class("snapshot old", timeout=20_000)
+        page.context.set_offline(False)
+        expect(page.locator(".snapshot")).to_have_class("snapshot", timeout=20_000)
+        page.context.close()
+
+
 def test_the_whole_way_from_a_stream_to_a_live_answer_needs_no_other_tool(browser: Browser, tmp_path: Path) -> None:
     with live(tmp_path, token="s3cret") as server:
         page = browser.new_context(base_url=server.url).new_page()
         page.goto("/console/streams")
         page.get_by_label("Name or IRI").fill("taxis")
         page.get_by_role("button", name="Create").click()
-        page.get_by_role("alert").get_by_role("link", name="Sign in").click()
-        page.get_by_label("Token").fill("s3cret")
-        page.get_by_role("button", name="Sign in").click()
-        page.goto("/console/streams")
-        page.get_by_label("Name or IRI").fill("taxis")
+        with page.context.expect_page() as opened:
+            page.get_by_role("alert").get_by_role("link", name="Enter the token").click()
+        opened.value.get_by_label("Token").fill("s3cret")
+        opened.value.get_by_role("button", name="Sign in").click()
+        expect(opened.value.get_by_text("Signed in: you may change things now.")).to_be_visible()
+        expect(page.get_by_label("Name or IRI")).to_have_value("taxis")
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("heading", name="taxis")).to_be_visible()
         page.goto("/console/query")

@@ -103,7 +103,7 @@ def test_a_page_is_said_to_be_of_a_snapshot_and_is_kept_nowhere(server: Live) ->
 
 
 def test_an_address_without_a_page_is_told_as_a_page(server: Live) -> None:
-    assert "nothing at /nowhere for GET" in said(get(server, "/nowhere", 404))
+    assert "the console has no page /console/nowhere" in said(get(server, "/nowhere", 404))
     assert server.http.post("/console/graphs").status_code == 405
     assert "no stream 'nowhere'" in said(get(server, "/streams/nowhere", 404))
     assert "no registered query 'nowhere'" in said(get(server, "/queries/nowhere", 404))

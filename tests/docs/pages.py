@@ -74,7 +74,8 @@ def rows(text: str) -> list[list[str]]:
 
 
 def codes(text: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", text)
+    """What is marked as code in a sentence or a cell; examples in blocks list nothing."""
+    return re.findall(r"`([^`]+)`", _FENCE.sub("", text))
 
 
 def _without_code(text: str) -> str:

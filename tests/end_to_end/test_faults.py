@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +87,23 @@ class Campaign:
 # ---- faults ----------------------------------------------------------------------------------------------------
 
 
+def mended_after(seconds: float, mend: Callable[[], object]) -> None:
+    """The next fault may have killed the process by then."""
+
+    def act() -> None:
+        with suppress(ProcessLookupError):
+            mend()
+
+    threading.Timer(seconds, act).start()
+
+
 def stopped(campaign: Campaign) -> None:
     """The process stands still for a while, as under a debugger, or on a machine that is suspended."""
     pid, rest_s = campaign.pid, 0.3 + 2 * campaign.chance.random()
 
     def stop() -> None:
         os.kill(pid, signal.SIGSTOP)
-        threading.Timer(rest_s, os.kill, (pid, signal.SIGCONT)).start()
+        mended_after(rest_s, lambda: os.kill(pid, signal.SIGCONT))
 
     campaign.soon(stop)
 
@@ -110,7 +120,7 @@ def without_disk(campaign: Campaign) -> None:
     """No file of the process may grow any more; then there is room again."""
     pid, room = campaign.pid, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-    threading.Timer(0.5 + campaign.chance.random(), resource.prlimit, (pid, resource.RLIMIT_FSIZE, room)).start()
+    mended_after(0.5 + campaign.chance.random(), lambda: resource.prlimit(pid, resource.RLIMIT_FSIZE, room))
 
 
 def set_back(campaign: Campaign) -> None:

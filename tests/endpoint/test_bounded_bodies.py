@@ -6,15 +6,22 @@ import base64
 import quopri
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
+import httpx
 import pytest
 
 from endpoint.limits import HttpLimits
 from endpoint.multipart import parts_of
 from stream_ext.errors import BadData, TooLarge
-from tests.endpoint.live import SPARQL_QUERY, Live, live
+from stream_ext.rdf import documents
+from stream_ext.rdf.parse_queue import Rules
+from stream_ext.rdf.parsers import Parsers
+from tests.endpoint.live import NT, SPARQL_QUERY, Live, live
 from tests.language.bombs import LAUGHS, OF_IRIS, OF_TIME, XML
+from tests.parts.waiting import until
 
 VALUES = "SELECT (COUNT(*) AS ?n) { VALUES ?x { " + " ".join(map(str, range(150_000))) + " } }"
 
@@ -74,6 +81,37 @@ def test_what_is_read_is_listed_and_can_be_cancelled(server: Live) -> None:
             server.http.delete(f"/$/queries/{listed['id']}")
     asking.join()
     assert answers == [503]
+
+
+def test_those_who_have_all_parsers_hold_up_nobody_with_a_small_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four that take for ever, and many more that wait for them: fewer than there are threads for writes."""
+    media_type, slow = OF_TIME["a context in each node"]
+    parsers = Parsers(Rules(at_once=2, waiting=3))
+    monkeypatch.setattr(documents, "PARSERS", parsers)
+    with (
+        live(tmp_path / "store", limits=HttpLimits(writers=8, query_s=60)) as server,
+        ThreadPoolExecutor(12) as attackers,
+    ):
+        server.http.put("/streams/s", json={}).raise_for_status()
+        reading = server.service.limits
+        server.service.limits = replace(reading, read_s=6.0)
+
+        def attack(_: int) -> httpx.Response:
+            kind = {"content-type": media_type}
+            return httpx.post(server.url + "/streams/s?timestamp=1", content=slow, headers=kind, timeout=60)
+
+        answers = [attackers.submit(attack, number) for number in range(12)]
+        until(lambda: parsers.queue.waiting >= 3, "all parsers are taken, and some wait")
+        pushed = server.http.post("/streams/s?timestamp=1", content=b"<a:s> <a:p> <a:o> .", headers=NT)
+        assert pushed.status_code == 202
+        assert parsers.queue.waiting or parsers.queue.free == 0, "nobody was in the way"
+        refused = [answer for each in answers if (answer := each.result()).status_code == 429]
+        assert len(refused) >= 12 - 2 - 3
+        assert all(answer.headers["retry-after"] == "5" and "N-Triples" in answer.text for answer in refused)
+        assert {each.result().status_code for each in answers} <= {429, 503}
+    parsers.close()
 
 
 def test_a_form_has_so_many_parts(server: Live) -> None:

@@ -6,7 +6,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
@@ -16,6 +16,7 @@ import pytest
 from endpoint.limits import HttpLimits
 from endpoint.parameters import unescaped
 from tests.endpoint.live import NT, Live, live
+from tests.parts.waiting import until
 
 QUICK = HttpLimits(
     connections=60,
@@ -69,13 +70,6 @@ def drip(client: socket.socket, piece: bytes) -> threading.Thread:
     thread = threading.Thread(target=go_on)
     thread.start()
     return thread
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until, "it never came to pass"
-        time.sleep(0.01)
 
 
 def ended(server: Live, reason: str) -> int:
@@ -220,7 +214,7 @@ def test_who_reads_no_answer_is_cut(tmp_path: Path) -> None:
             server.http.post("/data?default", content=rows, headers=NT).raise_for_status()
         before = ended(server, "unread")
         with raw(server, b"GET /data?default HTTP/1.1\r\nHost: localhost\r\nAccept: application/n-triples\r\n\r\n"):
-            wait_until(lambda: ended(server, "unread") > before)
+            until(lambda: ended(server, "unread") > before, "who does not read is cut off")
         assert len(server.http.get("/data?default", headers={"accept": "application/n-triples"}).content) > 20 << 20
 
 
@@ -244,7 +238,7 @@ def test_a_listener_who_does_not_read_is_cut_and_costs_little_meanwhile(tmp_path
                 most = max([most, *(each.unread_bytes for each in list(connections.open))])
                 assert time_ms < 10_000, "it was never cut"
             assert most < 2 << 20
-        wait_until(lambda: server.service.status()["subscriptions"] == 0)
+        until(lambda: server.service.status()["subscriptions"] == 0, "nobody listens")
 
 
 # ---- how many
@@ -256,7 +250,7 @@ def test_idle_connections_give_way_to_those_who_ask(server: Live) -> None:
             opened.enter_context(raw(server))
         assert server.http.get("/$/ping").text == "pong\n"
         assert len(server.server._app.desk.connections.open) <= QUICK.connections
-        wait_until(lambda: ended(server, "room") > QUICK.connections)
+        until(lambda: ended(server, "room") > QUICK.connections, "the oldest make room")
 
 
 def test_when_all_connections_are_busy_one_more_is_refused_in_words(server: Live) -> None:
@@ -274,5 +268,5 @@ def test_when_all_connections_are_busy_one_more_is_refused_in_words(server: Live
         found = all_of(raw(server, b"GET /$/ping HTTP/1.1\r\nHost: localhost\r\n\r\n"))
         assert found.startswith(b"HTTP/1.1 503 ")
         assert b"60 connections, its limit (--connections)" in found
-    wait_until(lambda: connections.busy == 0)
+    until(lambda: connections.busy == 0, "no connection is busy")
     assert raw(server).close() is None

@@ -17,7 +17,8 @@ from pyoxigraph import Literal
 from rdflib import Graph
 
 from endpoint.graph_results import QUADS, TRIPLES
-from tests.endpoint.live import BASE, Live, live
+from endpoint.limits import HttpLimits
+from tests.endpoint.live import BASE, NT, Live, live
 from tests.endpoint.w3c_http import RDFS, Answer, Case, Request, cases, same_graph
 from tests.language.w3c import folder, graph
 
@@ -267,3 +268,22 @@ def test_a_bad_request_changes_nothing(
     answer = server.http.request(method, path, **request_)
     assert (answer.status_code, says in answer.text) == (status, True), answer.text
     assert server.service.head() == head
+
+
+def test_graphs_larger_than_the_budget_are_neither_written_nor_deleted(tmp_path: Path) -> None:
+    lines = "".join(f"<http://ex/s{n}> <http://ex/p> <http://ex/o> .\n" for n in range(1_000))
+    with live(tmp_path / "store") as roomy:
+        roomy.http.put(G, content=lines, headers=NT).raise_for_status()
+    with live(tmp_path / "store", limits=HttpLimits(query_bytes=100_000)) as tight:
+        few = {"content": lines[: lines.index("\n") + 1], "headers": NT}
+        for method, path, body in (
+            ("PUT", G, few),
+            ("POST", G + "2", {"content": lines, "headers": NT}),
+            ("POST", "/data", {"content": lines, "headers": {"content-type": "application/n-quads"}}),
+            ("DELETE", G, {}),
+        ):
+            answer = tight.http.request(method, path, **body)
+            assert answer.status_code == 413, (method, answer.text)
+            assert "the write of a graph needs more" in answer.text
+        assert tight.http.post(G, **few).status_code == 204
+        assert tight.service.head() == 2

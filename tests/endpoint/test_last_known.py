@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from endpoint.last_known import Known, LastKnown
+from endpoint.last_known import Known, LastKnown, LastKnownOf
 from hbase_store.errors import StoreUnavailable
+from stream_ext.errors import NotFound
 
 
 class Source:
@@ -95,4 +97,44 @@ def test_those_who_have_gone_are_forgotten(source: Source, known: LastKnown[int]
     source.goes_on.clear()
     for _ in range(1_000):
         known.wait(0)
-    assert len(known._asking) < 5
+    assert len(known._of._asking[None]) < 5
+
+
+def test_each_key_is_known_by_itself_and_the_last_that_were_read_are_remembered() -> None:
+    goes_on = threading.Event()
+    goes_on.set()
+    now = 100.0
+
+    def read(key: str) -> str:
+        assert goes_on.wait(20)
+        if key == "gone":
+            raise NotFound(key)
+        return key.upper()
+
+    known = LastKnownOf("letter", read, 2, lambda: now)
+    assert [known.wait(key, 20) for key in "abca"] == [Known(value, 0.0) for value in "ABCA"]
+    with pytest.raises(NotFound):
+        known.wait("gone", 20)
+    goes_on.clear()
+    now += 7
+    assert [known.wait(key, 0.01) for key in "ac"] == [Known("A", 7.0), Known("C", 7.0)]
+    with pytest.raises(StoreUnavailable, match="the letter cannot be known"):
+        known.wait("b", 0.01)
+    goes_on.set()
+    assert known.wait("b", 20) == Known("B", 0.0)
+    known.close()
+
+
+def test_what_was_never_known_is_waited_for_longer(source: Source) -> None:
+    known = LastKnownOf("number", lambda key: key * source.read(), 10)
+    source.goes_on.clear()
+
+    async def asked() -> int:
+        first = asyncio.create_task(known.get(2, 0.0, 20.0))
+        while not source.entered.acquire(blocking=False):
+            await asyncio.sleep(0.001)
+        source.goes_on.set()
+        return (await first).value
+
+    assert asyncio.run(asked()) == 2
+    known.close()

@@ -274,3 +274,17 @@ def test_the_service_description_has_the_streams_in_the_words_of_vocals(server: 
     assert (URIRef(BASE + "sparql"), dcat.dataset, stream) in graph
     server.http.delete("/streams/told")
     assert "streams/told" not in server.http.get("/sparql", headers={"accept": "text/turtle"}).text
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/problem+json"])
+def test_json_that_people_print_ends_its_line(server: Live, accept: str) -> None:
+    """What curl prints ends before the prompt; answers to SPARQL are as their formats have them."""
+    server.http.put("/streams/taxis")
+    server.register()
+    for path in (
+        "/streams", "/streams/taxis", "/streams/taxis/late", "/queries", "/queries/near", "/$/stats",
+        "/$/queries", "/$/loads", "/openapi.json", "/sparql?query=EXPLAIN%20ASK%7B%7D", "/streams/nope", "/nope",
+    ):  # fmt: skip
+        answer = server.http.get(path, headers={"accept": accept})
+        assert answer.text.endswith("\n"), path
+        assert not answer.text.endswith("\n\n"), path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from stream_ext.errors import BadArgument, QueryCancelled
 from stream_ext.plan.functions.custom import register_function, unregister_function
 from tests.endpoint.live import Live, live
 from tests.endpoint.test_underway import Endless, in_background
+from tests.parts.waiting import until
 
 COUNT = 12_000
 ALL = "SELECT ?s ?o { ?s <http://ex/p> ?o }"
@@ -39,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def server(store: Path) -> Iterator[Live]:
     with live(store, limits=HttpLimits(query_s=30, rows=COUNT), query_workers=1) as running:
-        wait_for(lambda: worker_of(running)["state"] == "ready", running)
+        until(lambda: worker_of(running)["state"] == "ready", "the worker is ready")
         yield running
 
 
@@ -47,15 +48,6 @@ def worker_of(server: Live) -> dict[str, Any]:
     """The newest one."""
     told: list[dict[str, Any]] = server.http.get("/$/stats").json()["query_workers"]
     return told[-1] if told else {"state": "none", "pid": 0, "asked": 0}
-
-
-def wait_for(holds: Callable[[], bool], server: Live) -> None:
-    """Each look is a request, which takes its time."""
-    for _ in range(20_000):
-        if holds():
-            return
-        server.http.get("/$/ping")
-    raise AssertionError(f"it did not come to that: {server.http.get('/$/stats').json()['query_workers']}")
 
 
 def asked(server: Live) -> int:
@@ -172,14 +164,14 @@ def test_errors_of_a_worker_are_told_as_those_of_the_server(server: Live, monkey
 
 def test_a_query_in_a_worker_is_listed_and_can_be_cancelled(server: Live, stopped: int) -> None:
     waiting = in_background(lambda: httpx.get(server.url + "/sparql", params={"query": ALL}, timeout=20))
-    wait_for(lambda: asked(server) == 1, server)
+    until(lambda: asked(server) == 1, "the worker is asked")
     (listed,) = server.http.get("/$/queries").json()["queries"]
     assert (listed["query"], listed["state"], listed["worker"]) == (ALL, "running", 1)
     assert server.http.delete(f"/$/queries/{listed['id']}").status_code == 204
     answer = waiting.result(10)
     assert (answer.status_code, "cancelled" in answer.text) == (503, True)
     os.kill(stopped, signal.SIGCONT)
-    wait_for(lambda: worker_of(server)["queries"] == 0, server)
+    until(lambda: worker_of(server)["queries"] == 0, "the worker has nothing to do")
     assert ask(server, ALL).text.count("\n") == COUNT + 1
     assert worker_of(server)["pid"] == stopped
 
@@ -193,7 +185,7 @@ def test_who_waits_for_a_worker_is_answered_in_time(server: Live) -> None:
 def test_a_worker_that_does_not_hear_a_cancel_is_replaced(server: Live, stopped: int) -> None:
     server.server._app.desk.query_workers.deaf_s = 0.05
     assert ask(server, ALL, timeout="50ms").status_code == 503
-    wait_for(lambda: worker_of(server)["pid"] != stopped and worker_of(server)["state"] == "ready", server)
+    until(lambda: worker_of(server)["pid"] != stopped and worker_of(server)["state"] == "ready", "there is another")
     with pytest.raises(ProcessLookupError):
         os.kill(stopped, 0)
     assert ask(server, ALL).status_code == 200
@@ -202,19 +194,19 @@ def test_a_worker_that_does_not_hear_a_cancel_is_replaced(server: Live, stopped:
 
 def test_a_worker_that_dies_is_replaced_and_its_query_told(server: Live, stopped: int) -> None:
     waiting = in_background(lambda: httpx.get(server.url + "/sparql", params={"query": ALL}, timeout=20))
-    wait_for(lambda: asked(server) == 1, server)
+    until(lambda: asked(server) == 1, "the worker is asked")
     os.kill(stopped, signal.SIGKILL)
     answer = waiting.result(10)
     assert (answer.status_code, "SIGKILL" in answer.text, "ask again" in answer.text) == (503, True, True)
     assert ask(server, ALL).status_code == 200  # while there is none, the server answers itself
-    wait_for(lambda: worker_of(server)["state"] == "ready", server)
+    until(lambda: worker_of(server)["state"] == "ready", "the worker is ready")
     assert ask(server, ALL + " # once more").status_code == 200
     assert asked(server) == 1
 
 
 def test_an_answer_is_cut_off_when_its_worker_dies(store: Path) -> None:
     with live(store, limits=HttpLimits(rows=1 << 30), query_workers=1) as server:
-        wait_for(lambda: worker_of(server)["state"] == "ready", server)
+        until(lambda: worker_of(server)["state"] == "ready", "the worker is ready")
         text = "SELECT ?a ?b { ?a <http://ex/p> ?x . ?b <http://ex/p> ?x }"
         with httpx.stream("GET", server.url + "/sparql", params={"query": text}, timeout=20) as answer:
             os.kill(int(worker_of(server)["pid"]), signal.SIGKILL)
@@ -224,12 +216,12 @@ def test_an_answer_is_cut_off_when_its_worker_dies(store: Path) -> None:
 
 def test_a_client_that_goes_away_while_it_reads_ends_its_query_there(store: Path) -> None:
     with live(store, limits=HttpLimits(rows=1 << 30), query_workers=1) as server:
-        wait_for(lambda: worker_of(server)["state"] == "ready", server)
+        until(lambda: worker_of(server)["state"] == "ready", "the worker is ready")
         text = "SELECT ?a ?b { ?a <http://ex/p> ?x . ?b <http://ex/p> ?x }"
         with httpx.stream("GET", server.url + "/sparql", params={"query": text}, timeout=20) as answer:
             next(answer.iter_bytes())
             assert worker_of(server)["queries"] == 1
-        wait_for(lambda: worker_of(server)["queries"] == 0, server)
+        until(lambda: worker_of(server)["queries"] == 0, "the worker has nothing to do")
         assert server.http.get("/$/queries").json() == {"queries": []}
 
 
@@ -269,7 +261,7 @@ def test_one_row_with_a_costly_call_goes_to_a_worker(server: Live) -> None:
 def test_what_exceeds_the_budget_is_413_wherever_it_is_answered(store: Path, workers: int) -> None:
     limits = HttpLimits(query_bytes=8 << 20, term_bytes=1000)
     with live(store, limits=limits, query_workers=workers) as running:
-        wait_for(lambda: worker_of(running)["state"] == ("ready" if workers else "none"), running)
+        until(lambda: worker_of(running)["state"] == ("ready" if workers else "none"), "the worker is ready")
         for text, why in (
             ("SELECT * { ?s <http://ex/p> ?x . ?t <http://ex/p> ?y }", "--query-bytes"),
             (f"SELECT (REPLACE(?x, 'a', ?x) AS ?y) {{ BIND('{'a' * 400}' AS ?x) }}", "--term-bytes"),
@@ -282,6 +274,32 @@ def test_what_exceeds_the_budget_is_413_wherever_it_is_answered(store: Path, wor
         update = "INSERT { ?s <http://ex/q> ?y } WHERE { ?s <http://ex/p> ?x . ?t <http://ex/p> ?y }"
         assert running.http.post("/update", data={"update": update}).status_code == 413
         assert ask(running, LIGHT).status_code == 200
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_others_leave_no_memory_for_is_429_wherever_it_is_answered(store: Path, workers: int) -> None:
+    limits = HttpLimits(query_bytes=1 << 30, queries_bytes=1 << 30)
+    with live(store, limits=limits, query_workers=workers) as running:
+        until(lambda: worker_of(running)["state"] == ("ready" if workers else "none"), "the worker is ready")
+        memory = running.server._app.desk.memory
+        large = "SELECT (COUNT(DISTINCT ?t) AS ?n) { ?s <http://ex/p> ?x . ?t <http://ex/p> ?x FILTER(?s != ?t) }"
+        assert ask(running, large).status_code == 200
+        memory.reserve(1020 << 20)
+        assert "rillet_query_memory_bytes 1.06954752e+09" in running.http.get("/$/metrics").text
+        answer = ask(running, large + " # again")
+        assert answer.status_code == 429, answer.text
+        assert answer.headers["retry-after"] == "1"
+        assert "--queries-bytes" in answer.text
+        assert ask(running, LIGHT).status_code == 200
+        memory.release(1020 << 20)
+        assert ask(running, large + " # once more").status_code == 200
+        until(lambda: memory.used == 0, "what the queries had is free")
+
+
+def test_all_together_have_at_least_what_one_may() -> None:
+    with pytest.raises(BadArgument, match=r"--queries-bytes 1000: .*\(--query-bytes\)"):
+        ServeSettings("lmdb:x", query_bytes=1001, queries_bytes=1000).limits()
+    assert ServeSettings("lmdb:x", query_bytes=1 << 60).limits().query_memory().bytes_max == 1 << 60
 
 
 def test_the_memory_of_a_worker_is_bounded(server: Live) -> None:

@@ -501,6 +501,8 @@ def test_a_server_whose_writer_has_stopped_is_not_ready(tmp_path: Path, monkeypa
         assert running.http.put("/streams/s").status_code == 503
         answer = running.http.get("/$/ready")
         assert (answer.status_code, "another writer took over" in answer.text) == (503, True)
+        for text in (answer.text, running.http.get("/console/").text):
+            assert "does not write" in text and "restart" not in text, "it writes again by itself"
 
 
 def test_a_constructed_graph_is_read_as_one_and_an_emission_is_made_again(near: Live) -> None:

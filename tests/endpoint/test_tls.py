@@ -143,7 +143,7 @@ def test_files_that_are_no_certificate_and_key_are_refused(files: Files, tmp_pat
     for cert, other, message in (
         (files.cert, None, "belong together"),
         (None, files.key, "belong together"),
-        (files.cert, str(tmp_path / "nowhere"), "No such file"),
+        (files.cert, str(tmp_path / "nowhere"), r"nowhere: there is no such file \(--tls-key\)"),
         (files.key, files.cert, "PEM files"),
         (files.cert, files.authority, "PEM files"),
         (files.cert, str(locked), "has a password"),

@@ -6,9 +6,12 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -17,6 +20,7 @@ from endpoint.limits import HttpLimits
 from endpoint.underway import Underway
 from hbase_store.lmdb_backend import LmdbKeyValue
 from tests.endpoint.live import NT, TAXI_IN_ZONE, Live, live
+from tests.parts.waiting import until
 
 VERBS = ("get_many", "scan", "put_many", "delete", "delete_range", "allocate", "publish", "sync")
 OPERATIONS = ("/$/ping", "/$/ready", "/$/stats", "/$/metrics", "/$/queries", "/streams", "/queries")
@@ -69,13 +73,6 @@ def server(gate: Gate, tmp_path: Path) -> Iterator[Live]:
         yield running
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until, "it never came to pass"
-        time.sleep(0.01)
-
-
 @contextmanager
 def all_threads_hang(server: Live, gate: Gate) -> Iterator[None]:
     """Queries, small and large ones, pushes and pages, more than there are threads for them."""
@@ -105,7 +102,7 @@ def all_threads_hang(server: Live, gate: Gate) -> Iterator[None]:
     with gate.closed():
         for thread in threads:
             thread.start()
-        wait_until(lambda: gate.hanging > FEW.readers and desk.workers.writers.busy > FEW.writers)
+        until(lambda: gate.hanging > FEW.readers and desk.workers.writers.busy > FEW.writers, "all threads hang")
         yield
     for thread in threads:
         thread.join()
@@ -126,12 +123,60 @@ def test_operations_answer_at_once_whatever_hangs(server: Live, gate: Gate) -> N
         assert [one["query"] for one in server.http.get("/queries").json()["queries"]] == ["near"]
 
 
+def test_nobody_waits_for_a_small_query_but_who_asks_it(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    query, asked = server.service.query, []
+
+    def after_a_ping(*arguments: Any) -> Any:
+        asked.append(arguments[0])
+        assert httpx.get(server.url + "/$/ping", timeout=20).text == "pong\n"
+        return query(*arguments)
+
+    monkeypatch.setattr(server.service, "query", after_a_ping)
+    small = "ASK { <http://ex/z1> <http://ex/partOf> <http://ex/c1> }"
+    assert server.http.get("/sparql", params={"query": small}).json()["boolean"] is True
+    assert asked == [small]
+
+
+def test_operations_answer_at_once_while_a_hundred_clients_ask_a_store_that_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them would be awaited for a moment; a hundred moments are seconds."""
+    with live(tmp_path / "store") as running:
+        query = running.service.query
+
+        def slowly(*arguments: Any) -> Any:
+            threading.Event().wait(0.025)
+            return query(*arguments)
+
+        together = threading.Barrier(100)
+
+        def ask(number: int) -> int:
+            text = quote(f"ASK {{ <http://ex/s{number}> <http://ex/p> 1 }}")
+            with closing(HTTPConnection("127.0.0.1", running.port, timeout=60)) as connection:
+                connection.connect()
+                together.wait(20)
+                connection.request("GET", f"/sparql?query={text}")
+                return connection.getresponse().status
+
+        monkeypatch.setattr(running.service, "query", slowly)
+        running.http.get("/$/ready")  # is connected
+        with ThreadPoolExecutor(100) as clients:
+            answers = [clients.submit(ask, number) for number in range(100)]
+            times = []
+            while not all(answer.done() for answer in answers):
+                began = time.monotonic()
+                assert running.http.get("/$/ready").text == "ready\n"
+                times.append(time.monotonic() - began)
+        assert [answer.result() for answer in answers] == [200] * 100
+        assert max(times) < 1.0, times
+
+
 def test_what_is_waited_for_is_said_within_two_seconds_and_for_as_long_as_it_lasts(server: Live, gate: Gate) -> None:
     assert server.http.get("/$/ready").text == "ready\n"
     assert server.http.get("/$/stats").json()["waits_for"] == []
     with all_threads_hang(server, gate):
         began = time.monotonic()
-        wait_until(lambda: server.http.get("/$/ready").status_code == 503)
+        until(lambda: server.http.get("/$/ready").status_code == 503, "it says that it waits")
         assert time.monotonic() - began < 10  # two, on a quiet machine
         assert "waits for the store: " in server.http.get("/$/ready").text
         stats = server.http.get("/$/stats").json()
@@ -141,14 +186,14 @@ def test_what_is_waited_for_is_said_within_two_seconds_and_for_as_long_as_it_las
         for page in ("/console/", "/console/sign-in"):
             text = httpx.get(server.url + page, timeout=20).text
             assert "waits for the store" in text, text
-    wait_until(lambda: server.http.get("/$/ready").text == "ready\n")
+    until(lambda: server.http.get("/$/ready").text == "ready\n", "it is ready again")
     assert server.http.get("/$/stats").json()["waits_for"] == []
     assert "waits for" not in server.http.get("/console/").text
 
 
 def test_a_page_that_reads_the_store_says_that_it_is_away_and_takes_no_thread(server: Live, gate: Gate) -> None:
     with all_threads_hang(server, gate):
-        wait_until(lambda: server.http.get("/$/ready").status_code == 503)
+        until(lambda: server.http.get("/$/ready").status_code == 503, "it says that it waits")
         for _ in range(12):  # more than the console has threads
             answer = httpx.get(server.url + "/console/", timeout=20)
             assert answer.status_code == 200
@@ -160,11 +205,26 @@ def test_what_was_known_last_says_how_old_it_is(server: Live, gate: Gate) -> Non
     with gate.closed():
         pushing = threading.Thread(target=server.push, args=(5_000,))
         pushing.start()
-        wait_until(lambda: float(sample(server, "rillet_figures_age_seconds")) > 0.2)
+        until(lambda: float(sample(server, "rillet_figures_age_seconds")) > 0.2, "the figures grow old")
         assert float(sample(server, 'rillet_stream_batches_total{stream="taxis"}')) == 1
     pushing.join()
     assert float(sample(server, "rillet_figures_age_seconds")) == 0
     assert float(sample(server, 'rillet_stream_batches_total{stream="taxis"}')) == 2
+
+
+def test_one_stream_and_one_query_are_as_they_were_known_last(server: Live, gate: Gate) -> None:
+    now = {path: server.http.get(path).json() for path in ("/streams/taxis", "/queries/near")}
+    assert [each.pop("age_ms") for each in now.values()] == [0, 0]
+    assert (now["/streams/taxis"]["time"], now["/queries/near"]["state"]) == (1000, "running")
+    with all_threads_hang(server, gate):
+        until(lambda: server.http.get("/$/ready").status_code == 503, "it says that it waits")
+        for path, was in now.items():
+            for _ in range(20):  # more than there are threads
+                then = server.http.get(path, timeout=20).json()
+                assert then.pop("age_ms") >= 0
+                assert then == was
+        assert server.http.get("/streams/nope").status_code == 404
+    assert server.http.get("/streams/taxis").json()["age_ms"] == 0
 
 
 def sample(server: Live, name: str) -> str:

@@ -5,7 +5,7 @@ What they do above some thousand rows is otherwise never seen by tests whose dat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 #: (module, constant, value): where something begins to be done otherwise.
@@ -23,6 +23,19 @@ LOW = (
     ("row_index", "_LEAST_CAPACITY", 2),
     ("tallies", "_CLEAN_LEAST", 2),
 )
+
+
+#: (constant, value): where the plan of a query begins to be another one, for it has very many parts.
+SMALL_PLANS = (("_WIDE", 2), ("_RUN", 2), ("_SMALL", 0), ("_MERGED_MAX", 2), ("_ASSIGNED_MAX", 1), ("_MANY_MAX", 2))
+
+
+@contextmanager
+def small_plans() -> Iterator[None]:
+    """Queries are planned as if they had thousands of parts."""
+    with ExitStack() as stack:
+        for name, value in SMALL_PLANS:
+            stack.enter_context(patch(f"stream_ext.plan.build.{name}", value))
+        yield
 
 
 @contextmanager

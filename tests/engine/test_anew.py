@@ -56,7 +56,7 @@ def test_a_filter_by_now_holds_at_each_evaluation_for_all_that_is_there(seed: in
 def test_each_row_has_a_chance_of_its_own_at_each_evaluation(seed: int) -> None:
     source, vocabulary = Source(seed, 2), words()
     calculator = testing.Calculator(NAMES, expression("RAND()"), frozenset(NAMES))
-    operator = Anew(NAMES, Extend(NAMES, "chance", calculator))
+    operator = Anew(NAMES, Extend(NAMES, ("chance", calculator)))
     out: list[Entry] = []
     drawn: set[int] = set()
     for time in range(20):
@@ -113,8 +113,8 @@ def test_who_asks_once_draws_what_was_drawn_at_the_evaluation(seed: int) -> None
     """The rows came in turn, or at once and in another order, under columns in another order."""
     source, vocabulary = Source(seed, 2), words()
     calculators = [testing.Calculator(names, expression("RAND()"), frozenset(NAMES)) for names in (NAMES, NAMES[::-1])]
-    standing = Anew(NAMES, Extend(NAMES, "chance", calculators[0]), draws=True)
-    once = Anew(NAMES[::-1], Extend(NAMES[::-1], "chance", calculators[1]), draws=True)
+    standing = Anew(NAMES, Extend(NAMES, ("chance", calculators[0])), draws=True)
+    once = Anew(NAMES[::-1], Extend(NAMES[::-1], ("chance", calculators[1])), draws=True)
     out: list[Entry] = []
     for time in range(10):
         out += entries_of(standing.step(at(time, vocabulary), zset(source.change(time, 6), 2)))

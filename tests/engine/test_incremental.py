@@ -15,6 +15,7 @@ import pytest
 
 from stream_ext.errors import QuerySyntaxError
 from tests.engine.generated import Asked, Quad, smaller
+from tests.engine.low_capacities import small_plans
 from tests.engine.peers import TooMuch
 from tests.engine.standing import Changing, Standing, steps
 from tests.engine.test_differential import made
@@ -27,6 +28,11 @@ Steps = list[tuple[list[Quad], list[Quad]]]
 def test_a_standing_question_answers_as_a_fresh_one(block: int, tmp_path: Path) -> None:
     compared = sum(play(seed, tmp_path / str(seed)) for seed in range(block * 8, block * 8 + 8))
     assert compared > 100, "these seeds compare too little to prove anything"
+
+
+def test_it_does_so_where_both_are_planned_as_if_they_had_thousands_of_parts(tmp_path: Path) -> None:
+    with small_plans():
+        assert sum(play(seed, tmp_path / str(seed)) for seed in range(60, 68)) > 100
 
 
 @pytest.mark.soak

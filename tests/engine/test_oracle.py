@@ -10,7 +10,7 @@ import hbase_store
 from stream_ext.readings import query_of
 from stream_ext.schedule import QueryState
 from stream_ext.shard import Shard
-from tests.engine.low_capacities import low_capacities
+from tests.engine.low_capacities import low_capacities, small_plans
 from tests.engine.scene import BASE, Oracle, Player, Push, engine_emissions, random_scene
 
 
@@ -32,6 +32,13 @@ def test_a_shard_rebuilt_after_any_snapshot_goes_on_as_if_it_had_never_stopped(b
 def test_it_is_so_where_all_that_is_remembered_is_laid_out_anew_all_the_time(block: int, tmp_path: Path) -> None:
     with low_capacities():
         for seed in range(2000 + block * 20, 2000 + block * 20 + 20):
+            play(seed, tmp_path / str(seed), restarts=bool(seed % 2))
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_it_is_so_where_queries_are_planned_as_if_they_had_thousands_of_parts(block: int, tmp_path: Path) -> None:
+    with small_plans():
+        for seed in range(5000 + block * 20, 5000 + block * 20 + 20):
             play(seed, tmp_path / str(seed), restarts=bool(seed % 2))
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
+from msgspec import structs
+
 from stream_ext.plan.algebra import Unit
 from stream_ext.plan.terms import BlankLabel, Variable
 from stream_ext.printing import to_canonical
@@ -22,6 +25,9 @@ def relabelled(value: Any, known: dict[str, str] | None = None) -> Any:
         return BlankLabel(known.setdefault("t" + value.label, f"{len(known)}"))
     if isinstance(value, tuple):
         return tuple(relabelled(item, known) for item in value)
+    if isinstance(value, msgspec.Struct):
+        made = {name: relabelled(part, known) for name, part in structs.asdict(value).items()}
+        return structs.replace(value, **made)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return dataclasses.replace(value, **{name: relabelled(part, known) for name, part in fields.items()})

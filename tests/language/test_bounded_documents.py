@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from itertools import chain, count
 from pathlib import Path
@@ -16,13 +17,15 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from stream_ext.errors import BadData, DeadlineExceeded, QueryCancelled, TooLarge
+from stream_ext.errors import BadData, DeadlineExceeded, Overload, QueryCancelled, TooLarge
 from stream_ext.rdf import parse_push, parse_rdf
 from stream_ext.rdf.documents import lines_of
+from stream_ext.rdf.parse_queue import ParseQueue, Rules
 from stream_ext.rdf.parsers import Parsers
 from stream_ext.rdf.reading import EXPANSION, Reading, deadline
 from tests.language.bombs import JSON_LD, OF_IRIS, OF_MEMORY, OF_TIME, TRIG, TTL, XML, entities
 from tests.language.test_rdf import BASE, oracle, quads
+from tests.parts.waiting import until
 
 NDJSON = "application/x-ndjson"
 _HERE = Path(__file__).resolve().parents[2]
@@ -171,7 +174,7 @@ def test_a_document_type_of_elsewhere_is_not_fetched() -> None:
 
 @pytest.fixture
 def parsers() -> Iterator[Parsers]:
-    made = Parsers(at_once=1)
+    made = Parsers(Rules(at_once=1))
     yield made
     made.close()
 
@@ -212,6 +215,79 @@ def test_who_waits_for_his_turn_waits_no_longer_than_he_wants(parsers: Parsers) 
         _lines(parsers, b"", check)
     first.close()  # type: ignore[attr-defined]  # it is a generator
     assert _lines(parsers, b"<a:s> <a:p> <a:o> .").count(b"\n") == 1
+
+
+def test_few_wait_for_their_turn_and_none_for_long() -> None:
+    now = 0.0
+    queue = ParseQueue(Rules(at_once=1, waiting=1, wait_s=5), lambda: now)
+    came: list[str] = []
+
+    def wait(name: str) -> None:
+        try:
+            with queue.turn(lambda: None):
+                came.append(name)
+        except Overload as error:
+            assert error.retry_after_s
+            came.append(f"{name}: {error}")
+
+    with queue.turn(lambda: None):
+        second = threading.Thread(target=wait, args=("second",))
+        second.start()
+        until(lambda: queue.waiting == 1, "the second waits")
+        wait("third")
+        assert "1 long documents are parsed at once, and 1 of them wait already" in came.pop()
+        now = 6.0
+        second.join(60)
+        assert "none has become free for 5 s: send this one later" in came.pop()
+        fourth = threading.Thread(target=wait, args=("fourth",))
+        fourth.start()
+        until(lambda: queue.waiting == 1, "the fourth waits")
+    fourth.join(60)
+    assert came == ["fourth"]
+
+
+def test_those_who_wait_come_in_turn() -> None:
+    queue, came = ParseQueue(Rules(at_once=1)), list[int]()
+
+    def wait(number: int) -> None:
+        with queue.turn(lambda: None):
+            came.append(number)
+
+    threads = [threading.Thread(target=wait, args=(number,)) for number in range(8)]
+    with queue.turn(lambda: None):
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            until(lambda: queue.waiting == number, "one more waits")  # noqa: B023  waited for here
+    for thread in threads:
+        thread.join(60)
+    assert came == list(range(8))
+
+
+def test_a_document_that_takes_for_ever_gives_its_parser_up_when_another_waits() -> None:
+    """And not before."""
+    now = 0.0
+    parsers = Parsers(Rules(at_once=1))
+    parsers.queue.clock = lambda: now
+    media_type, data = OF_TIME["a context in each node"]
+    assert media_type == JSON_LD
+    ended: list[Exception] = []
+
+    def attack() -> None:
+        try:
+            b"".join(parsers.lines("JSON_LD", BASE, iter([data]), Reading()))
+        except DeadlineExceeded as error:
+            ended.append(error)
+
+    attacker = threading.Thread(target=attack)
+    attacker.start()
+    until(lambda: parsers.queue.free == 0, "the attacker has the parser")
+    now = 1_000.0
+    assert attacker.is_alive()
+    assert _lines(parsers, b"<a:s> <a:p> <a:o> .").count(b"\n") == 1
+    attacker.join(60)
+    (error,) = ended
+    assert "while others waited for their turn: send it in parts, or as N-Triples" in str(error)
+    parsers.close()
 
 
 def test_a_token_is_not_sent_to_a_parser(parsers: Parsers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,7 +218,7 @@ def test_the_window_belongs_to_the_cache_key() -> None:
 
 
 def test_a_long_group_prints_in_one_pair_of_braces() -> None:
-    query = parse("ASK {" + " { ?s ?p ?o FILTER(?o) }" * 666 + "}", BASE)
+    query = parse("ASK {" + " { ?s ?p ?o FILTER(?o) }" * 999 + "}", BASE)
     assert isinstance(query, Query)
     printed = to_canonical(query)
     assert max(len(line) - len(line.lstrip()) for line in printed.splitlines()) == 4

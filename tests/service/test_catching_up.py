@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,18 +15,12 @@ from stream_ext.runner.merge import Merge
 from stream_ext.schedule import QueryState
 from stream_ext.service import Limits, Service
 from stream_ext.turns import Pace
+from tests.parts.waiting import until
 from tests.service.opened import open_service, opened, push, registration, said, times, triple
 
 NOW = 1_000_000_000_000
 #: Of windows that hold something at each of a billion closes.
 ENDLESS = registration("endless", window="RANGE P36500D STEP PT0.001S")
-
-
-def wait_for(condition: Callable[[], bool], what: str, deadline_s: float = 60.0) -> None:
-    until = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < until, f"{what} did not come about"
-        time.sleep(0.01)
 
 
 def emissions(service: Service, name: str) -> int:
@@ -56,10 +49,10 @@ def test_the_others_go_on_while_a_query_is_endlessly_behind_and_a_drop_ends_it(t
         push(service, "s", NOW, triple("b", 1), wait="published")
         for second in range(1, 6):
             push(service, "t", second * 1000, triple("a", second), wait="published")
-            wait_for(lambda: emissions(service, "other") >= second - 1, f"emission {second - 1}")  # noqa: B023  waited for here
-        wait_for(lambda: emissions(service, "same") == 2, "what the stream's other query says")
+            until(lambda: emissions(service, "other") >= second - 1, f"emission {second - 1}")  # noqa: B023  waited for here
+        until(lambda: emissions(service, "same") == 2, "what the stream's other query says")
         told = emissions(service, "endless")
-        wait_for(lambda: emissions(service, "endless") > told, "more of what is due")
+        until(lambda: emissions(service, "endless") > told, "more of what is due")
         status = service.query_status("endless")
         assert status["state"] == "running" and status["behind"]["snapshot"] < service.head()
         assert service.status()["lag"] == 0, "who waits for it is not behind"
@@ -82,7 +75,7 @@ def test_a_past_that_is_replayed_at_every_millisecond_ends_nowhere_and_holds_nob
         service.register(registration("other", "t", window="RANGE PT1S STEP PT1S"))
         push(service, "t", 1, triple("a", 1), wait="published")
         push(service, "t", 1000, triple("a", 2), wait="published")
-        wait_for(lambda: emissions(service, "other") == 1, "the other's emission")
+        until(lambda: emissions(service, "other") == 1, "the other's emission")
         service.drop_query("past")
         push(service, "t", 2000, triple("a", 2))
         assert times(said(service, "other")) == [1000, 2000]
@@ -103,7 +96,7 @@ def test_it_goes_on_where_it_was_after_a_stop_and_what_was_dropped_is_not_made_u
         service.register(text)
     for opens in range(2):
         told = emissions(service, "endless")
-        wait_for(lambda: emissions(service, "endless") > told + 100, "more of what is due")  # noqa: B023  waited for here
+        until(lambda: emissions(service, "endless") > told + 100, "more of what is due")  # noqa: B023  waited for here
         service.close()
         service = open_service(tmp_path, ManualClock(NOW))
         assert emissions(service, "endless") >= told + 100, opens
@@ -139,7 +132,7 @@ def test_a_query_that_stays_behind_for_too_long_is_parked_and_goes_on_from_the_h
         service.register(ENDLESS)
         push(service, "s", 0, triple("a", 1))
         push(service, "s", NOW, triple("b", 1), wait="published")
-        wait_for(lambda: emissions(service, "endless") > 10, "some of what is due")
+        until(lambda: emissions(service, "endless") > 10, "some of what is due")
         clock.advance(59_999)
         assert service.query_status("endless")["state"] == "running"
 
@@ -147,7 +140,7 @@ def test_a_query_that_stays_behind_for_too_long_is_parked_and_goes_on_from_the_h
             clock.advance(10_000)
             return bool(service.query_status("endless")["state"] == "parked")
 
-        wait_for(is_parked, "giving up")
+        until(is_parked, "giving up")
         assert "longer than 60 s (--max-catch-up)" in service.query_status("endless")["error"]
         push(service, "s", NOW + 10, triple("c", 1))
         told = emissions(service, "endless")
@@ -221,8 +214,8 @@ def test_who_is_behind_has_a_quarter_of_the_time_while_snapshots_wait() -> None:
     runner = InlineRunner(cast(Merge, slow), lambda role: cast(Any, slow), clock=clock)
     runner.head_moved(1_000)
     runner.start()
-    wait_for(lambda: slow.position == 1_000, "the head")
-    wait_for(lambda: slow.pieces > slow.at_once + 3, "what is behind, now that nothing waits")
+    until(lambda: slow.position == 1_000, "the head")
+    until(lambda: slow.pieces > slow.at_once + 3, "what is behind, now that nothing waits")
     runner.close()
     assert runner.fault is None and 6 <= slow.at_once <= 8
 
@@ -237,7 +230,7 @@ def test_what_leaves_quarantine_and_is_behind_then_is_waited_for(
 
         def released(deadline_s: float) -> int:
             push(service, "s", NOW, triple("b", 1), wait="published")
-            wait_for(lambda: service._engine.merge.position == service.head(), "the snapshot")
+            until(lambda: service._engine.merge.position == service.head(), "the snapshot")
             return service.head()
 
         monkeypatch.setattr(service._engine.quarantine, "settle", released)

@@ -62,6 +62,18 @@ def test_a_window_of_the_past_tells_from_where_to_where_it_reached(service: Serv
     ]
 
 
+def test_a_window_of_the_past_without_a_step_holds_each_element_once(service: Service) -> None:
+    """As long as it is: [NOW - 3s TO NOW - 1s] closes every two seconds."""
+    service.register(registration(window="FROM NOW - 3s TO NOW - 1s"))
+    for time in range(500, 8_000, 1_000):
+        push(service, "s", time, triple(f"e{time}", 1))
+    service.heartbeat("s", 10_000, wait="evaluated")
+    assert [(w["from"], w["to"]) for e in said(service) for w in e["windows"]] == [
+        (start, start + 2000) for start in range(-1000, 8_000, 2000)
+    ]
+    assert [name for _, rows in told(service) for name, _ in rows] == [f"e{time}" for time in range(500, 8_000, 1_000)]
+
+
 def test_the_lateness_of_a_window_goes_before_that_of_its_stream(service: Service) -> None:
     service.create_stream("s", {"lateness": "5s"})
     service.register(registration(window="RANGE 1s STEP 1s LATENESS 0"))

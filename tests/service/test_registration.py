@@ -190,6 +190,23 @@ def test_a_variable_without_a_value_is_warned_of(select: str, pattern: str, name
     assert service.explain(text).get("warnings", []) == warnings
 
 
+@pytest.mark.parametrize(
+    ("window", "numbers"),
+    [
+        ("RANGE 10 STEP 1", ["RANGE 10", "STEP 1"]),
+        ("RANGE 1h 30 SLIDE 2s", ["RANGE 30"]),
+        ("TUMBLING 60000", ["TUMBLING 60000"]),
+        ("RANGE 10s STEP 1000 ms LATENESS 0 T0 5", []),
+    ],
+)
+def test_a_length_without_a_unit_is_warned_of(service: Service, window: str, numbers: list[str]) -> None:
+    warnings = service.explain(registration(window=window)).get("warnings", [])
+    assert [warning.partition(" has no unit")[0] for warning in warnings] == numbers
+    if "RANGE 10" in numbers:
+        warnings = service.register(registration(window=window))[2]
+        assert "RANGE 10 has no unit, which means milliseconds: write 10s if seconds are meant, or 10ms" in warnings
+
+
 def test_a_stream_that_was_probably_mistyped_is_warned_of(service: Service) -> None:
     service.create_stream("climate", {})
     warnings = service.register(registration(stream="climte"), name="q")[2]

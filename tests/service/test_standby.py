@@ -75,7 +75,8 @@ def answered(act: Callable[[], T], clock: ManualClock) -> T:
             time.sleep(0.001)  # its thread works
 
 
-def until(condition: Callable[[], bool], clock: ManualClock) -> None:
+def advance_until(condition: Callable[[], bool], clock: ManualClock) -> None:
+    """Time passes while it waits."""
     give_up = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < give_up
@@ -141,7 +142,7 @@ def test_a_server_that_is_not_the_writer_reads_what_the_writer_publishes(world: 
     awake.advance(LEASE_MS)
     b = world.service(awake, "http://b")
     asleep.advance(LEASE_MS)
-    until(lambda: a.status()["waits_for"] != [], asleep)
+    advance_until(lambda: a.status()["waits_for"] != [], asleep)
     (waits,) = a.status()["waits_for"]
     assert waits["kind"] == "lease"
     assert "send writes to http://b" in str(waits["why"])
@@ -150,7 +151,7 @@ def test_a_server_that_is_not_the_writer_reads_what_the_writer_publishes(world: 
         a.update(update)
     assert b.update(update).snapshot == a.head() + 1
     b.register(registration("r"))
-    until(lambda: a.head() == b.head(), asleep)
+    advance_until(lambda: a.head() == b.head(), asleep)
     assert a.query("SELECT * { ?s ?p ?o }").count == 1
     assert {query.name for query in a.queries()} == {"q", "r"}
     b.close()
@@ -168,7 +169,7 @@ def test_an_outage_longer_than_anybody_waits_ends_by_itself(world: World, monkey
     world.kv.fault = faulty.applied_then_unreachable
     with pytest.raises(OutcomeUnknown, match="a push with source and seq may be sent again"):
         one(service, 2)
-    until(lambda: any(wait["kind"] == "store" for wait in service.status()["waits_for"]), clock)
+    advance_until(lambda: any(wait["kind"] == "store" for wait in service.status()["waits_for"]), clock)
     assert service.query("ASK {}", snapshot=1).boolean, "what is known is answered"
     with pytest.raises(NotWriter, match="nobody answers"):
         one(service, 2)
@@ -183,9 +184,9 @@ def test_an_idle_server_says_that_its_store_is_away(world: World) -> None:
     clock = ManualClock(1_000_000)
     service = world.service(clock, "http://a")
     world.kv.deaf = True
-    until(lambda: [wait["why"] for wait in service.status()["waits_for"]] == ["nobody answers"], clock)
+    advance_until(lambda: [wait["why"] for wait in service.status()["waits_for"]] == ["nobody answers"], clock)
     world.kv.deaf = False
-    until(lambda: service.status()["waits_for"] == [], clock)
+    advance_until(lambda: service.status()["waits_for"] == [], clock)
     service.create_stream("s", {})
 
 
@@ -210,7 +211,7 @@ def test_a_way_back_that_fails_half_way_is_gone_again(
     for key in (b"head", b"emitted"):
         world.kv.fault = at_the_head
         asleep.advance(2 * LEASE_MS)
-        until(lambda: any(wait["kind"] == "store" for wait in a.status()["waits_for"]), asleep)
+        advance_until(lambda: any(wait["kind"] == "store" for wait in a.status()["waits_for"]), asleep)
         world.kv.repair()
         assert answered(lambda: one(a, 2), asleep) == (2, True)
         if key == b"head":  # once more, on the way to the emission log

@@ -53,6 +53,12 @@ def _dies() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _dies_with_its_driver() -> None:
+    if not _on_trial:  # whose parent is the server
+        os.kill(os.getppid(), signal.SIGKILL)
+    _dies()
+
+
 def _crashes() -> None:
     ctypes.string_at(0)
 
@@ -80,7 +86,13 @@ def _fatal(end: Callable[[], None]) -> Callable[[Term], bool]:
     return function
 
 
-ENDS = {"dies": _dies, "crashes": _crashes, "hangs": _hangs, "dies_twice": _dies_twice}
+ENDS = {
+    "dies": _dies,
+    "dies_with_its_driver": _dies_with_its_driver,
+    "crashes": _crashes,
+    "hangs": _hangs,
+    "dies_twice": _dies_twice,
+}
 
 
 def register() -> None:

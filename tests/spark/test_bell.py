@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -23,7 +24,8 @@ from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, Bell, Worker
 from stream_ext.runner.spark.door import HELLO_MS, STRANGERS_MAX
 from stream_ext.runner.spark.seat import Served, serve
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.runner.underway import Underway, Watched
+from stream_ext.runner.underway import Stepping, Underway, Watched
+from tests.parts.waiting import until
 from tests.spark.doubles import (
     DIES_ALWAYS,
     FACTORY,
@@ -213,7 +215,7 @@ def test_who_has_lost_the_seat_may_neither_hand_over_nor_have_parts_merged(stage
         older = scene.bell._seat
         assert older is not None
         scene.tasks.submit(scene.task)
-        assert until(lambda: scene.bell._seat not in (older, None) and scene.merge.owner == "spark")
+        until(lambda: scene.bell._seat not in (older, None) and scene.merge.owner == "spark", "another has the seat")
         with pytest.raises(ConnectionError, match="another task has this seat"):
             scene.bell._take(older, 1, _forged_parts(1), 0.0)
         with pytest.raises(ConnectionError, match="another task has this seat"):
@@ -224,14 +226,15 @@ def test_who_has_lost_the_seat_may_neither_hand_over_nor_have_parts_merged(stage
 
 def test_a_state_that_a_step_has_spoiled_is_built_anew(stage: Stage) -> None:
     scene = stage()
-    scene.tasks.submit(scene.task)
+    first = scene.tasks.submit(scene.task)
     scene.merge.wait_owner("spark")
     scene.merge.wait(scene.publish(4), PATIENCE_S)
     scene.publish(SPOILS_ONCE)
+    first.result(PATIENCE_S)  # a worker has one task at a time, which stamps what the one before has left
     running = scene.tasks.submit(scene.task)
     scene.merge.wait(2, PATIENCE_S)
     assert scene.right() and scene.merge.by == ["spark"] * 2 and not running.done()
-    assert until(lambda: scene.bell.figures.builds == 2)
+    until(lambda: scene.bell.figures.builds == 2, "it is built anew")
 
 
 @pytest.mark.parametrize(
@@ -322,15 +325,6 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def until(holds: Callable[[], bool]) -> bool:
-    waited = threading.Event()
-    for _ in range(int(PATIENCE_S * 200)):
-        if holds():
-            return True
-        waited.wait(0.005)
-    return False
-
-
 def works(scene: Scene) -> bool:
     scene.tasks.submit(scene.task)
     scene.merge.wait_owner("spark")
@@ -353,7 +347,7 @@ def test_one_time_limit_holds_until_the_hello_however_often_a_byte_comes(stage: 
     scene = stage(clock=clock)
     address = scene.address
     with socket.create_connection((address.host, address.port)) as stranger, address.connect() as friend:
-        assert until(lambda: len(scene.bell._door._strangers) == 2)
+        until(lambda: len(scene.bell._door._strangers) == 2, "two strangers are left")
         clock.advance(HELLO_MS - 1)
         for connection in (stranger, friend):  # one byte of the token, one of the frame after it
             connection.sendall(b"0")
@@ -528,10 +522,113 @@ def test_who_kills_a_worker_that_catches_up_is_held_though_the_others_go_on_in_b
             while not isinstance(wire.heard(wire.from_bell, connection), wire.GoOn):
                 pass
             scene.underway.steps(1, [7])
-        assert until(lambda: scene.bell._seat is None)
+        until(lambda: scene.bell._seat is None, "the seat is free")
     scene.merge.wait_owner("inline")
     (held,) = scene.quarantine.deaths
     assert (held.sn, held.numbers, held.count) == (1, (7,), 2), "it is tried in snapshots that have been published"
+
+
+@pytest.mark.parametrize("way", ["nobody comes", "its driver has ended", "its driver ends with it", "it is warming up"])
+def test_what_a_worker_died_of_once_is_held_before_the_queries_are_the_servers_own(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The first death is enough where no other worker tries the same: whoever steps it next is the server itself."""
+    clock = WatchedClock()
+    warms_up = way == "it is warming up"
+    scene = stage(msgspec.structs.replace(LONG, warmup_epochs=int(warms_up)), clock)
+    held_at_loss = list[frozenset[int]]()
+    lost = scene.merge.lost
+    monkeypatch.setattr(scene.merge, "lost", lambda *them: (held_at_loss.append(scene.quarantine.held), lost(*them))[1])
+    if warms_up:
+        monkeypatch.setattr(scene.merge, "published", lambda: None)  # the server's own process is slow
+    with seated(scene) as connection:
+        scene.merge.wait_owner("inline" if warms_up else "spark")
+        scene.publish(5, 6)
+        assert isinstance(wire.heard(wire.from_bell, connection), wire.Head | wire.End)
+        scene.underway.steps(1, [4, 7])
+        if way == "its driver ends with it":
+            scene.bell.cut("the driver ended")
+    if way == "it is warming up":
+        until(lambda: scene.quarantine.held, "it is held")
+    else:
+        until(lambda: scene.bell._seat is None, "the seat is free")
+    if way == "its driver has ended":
+        scene.bell.cut("the driver ended")
+    if way == "nobody comes":
+        clock.advance(int(LONG.grace_s * 1000) + 1)
+        scene.merge.wait_owner("inline")
+    (held,) = scene.quarantine.deaths
+    assert (held.sn, held.numbers, held.count) == (1, (4, 7), 0 if way == "its driver ends with it" else 1)
+    assert held_at_loss == ([] if warms_up else [{4, 7}])
+
+
+def test_what_others_have_done_meanwhile_is_not_held(stage: Stage) -> None:
+    scene = stage(msgspec.structs.replace(LONG, warmup_epochs=1))
+    with seated(scene):
+        scene.publish(5, 6)  # they are stepped inline at once
+        scene.underway.steps(1, [4])
+    until(lambda: scene.bell._seat is None, "the seat is free")
+    scene.bell.cut("the driver ended")
+    assert scene.quarantine.deaths == []
+
+
+def test_all_that_workers_died_of_in_one_snapshot_is_held(stage: Stage) -> None:
+    scene = stage()
+    with seated(scene):
+        scene.merge.wait_owner("spark")
+    until(lambda: scene.bell._seat is None, "the seat is free")
+    scene.publish(5, 6)
+    for number in (4, 7):
+        with seated(scene):
+            scene.underway.steps(1, [number])
+        until(lambda: scene.bell._seat is None, "the seat is free")
+    scene.merge.wait_owner("inline")
+    (held,) = scene.quarantine.deaths
+    assert (held.sn, held.numbers, held.count) == (1, (4, 7), 2)
+
+
+def test_what_a_worker_died_of_that_caught_up_stays_known_while_others_are_stepped(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = stage()
+    monkeypatch.setattr(scene.merge, "catching_up", lambda: {7: QueryState(0, 0)})
+    monkeypatch.setattr(scene.merge, "stand_for", lambda queries: {7: QueryState(0, 0)})
+    for sn in (1, 2):
+        with seated(scene) as connection:
+            connection.sendall(wire.frame(wire.Behind({7: 0})))
+            scene.merge.wait_owner("spark")
+            scene.publish(1)
+            connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(sn, [_right_part(sn, chain([1, 1])[sn - 1])])))
+            scene.merge.wait(sn, PATIENCE_S)
+            if sn == 1:
+                while not isinstance(wire.heard(wire.from_bell, connection), wire.GoOn):
+                    pass
+                scene.underway.steps(1, [7])
+            else:
+                scene.bell.cut("the driver ended")
+        until(lambda: scene.bell._seat is None, "the seat is free")
+    (held,) = scene.quarantine.deaths
+    assert (held.sn, held.numbers, held.count) == (1, (7,), 1)
+
+
+def test_a_worker_that_dies_of_what_it_sends_has_stepped_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which query's parts these are is not known, so that all are held."""
+    scene = stage()
+    with seated(scene):
+        scene.merge.wait_owner("spark")
+    until(lambda: scene.bell._seat is None, "the seat is free")
+    known: list[Stepping | None] = []
+
+    def ends(*_: object) -> None:
+        assert scene.bell._seat is not None
+        known.append(scene.bell._seat.watched.read())
+        raise ConnectionError("it ends here")
+
+    monkeypatch.setattr(wire.Codec, "parts_frames", ends)
+    scene.publish(5)
+    with contextlib.suppress(ConnectionError):
+        scene.task()
+    assert known == [Stepping(1, None)]
 
 
 def test_who_dies_while_it_builds_is_tried_up_to_the_head(stage: Stage) -> None:
@@ -542,7 +639,7 @@ def test_who_dies_while_it_builds_is_tried_up_to_the_head(stage: Stage) -> None:
     for _ in range(2):
         with seated(scene, ready=False):
             scene.underway.steps(1, [7])
-        assert until(lambda: scene.bell._seat is None)
+        until(lambda: scene.bell._seat is None, "the seat is free")
     scene.merge.wait_owner("inline")
     assert [(each.sn, each.numbers) for each in scene.quarantine.deaths] == [(1, (7,))]
 
@@ -582,15 +679,15 @@ def test_a_worker_that_does_not_answer_is_told_of_then_killed_and_what_it_steppe
         scene.publish(5)
         does(scene.underway)
         clock.advance(500)
-        assert until(lambda: clock.asked_at(clock.now_ms()))
+        until(lambda: clock.asked_at(clock.now_ms()), "somebody waits since then")
         clock.advance(1_250)
-        assert until(lambda: len(scene.silences) == 1)
+        until(lambda: len(scene.silences) == 1, "the silence is told")
         assert "was stepping snapshot 1, and is killed after 10 s" in scene.silences[0]
         assert scene.merge.owner == "spark" and scene.killed == []
         clock.advance(10_000)
         scene.merge.wait_owner("inline")
         assert scene.killed == [("host", 77)]
-        assert until(lambda: scene.silences[-1] == "")
+        until(lambda: scene.silences[-1] == "", "it is over")
     assert [(each.sn, each.numbers) for each in scene.quarantine.deaths] == ([] if known is None else [known])
     assert scene.heard[-1].startswith("lost: its Python worker has not answered for ") and scene.right()
     assert works(scene)
@@ -605,7 +702,7 @@ def test_a_worker_that_goes_on_is_left_alone_however_long_it_takes(stage: Stage)
         for number in range(40):
             scene.underway.steps(1, [number])
             clock.advance(1_000)
-            assert until(lambda: clock.asked_at(clock.now_ms()))
+            until(lambda: clock.asked_at(clock.now_ms()), "somebody waits since then")
         connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(1, _forged_parts(1))))
         scene.merge.wait(1, PATIENCE_S)
     assert scene.killed == [] and scene.quarantine.deaths == []
@@ -616,10 +713,10 @@ def test_an_end_that_is_not_answered_kills_the_worker_too(stage: Stage) -> None:
     scene = stage(clock=clock)
     with seated(scene) as connection:
         scene.merge.wait_owner("spark")
-        assert until(lambda: clock.asked_at(clock.now_ms()))
+        until(lambda: clock.asked_at(clock.now_ms()), "somebody waits since then")
         clock.advance(3_600_000)
         assert wire.heard(wire.from_bell, connection) == wire.End()
-        assert until(lambda: clock.asked_at(clock.now_ms()))
+        until(lambda: clock.asked_at(clock.now_ms()), "somebody waits since then")
         clock.advance(10_000)
         scene.merge.wait_owner("inline")
     assert len(scene.killed) == 1 and scene.quarantine.deaths == []
@@ -645,7 +742,7 @@ def test_a_store_that_keeps_the_merge_waiting_is_no_silence_of_the_worker(
     assert asked.wait(PATIENCE_S)
     for _ in range(4):
         clock.advance(10_000)
-        assert until(lambda: clock.asked_at(clock.now_ms()))
+        until(lambda: clock.asked_at(clock.now_ms()), "somebody waits since then")
     there.set()
     scene.merge.wait(head, PATIENCE_S)
     assert scene.killed == [] and scene.silences == [] and scene.right()

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ import pytest
 from stream_ext.clock import SystemClock
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.service import Service
+from tests.parts.waiting import until
 from tests.service.opened import opened, push, registration, said, triple, values
 from tests.spark.dangerous import FACTORY, FATAL, begin, calls, register, unregister
 from tests.spark.doubles import PATIENCE_S
@@ -42,10 +42,8 @@ def on_spark(service: Service) -> bool:
 
 
 def until_state(service: Service, name: str, state: str) -> dict[str, Any]:
-    ends = monotonic() + PATIENCE_S
-    while (status := service.query_status(name))["state"] != state:
-        assert monotonic() < ends, status
-    return status
+    until(lambda: service.query_status(name)["state"] == state, f"{name} is {state}")
+    return service.query_status(name)
 
 
 def dangerous_query(name: str, function: str) -> str:
@@ -89,6 +87,20 @@ def test_what_ends_its_worker_is_parked_and_the_others_go_on(
         assert service.query_status("bad")["state"] == "running"
 
 
+def test_after_its_first_death_nobody_but_a_trial_steps_it_where_the_driver_dies_too(tmp_path: Path) -> None:
+    """No worker tries it a second time then: the queries go back to the server's own process at once."""
+    with opened(tmp_path, SystemClock(), engine="spark", spark=PATIENT) as service:
+        begin_two(service, "dies_with_its_driver")
+        push(service, "s", 1200, triple("c", FATAL), wait="published")
+        push(service, "s", 2100, triple("d", 3), wait="published")
+        until_state(service, "bad", "parked")
+        push(service, "s", 3100, triple("e", 4))
+        assert [each["time"] for each in said(service, "good")] == [1000, 2000, 3000]
+        assert [each["time"] for each in said(service, "bad")] == [1000]
+        assert calls(tmp_path)[0] == "worker" and "server" not in calls(tmp_path), calls(tmp_path)
+        assert on_spark(service)
+
+
 def test_who_survives_a_trial_is_made_up_for_and_nothing_is_lost(tmp_path: Path) -> None:
     (tmp_path / "inline").mkdir()
     with opened(tmp_path / "inline") as service:
@@ -125,9 +137,7 @@ def test_a_worker_that_is_stopped_is_told_of_and_replaced(tmp_path: Path) -> Non
         (worker,) = family(service._engine.spark.status()["driver_pid"])[1:]
         os.kill(worker, signal.SIGSTOP)
         push(service, "s", 1200, triple("c", 7), wait="published")
-        ends = monotonic() + PATIENCE_S
-        while not service.waits.current():
-            assert monotonic() < ends
+        until(service.waits.current, "what is waited for is told")
         (wait,) = service.waits.current()
         assert wait.kind == "spark" and "was stepping snapshot" in wait.why
         assert "does not answer" in service.status()["why"]
@@ -146,12 +156,10 @@ def test_a_driver_that_is_stopped_is_told_of_and_replaced_while_the_queries_go_o
         os.kill(driver, signal.SIGSTOP)
         push(service, "s", 2100, triple("d", 3))
         assert [each["time"] for each in said(service, "bad")] == [1000, 2000]
-        ends = monotonic() + PATIENCE_S
-        while not service.waits.current():
-            assert monotonic() < ends
+        until(service.waits.current, "what is waited for is told")
         assert "driver does not answer" in service.status()["why"]
-        while service._engine.spark.status()["driver_pid"] in (driver, None):
-            assert monotonic() < ends
+        spark = service._engine.spark
+        until(lambda: spark.status()["driver_pid"] not in (driver, None), "there is another driver")
         assert on_spark(service) and service.waits.current() == ()
         push(service, "s", 3100, triple("e", 3))
         assert [each["time"] for each in said(service, "bad")] == [1000, 2000, 3000]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hbase_store
+import hbase_store.emissions
 from hbase_store import EmissionLog, EmissionRow, Sn
-from hbase_store.errors import Corrupt, Fenced, StoreUnavailable
+from hbase_store.errors import Corrupt, Fenced, StoreUnavailable, Undecided
 from hbase_store.lmdb_backend import LmdbKeyValue
 from hbase_store.opening import WallClock
 from stream_ext.clock import ManualClock
@@ -200,3 +202,162 @@ def test_the_oldest_that_is_kept_is_found_where_numbers_are_left_out(shared: Sha
     assert (log.oldest(1), numbers(log, 1)) == (10, [])
     say(log, 1, 20)
     assert log.oldest(1) == 20
+
+
+# ---- epochs of which nothing is left
+
+
+class Era:
+    """Writers in turn, each with an epoch of its own, and collections by a clock that the test moves."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared, self.clock = shared, ManualClock(1_000)
+        self.log = self.opened()
+        self.number = 0
+
+    def opened(self) -> EmissionLog:
+        log = EmissionLog(self.shared, self.clock)
+        log.refresh()
+        return log
+
+    def restart(self) -> None:
+        self.log = self.opened()
+        self.log.take_over()
+
+    def say(self, *queries: int) -> None:
+        """One commit."""
+        self.number += 1
+        self.clock.advance(1_000)
+        rows = [EmissionRow(query, self.number, b"%d" % self.number) for query in queries]
+        self.log.commit(rows, dict.fromkeys(queries, b""), Sn(self.number))
+
+    def collect(self, kept_after: dict[int, int] | None = None) -> None:
+        self.clock.advance(1)
+        self.log.collect(self.clock.now_ms(), kept_after)
+
+    def epochs(self) -> list[int]:
+        return [granted.epoch for granted in self.opened().cell.head.ranges]
+
+
+@pytest.fixture
+def era(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> Era:
+    monkeypatch.setattr(hbase_store.emissions, "WHOLE_EVERY", 2)
+    return Era(shared)
+
+
+def test_epochs_of_which_nothing_is_left_are_forgotten(era: Era) -> None:
+    """Each reader carried, and each collection walked through, all writers that there had ever been."""
+    for _ in range(8):
+        era.restart()
+        era.say(1)
+    assert era.epochs() == [1, 2, 3, 4, 5, 6, 7, 8]
+    era.collect()
+    era.say(1)
+    assert era.epochs() == [8]
+    assert (numbers(era.opened(), 1), era.opened().last(1), era.opened().position()) == ([9], 9, 9)
+    for _ in range(3):  # and so it goes on, for who starts anew and for who does not
+        era.restart()
+        era.collect()
+        era.say(1)
+        era.say(1)
+        assert len(era.epochs()) <= 2
+
+
+def test_an_epoch_stays_while_somebody_waits_for_an_emission_of_it(era: Era) -> None:
+    for _ in range(3):
+        era.restart()
+        era.say(1, 2)
+        era.say(1, 2)
+    era.collect({2: 3})
+    era.say(1)
+    assert era.epochs() == [2, 3]
+    assert (numbers(era.opened(), 1), numbers(era.opened(), 2)) == ([7], [4, 5, 6])
+    era.collect({2: 4})
+    era.say(1)
+    assert era.epochs() == [3]
+    assert numbers(era.opened(), 2) == [5, 6]
+
+
+def test_an_epoch_stays_while_its_emissions_could_not_be_deleted(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an outage left behind was never deleted by the same process; nor was a query whose end is in a commit that
+    says all states."""
+    for _ in range(3):
+        era.restart()
+        era.say(1, 2)
+    delete_range = era.shared.delete_range
+
+    def unreachable(table: str, *arguments: Any) -> None:
+        if table == "emission":
+            raise StoreUnavailable("nobody answers")
+        delete_range(table, *arguments)
+
+    monkeypatch.setattr(era.shared, "delete_range", unreachable)
+    with pytest.raises(StoreUnavailable):
+        era.collect()
+    era.log.commit([], {2: None}, Sn(9))
+    with pytest.raises(StoreUnavailable):
+        era.collect()
+    assert era.epochs() == [1, 2, 3]
+    monkeypatch.setattr(era.shared, "delete_range", delete_range)
+    era.collect()
+    era.say(1)
+    assert (era.epochs(), numbers(era.opened(), 1), numbers(era.opened(), 2)) == ([3], [4], [])
+    assert len(list(era.shared.scan("emission", b"", None))) == 1
+
+
+@pytest.mark.parametrize("fault", [faulty.written_then_unreachable, faulty.applied_then_unreachable])
+def test_a_writer_that_was_replaced_while_it_forgot_epochs_spoils_nothing(era: Era, fault: Callable[..., bool]) -> None:
+    for _ in range(4):
+        era.restart()
+        era.say(1)
+    era.collect()
+    stale = era.log
+    era.shared.fault = fault
+    with pytest.raises(StoreUnavailable):
+        era.say(1)
+    era.shared.repair()
+    counts = fault is faulty.applied_then_unreachable
+    era.restart()
+    if not counts:
+        era.number -= 1
+    for _ in range(4):
+        era.say(1)
+    if counts:
+        assert stale.commit([EmissionRow(1, 5, b"5")], {1: b""}, Sn(5)) == 5  # it was said already, and is found
+    else:
+        with pytest.raises(Fenced):
+            stale.commit([EmissionRow(1, 5, b"stale")], {1: b""}, Sn(5))
+    assert [(row.number, row.body) for row in era.opened().read(1)] == [
+        (n, b"%d" % n) for n in range(5, era.number + 1)
+    ]
+    era.collect()
+    era.say(1)
+    assert era.epochs() == [era.log.cell.epoch]
+    # And who was the writer before goes on where the other one had collected.
+    stale.refresh()
+    stale.take_over()
+    era.log = stale
+    for _ in range(2):
+        era.say(1)
+        era.collect()
+    assert era.epochs()[-1] == stale.cell.epoch
+    assert len(era.epochs()) <= 2
+
+
+def test_who_cannot_know_any_more_whether_a_commit_counts_says_so(era: Era) -> None:
+    era.restart()
+    era.say(1)
+    stale = era.log
+    era.shared.fault = faulty.written_then_unreachable
+    with pytest.raises(StoreUnavailable):
+        era.say(1)
+    era.shared.repair()
+    for _ in range(2):
+        era.restart()
+        era.say(1)
+        era.say(1)
+    era.collect()
+    era.say(1)
+    assert era.epochs() == [3]
+    with pytest.raises(Undecided):
+        stale.commit([EmissionRow(1, 2, b"stale")], {1: b""}, Sn(2))

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import hbase_store
+import hbase_store.emissions
 from hbase_store import NAMED, EmissionRow, PushMark, Sn, Store, StreamColumns, StreamMove
 from hbase_store.arrays import as_ids
 from hbase_store.collection import GRACE_MS
-from hbase_store.errors import WriterElsewhere
+from hbase_store.errors import Fenced, WriterElsewhere
 from hbase_store.lease import LEASE_MS
 from hbase_store.opening import WallClock
 from hbase_store.terms import iri, literal
@@ -158,3 +159,39 @@ def test_terms_of_timing_data_go_on_hbase(hbase_server: HBase) -> None:
                     assert store.terms(ids[:2]) == [A, P]
         epoch_and_sn = [(key[7], key[15]) for key, _ in writer.kv.scan("terms", b"", None)]
         assert all(sn > last for _, sn in epoch_and_sn)
+
+
+def test_epochs_of_which_no_emission_is_left_are_forgotten_on_hbase(
+    hbase_server: HBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer after the other; and one that was replaced, whose last commit reaches the store late."""
+    monkeypatch.setattr(hbase_store.emissions, "WHOLE_EVERY", 2)
+    url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/epochs_{uuid.uuid4().hex[:8]}"
+    clock = Ahead()
+    for n in range(1, 6):
+        with closing(hbase_store.open(url, clock=clock)) as store:
+            store.take_lease("")
+            store.emissions.take_over()
+            store.emissions.collect(clock.now_ms(), {2: 2})
+            store.emissions.commit([EmissionRow(query, n, b"%d" % n) for query in (1, 2)], {}, Sn(n))
+            clock.ahead_ms += LEASE_MS * 2
+    with closing(hbase_store.open(url)) as reader, closing(hbase_store.open(url, clock=clock)) as stale:
+        reader.refresh()
+        assert [granted.epoch for granted in reader.emissions.cell.head.ranges] == [3, 4, 5]
+        stale.take_lease("")
+        stale.emissions.take_over()
+        clock.ahead_ms += LEASE_MS * 2
+        with closing(hbase_store.open(url, clock=clock)) as store:
+            store.take_lease("")
+            store.emissions.commit([EmissionRow(query, 6, b"6") for query in (1, 2)], {}, Sn(6))
+            clock.ahead_ms += 1_000
+            store.emissions.collect(clock.now_ms(), {2: 4})
+            with pytest.raises(Fenced):
+                stale.emissions.commit([EmissionRow(1, 6, b"late")], {}, Sn(6))
+            store.emissions.commit([EmissionRow(query, 7, b"7") for query in (1, 2)], {}, Sn(7))
+        reader.refresh()
+        assert [granted.epoch for granted in reader.emissions.cell.head.ranges] == [5, 7]
+        log = reader.emissions
+        assert [row.body for row in log.read(1)] == [b"7"]
+        assert [row.body for row in log.read(2)] == [b"5", b"6", b"7"]
+        assert (log.last(1), log.last(2), log.position()) == (7, 7, 7)

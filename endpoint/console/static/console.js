@@ -21,6 +21,20 @@ if (came && fragment !== null) {
   came.hidden = false;
 }
 
+// The bar says which snapshot is the latest now, for as long as somebody looks.
+const snapshot = document.querySelector("[data-snapshot]");
+if (snapshot) setInterval(() => { if (!document.hidden) look(snapshot); }, 2000);
+
+async function look(shown) {
+  let found = null;
+  try {
+    const answer = await fetch(shown.dataset.snapshot, { headers: { accept: "text/plain" } });
+    if (answer.ok) found = await answer.text();
+  } catch {} // nobody is there now; the next look may find somebody
+  shown.classList.toggle("old", found === null);
+  if (found !== null) shown.querySelector("b").textContent = found;
+}
+
 // On a narrow screen the bar is wider than the page: what one is looking at is in view.
 document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 

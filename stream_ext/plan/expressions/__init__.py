@@ -9,7 +9,7 @@ decide, and else once for each distinct term or combination of terms, not once f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,10 @@ from stream_ext.plan.expressions.rows import Rows, Scope
 from stream_ext.plan.formulas import Expression
 from stream_ext.plan.volatile import is_of_the_moment
 
-__all__ = ["Computed", "Condition", "Scope", "compile_condition", "compile_value"]
+__all__ = ["Columns", "Computed", "Condition", "Scope", "compile_condition", "compile_value"]
+
+#: The names of the columns, in their order; or of those that are seen, each with its place.
+Columns = tuple[str, ...] | Mapping[str, int]
 
 #: Rows at once: what is decoded for them bounds the memory.
 _CHUNK = 1 << 17
@@ -63,10 +66,8 @@ class Computed:
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.uint64)
 
 
-def compile_condition(
-    expression: Expression, variables: tuple[str, ...], resources: frozenset[str] = frozenset()
-) -> Condition:
-    """`variables` names the columns ("" is never seen); one that is not among them is unbound: an error in SPARQL.
+def compile_condition(expression: Expression, variables: Columns, resources: frozenset[str] = frozenset()) -> Condition:
+    """`variables` names the columns; one that is not among them is unbound: an error in SPARQL.
 
     `resources` are variables that never are literals (subjects, predicates, graphs): these are compared by id."""
     columns = _columns(variables)
@@ -74,19 +75,17 @@ def compile_condition(
     return Condition(root, is_of_the_moment(expression))
 
 
-def compile_value(
-    expression: Expression, variables: tuple[str, ...], resources: frozenset[str] = frozenset()
-) -> Computed:
+def compile_value(expression: Expression, variables: Columns, resources: frozenset[str] = frozenset()) -> Computed:
     columns = _columns(variables)
     return Computed(compiled(expression, columns, _places(resources, columns)), is_of_the_moment(expression))
 
 
-def _columns(variables: tuple[str, ...]) -> dict[str, int]:
-    return {name: i for i, name in enumerate(variables) if name}
+def _columns(variables: Columns) -> Mapping[str, int]:
+    return variables if isinstance(variables, Mapping) else {name: i for i, name in enumerate(variables)}
 
 
-def _places(names: frozenset[str], columns: dict[str, int]) -> frozenset[int]:
-    return frozenset(columns[name] for name in names if name in columns)
+def _places(names: frozenset[str], columns: Mapping[str, int]) -> frozenset[int]:
+    return frozenset(place for name, place in columns.items() if name in names)
 
 
 def _chunks(columns: Sequence[Ids], scope: Scope, count: int | None) -> Iterable[Rows]:

@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -54,6 +54,8 @@ _LOOK_MS = 500
 _SILENCE_MS = 1_250
 #: Where a worker died that was catching up, whichever snapshot the others were at: they go on after each death.
 _CATCHING_UP = -1
+#: What a seat does: the next snapshot, its state, or more of what queries have missed that are behind.
+_Doing = Literal["step", "build", "catch up"]
 #: Which process has the seat is known by its machine and number.
 Worker = tuple[str, int]
 
@@ -204,7 +206,8 @@ class Bell:
         self._start_by_ms: int | None = None
         self._bye_at: float | None = None
         self._strikes = (0, 0)  # at which SN, how many
-        self._death: Death | None = None  # of the last worker that died in a step; None: since then it was done
+        # What workers died of and no worker has done since.
+        self._deaths: dict[_Doing, Death] = {}
         self._worker: Worker | None = None  # whose `Done` was taken last
         self._silence = ""
         self._folder = Path()
@@ -266,8 +269,12 @@ class Bell:
         """Spark has gone: no connection counts any more, and the queries go on inline."""
         with self._lock:
             self._start_by_ms = None
-        self._door.shut()
         with self._turn:
+            self._door.shut()  # within its turn: so no seat takes this for the death of its worker
+            seat = self._seat
+            if seat is not None and seat.ready and seat.owes and not self._closed:
+                # It may have died of its step, and its driver with it: nobody can tell any more.
+                self._note_death(seat, seat.watched.read(), 0, why)
             self._lose(why, ended=True)
 
     def close(self) -> None:
@@ -454,8 +461,10 @@ class Bell:
             self._share.stepped(took_ms)
             seat.stepping_since_ms = self._clock.now_ms()
             self._worker = seat.worker
-            if self._death is not None and self._death.sn <= sn:
-                self._death = None
+            done: tuple[_Doing, ...] = ("step", "build")
+            for doing in done:
+                if (death := self._deaths.get(doing)) is not None and death.sn <= sn:
+                    del self._deaths[doing]
             seat.more = self._more = bool(seat.behind)
             self.figures.done += 1
             if (rung := seat.rung.pop(sn, None)) is not None:
@@ -471,8 +480,10 @@ class Bell:
             seat.goes_on, seat.more, self._more = False, more, more
             if seat.others_waited:
                 self._share.went_on(took_ms)
-            if not seat.behind and self._strikes[0] == _CATCHING_UP:
-                self._strikes = (0, 0)
+            if not seat.behind:
+                self._deaths.pop("catch up", None)
+                if self._strikes[0] == _CATCHING_UP:
+                    self._strikes = (0, 0)
             self._planning.notify_all()
             self._tell()
 
@@ -575,18 +586,39 @@ class Bell:
     def _died(self, seat: _Seat, why: str, stepping: Stepping | None, hung: bool = False) -> None:
         """A worker has ended, or was ended, with work to do. At the first death another one tries the same; then what
         it was stepping waits in quarantine, and the others go on. Under `_turn`."""
-        was_behind = seat.goes_on and stepping is not None and stepping.sn <= seat.done
-        count = self._strike(seat, why, _CATCHING_UP if was_behind else seat.done)
+        count = self._strike(seat, why, _CATCHING_UP if _what(seat, stepping) == "catch up" else seat.done)
         log.warning(
             "a worker of Spark was killed" if hung else "a worker of Spark died",
             extra={"fields": {"why": why, "worker": seat.worker[1], "snapshot": seat.done + 1, "times": count}},
         )
-        if stepping is not None:
-            # It is tried up to there, so that must have been published.
-            sn = stepping.sn if was_behind else min(max(stepping.sn, seat.done + 1), self._head)
-            self._death = Death(sn, stepping.numbers, count, why)
+        self._note_death(seat, stepping, count, why)
         if hung or count > 1:
             self._lose(why)
+        elif not self._owned:
+            self._hold_suspects()  # the server's own process steps them now, and may not have come there yet
+
+    def _note_death(self, seat: _Seat, stepping: Stepping | None, count: int, why: str) -> None:
+        """So that it is held before the server's own process would step it. Under `_turn`."""
+        if stepping is None:
+            return
+        doing = _what(seat, stepping)
+        # It is tried up to there, so that must have been published.
+        sn = stepping.sn if doing == "catch up" else min(max(stepping.sn, seat.done + 1), self._head)
+        numbers = stepping.numbers
+        with self._lock:
+            before = self._deaths.get(doing)
+            if before is not None:  # another worker may have died of another query
+                numbers = _united(before.numbers, numbers)
+                sn, count = max(sn, before.sn), max(count, before.count)
+            self._deaths[doing] = Death(sn, numbers, count, why)
+
+    def _hold_suspects(self) -> None:
+        """What workers died of waits in quarantine, unless somebody has done it meanwhile. Under `_turn`."""
+        with self._lock:
+            deaths, self._deaths = self._deaths, {}
+        for doing, death in deaths.items():
+            if doing != "step" or death.sn > self._merge.position:
+                self._quarantine.hold(death)
 
     def _strike(self, seat: _Seat, why: str, place: int) -> int:
         """A step or a build failed. Spark tries again, later each time, and is stopped at the third. How often now."""
@@ -606,14 +638,12 @@ class Bell:
             number, self._attempt = self._attempt, 0
             self._vacant_ms = None
             was_ours, self._owned = self._owned, False
-            death, self._death = self._death, None
             self.figures.lost += was_ours
             if not ended and self._start_by_ms is None:
                 # Whoever is to start the next task may hang, too.
                 self._start_by_ms = self._clock.now_ms() + _STARTS_WITHIN * self._timeout_ms
                 self._keeping.notify()
-        if was_ours and death is not None:
-            self._quarantine.hold(death)  # before the server's own process would step it
+        self._hold_suspects()  # before the server's own process would step it
         if number:
             self._merge.lost(RUNNER, number)
         if was_ours:
@@ -712,3 +742,15 @@ class Bell:
             if self._head > self._done:
                 limits.append(vacant_ms + self._silence_ms)
         return min((limit for limit in limits if limit is not None and limit > now), default=None)
+
+
+def _united(some: tuple[int, ...] | None, others: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """None: all of them."""
+    return None if some is None or others is None else tuple(dict.fromkeys((*some, *others)))
+
+
+def _what(seat: _Seat, stepping: Stepping | None) -> _Doing:
+    """What it was doing when it died."""
+    if not seat.ready:
+        return "build"
+    return "catch up" if seat.goes_on and stepping is not None and stepping.sn <= seat.done else "step"

@@ -129,10 +129,12 @@ class _Seat:
             kept.head = int(kept.shard.refresh())
             if kept.head < head:
                 raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
-        parts, took_ms = self._made(kept, underway, lambda: kept.shard.step(sn))
+        parts, took_ms = self._made(kept, lambda: kept.shard.step(sn))
         self.sn = sn
         self.steps += 1
+        underway.steps(sn)  # of what is sent, too, it may die
         self._send(kept, parts, wire.Done(sn, took_ms))
+        underway.rests()
 
     def _go_on(self, kept: Kept, states: Mapping[int, msgspec.Raw], underway: Underway) -> None:
         """A piece of what queries have missed that are behind."""
@@ -142,16 +144,17 @@ class _Seat:
             kept.shard.return_to(kept.codec.decode_states(states))
             return kept.shard.go_on()
 
-        parts, took_ms = self._made(kept, underway, go_on)
+        parts, took_ms = self._made(kept, go_on)
+        underway.steps(self.sn)
         self._send(kept, parts, wire.Piece(kept.shard.has_more, took_ms))
+        underway.rests()
 
-    def _made(self, kept: Kept, underway: Underway, make: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], float]:
+    def _made(self, kept: Kept, make: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], float]:
         """What is made, and in how many milliseconds. If that raises, the shard is not gone on from."""
         kept.clean, began = False, time.perf_counter()
         parts = make()
         took_ms = (time.perf_counter() - began) * 1000
         kept.clean = True
-        underway.rests()
         return parts, took_ms
 
     def _send(self, kept: Kept, parts: Sequence[Any], end: wire.Done | wire.Piece) -> None:

@@ -1,0 +1,92 @@
+"""The queue before the parsers: so many documents are parsed at once, the others wait in the order in which they came.
+
+Whoever waits has a thread, which others need for what is short: so few may wait, and none for long. And whoever has a
+parser gives it up after a while, if somebody waits: or four documents that take for ever would have all of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from stream_ext.errors import DeadlineExceeded, Overload
+
+_RETRY_AFTER_S = 5
+#: How often who waits looks whether it should go on.
+_LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    at_once: int = 4  #: documents that are parsed at a time
+    waiting: int = 16  #: that wait; one more is told to come back
+    wait_s: float = 30.0  #: for which one waits at most
+    share_s: float = 10.0  #: for which one may be parsed while another waits, and so much more for each MiB of it
+    share_a_mib_s: float = 1.0
+
+
+class Turn:
+    def __init__(self, queue: ParseQueue) -> None:
+        self._queue, self._began_s = queue, queue.clock()
+
+    def check(self, size: int) -> None:
+        """DeadlineExceeded where a document, of which so many bytes were read, has had its share, and others wait."""
+        rules = self._queue.rules
+        share_s = rules.share_s + rules.share_a_mib_s * size / (1 << 20)
+        if self._queue.waiting and self._queue.clock() - self._began_s > share_s:
+            raise DeadlineExceeded(
+                f"this document was parsed for {share_s:.0f} s while others waited for their turn: send it in parts, "
+                "or as N-Triples or N-Quads, which wait for nobody"
+            )
+
+
+class ParseQueue:
+    def __init__(self, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rules, self.clock = rules, clock
+        self._changed = threading.Condition()
+        self.free = rules.at_once
+        self._waiting: deque[object] = deque()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @contextmanager
+    def turn(self, check: Callable[[], None]) -> Iterator[Turn]:
+        """`check` is called while it waits, and raises when nobody wants it any more. Overload where too many wait, or
+        it would wait for too long."""
+        with self._changed:
+            if not self.free or self._waiting:
+                self._wait(check)
+            self.free -= 1
+        try:
+            yield Turn(self)
+        finally:
+            with self._changed:
+                self.free += 1
+                self._changed.notify_all()
+
+    def _wait(self, check: Callable[[], None]) -> None:
+        if len(self._waiting) >= self.rules.waiting:
+            raise self._overload(f"{len(self._waiting)} of them wait already")
+        mine, until_s = object(), self.clock() + self.rules.wait_s
+        self._waiting.append(mine)
+        try:
+            while not self.free or self._waiting[0] is not mine:
+                self._changed.wait(_LOOK_S)
+                check()
+                if self.clock() > until_s:
+                    raise self._overload(f"none has become free for {self.rules.wait_s:g} s")
+        finally:
+            self._waiting.remove(mine)
+            self._changed.notify_all()
+
+    def _overload(self, why: str) -> Overload:
+        return Overload(
+            f"{self.rules.at_once} long documents are parsed at once, and {why}: send this one later, in parts of up "
+            "to 4 KiB, or as N-Triples or N-Quads, which wait for nobody",
+            _RETRY_AFTER_S,
+        )

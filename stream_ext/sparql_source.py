@@ -25,7 +25,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from hbase_store.loading import LINE_BYTES_MAX
 from hbase_store.terms import literal, parse_term
-from stream_ext.errors import BadArgument, BadData
+from stream_ext.errors import BadArgument, BadData, TooLarge
 from stream_ext.fetching import CannotFetch, NoAnswer, pieces
 from stream_ext.outside import OutOfBounds, Outside, places
 from stream_ext.rdf.documents import N_QUADS, N_TRIPLES, RDF_XML, TRIG, TURTLE, lines_of
@@ -261,6 +261,8 @@ class SparqlSource:
                 yield from _whole_lines(body) if form == N_TRIPLES else lines_of(_stream(body), form, self.url)
             except BadData as error:
                 raise CannotFetch(f"<{self.url}> sent what is no RDF: {error}") from None
+            except TooLarge as error:
+                raise CannotFetch(f"<{self.url}>: {error}") from None
 
     def _quads(self, quads: Quads) -> Iterator[bytes]:
         labels: dict[bytes, bytes] = {}

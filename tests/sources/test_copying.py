@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import email.utils
 import io
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from endpoint.load import Done
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.sparql_source import SparqlSource
 from tests.endpoint.live import live
+from tests.language.bombs import OF_MEMORY
 from tests.parts.fuseki.server import Fuseki
 from tests.parts.oxigraph import served
 from tests.parts.processes import started
@@ -348,6 +351,7 @@ ONCE = {
     "garbage": (_answering(200, N_TRIPLES, b"\x00\xff\n"), "sent what is no RDF"),
     "nothing": (_answering(200, N_TRIPLES, b""), "counts 9 triples .* and sends 0"),
     "too much": (_answering(200, N_TRIPLES, b"<a:a> <a:b> <a:c> .\n" * 2000), "what it sends does not end"),
+    "entities of entities": (_answering(200, *OF_MEMORY["entities of entities"]), r"sparql>: after \d+ bytes"),
     "only comments": (_answering(200, N_TRIPLES, b"# nothing\n" * (7 << 20)), "what it sends does not end"),
     "wrong": (_answering(400, "text/plain", b"I know no isBlank"), "answered 400 .*: I know no isBlank"),
     "closed": (_answering(401, "text/plain", b""), "--from-auth FILE"),
@@ -401,6 +405,15 @@ def test_who_is_away_for_good_is_named(target: Target) -> None:
     with pytest.raises(RilletError, match=r"does not answer: .*; it was tried 6 times"):
         target.copy("http://127.0.0.1:1/sparql")
     assert target.slept == [1.0, 2.0, 4.0, 8.0, 16.0]
+
+
+def test_a_source_says_when_it_will_answer_by_the_clock(source: Scripted, target: Target) -> None:
+    source.add(many(9))
+    soon = email.utils.format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    busy = _answering(503, "text/plain", b"busy", retry_after=soon)(source)
+    source.spoil = lambda request, text: len(source.texts) == 1 and busy(request, text)
+    target.copy(source.url)
+    assert 30 < target.slept[0] <= 90
 
 
 def test_a_redirection_within_the_origin_is_followed(source: Scripted, target: Target, tmp_path: Path) -> None:

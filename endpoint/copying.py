@@ -27,7 +27,7 @@ from endpoint.reading import Progress, Source
 from stream_ext.errors import BadArgument, BadData, RilletError
 from stream_ext.fetching import CannotFetch, NoAnswer
 from stream_ext.loads import Loaded
-from stream_ext.sparql_source import Counted, Cut, Quads, SparqlSource, Triples
+from stream_ext.sparql_source import Counted, Cut, Quads, SparqlSource, TooMuch, Triples
 
 #: Triples of a part. What a source sends at once may be less; then parts are smaller.
 PART_TRIPLES = 1_000_000
@@ -37,6 +37,8 @@ _PART_LEAST = 10
 _TRIES = 3
 #: From so many graphs on those that are so many times smaller than a part are asked for together, so many at most.
 _MANY_GRAPHS, _FEWER, _GRAPHS_MAX = 50, 10, 200
+#: Where it may help to ask for less at once.
+_LESS = (Cut, TooMuch, NoAnswer)
 _WHOLE, _BLANK = "whole", "blank nodes"
 
 
@@ -159,7 +161,7 @@ class _Copying:
         what = Loaded(self._source.url, 0, 0, None, part=json.dumps({_WHOLE: names}))
         try:
             yield self._copied(Quads(names), sum(each.triples for each in graphs), what)
-        except (Cut, NoAnswer) as error:
+        except _LESS as error:
             self._notice(f"{error}: asking for one graph at a time")
             for each in graphs:
                 yield from self._graph(each)
@@ -196,7 +198,7 @@ class _Copying:
             try:
                 yield self._copied(Triples(graph), total, Loaded(self._source.url, 0, 0, into, part=_WHOLE))
                 return
-            except (Cut, NoAnswer) as error:
+            except _LESS as error:
                 if not self._part or not self._smaller(_sent(error, total)):
                     raise
                 self._notice(f"{error}: asking for parts")
@@ -211,9 +213,9 @@ class _Copying:
     def _blank_ones(self, triples: Triples | Quads, count: int, what: Loaded) -> Done:
         try:
             return self._copied(triples, count, what)
-        except Cut as cut:
+        except (Cut, TooMuch) as error:
             raise CannotFetch(
-                f"{cut}: what has blank nodes comes in one answer or not at all, as their labels mean something only "
+                f"{error}: what has blank nodes comes in one answer or not at all, as their labels mean something only "
                 "there; have the source send more at once (Virtuoso: ResultSetMaxRows), or write a file that is loaded"
             ) from None
 
@@ -235,7 +237,7 @@ class _Copying:
                 what = Loaded(self._source.url, 0, 0, into, part=json.dumps({"after": some.after, "until": some.until}))
                 try:
                     done = self._copied(some, count, what)
-                except (Cut, NoAnswer) as error:
+                except _LESS as error:
                     if not self._smaller(_sent(error, self._part or left)):
                         raise
                     self._notice(f"{error}: asking for less at once")

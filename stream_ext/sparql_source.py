@@ -44,6 +44,7 @@ _TRIES = 6
 _WAIT_S, _WAIT_S_MAX = 0.5, 120.0
 #: Of HTTP: the same request may be answered later.
 _LATER = (429, 502, 503, 504)
+_TOO_MUCH = (413, 500, 507)
 _GRAPHS = f"{N_TRIPLES}, {TURTLE};q=0.8, {RDF_XML};q=0.6"
 _FORMS = {N_TRIPLES: N_TRIPLES, N_QUADS: N_TRIPLES, "text/plain": N_TRIPLES, TURTLE: TURTLE, TRIG: TURTLE} | {
     "application/x-turtle": TURTLE,
@@ -63,6 +64,10 @@ class Cut(CannotFetch):
     def __init__(self, message: str, received: int) -> None:
         self.received = received
         super().__init__(message)
+
+
+class TooMuch(CannotFetch):
+    """It refuses to answer so much at once, or fails at it."""
 
 
 class Later(NoAnswer):
@@ -347,6 +352,8 @@ class SparqlSource:
         told = f"<{self.url}> answered {status} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
         if status in _LATER:
             return Later(told, _retry_after(response.headers.get("retry-after", "")))
+        if status in _TOO_MUCH:
+            return TooMuch(told)
         if status in (401, 403):
             told += " (who may read it is said by --from-auth FILE, or the variable RILLET_FROM_AUTH)"
         return CannotFetch(told)

@@ -18,6 +18,7 @@ import pytest
 
 from endpoint import dumping
 from endpoint.copying import Copy, copy_all
+from endpoint.limits import HttpLimits
 from endpoint.load import Done
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.sparql_source import SparqlSource
@@ -480,6 +481,14 @@ def test_another_rillet_is_copied_by_way_of_a_server(tmp_path: Path) -> None:
         assert dataset((tmp_path / "to.nq").read_bytes()) == dataset(ODD + BLANK)
         with pytest.raises(BadArgument, match="the very store that would be written to"):
             target.copy(f"{ours.url}/sparql", server=ours.url)
+
+
+def test_another_rillet_is_copied_past_its_limit_of_rows(tmp_path: Path) -> None:
+    with live(tmp_path / "from", limits=HttpLimits(rows=500)) as theirs:
+        theirs.http.post("/data", content=many(2000), headers={"content-type": "application/n-quads"})
+        target = Target(tmp_path)
+        target.copy(f"{theirs.url}/sparql")
+    assert target.quads(tmp_path) == dataset(many(2000))
 
 
 def test_what_breaks_off_on_its_way_to_a_server_leaves_nothing_there(source: Scripted, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from endpoint.reading import Progress, Source
 from stream_ext.errors import BadArgument, BadData, RilletError
 from stream_ext.fetching import CannotFetch, NoAnswer
 from stream_ext.loads import Loaded
-from stream_ext.sparql_source import Counted, Cut, Quads, SparqlSource, TooMuch, Triples
+from stream_ext.sparql_source import Counted, CutShort, SourceQuads, SourceTriples, SparqlSource, TooMuch
 
 #: Triples of a part. What a source sends at once may be less; then parts are smaller.
 PART_TRIPLES = 1_000_000
@@ -38,7 +38,7 @@ _TRIES = 3
 #: From so many graphs on those that are so many times smaller than a part are asked for together, so many at most.
 _MANY_GRAPHS, _FEWER, _GRAPHS_MAX = 50, 10, 200
 #: Where it may help to ask for less at once.
-_LESS = (Cut, TooMuch, NoAnswer)
+_LESS = (CutShort, TooMuch, NoAnswer)
 _WHOLE, _BLANK = "whole", "blank nodes"
 
 
@@ -98,13 +98,13 @@ class _Copying:
         yield from self._shared_blank_nodes([each for each in graphs if each.blank])
         for some in self._batches(graphs):
             if (before := self._known[self._into(some[0].graph)].get(_WHOLE)) is not None:
-                yield from self._skipped(before, Triples(some[0].graph))
+                yield from self._skipped(before, SourceTriples(some[0].graph))
             elif len(some) > 1:
                 yield from self._batch(some)
             else:
                 yield from self._graph(some[0])
 
-    def _skipped(self, what: Loaded, triples: Triples) -> Iterator[Done]:
+    def _skipped(self, what: Loaded, triples: SourceTriples) -> Iterator[Done]:
         """Once, of however many graphs it is."""
         if what.sn not in self._reported:
             self._reported.add(what.sn)
@@ -160,7 +160,7 @@ class _Copying:
         names = tuple(each.graph for each in graphs)
         what = Loaded(self._source.url, 0, 0, None, part=json.dumps({_WHOLE: names}))
         try:
-            yield self._copied(Quads(names), sum(each.triples for each in graphs), what)
+            yield self._copied(SourceQuads(names), sum(each.triples for each in graphs), what)
         except _LESS as error:
             self._notice(f"{error}: asking for one graph at a time")
             for each in graphs:
@@ -184,7 +184,7 @@ class _Copying:
             names = [self._into(graph) for graph in new]
             what = Loaded(self._source.url, 0, 0, self._wanted.into, part=json.dumps({_BLANK: names}))
             yield self._blank_ones(
-                Quads(tuple(new), blank=True), sum(each.blank for each in graphs if each.graph in new), what
+                SourceQuads(tuple(new), blank=True), sum(each.blank for each in graphs if each.graph in new), what
             )
             self._remember(what)
 
@@ -196,7 +196,7 @@ class _Copying:
         known = self._known[into]
         if not known and not (self._part and total > self._part):
             try:
-                yield self._copied(Triples(graph), total, Loaded(self._source.url, 0, 0, into, part=_WHOLE))
+                yield self._copied(SourceTriples(graph), total, Loaded(self._source.url, 0, 0, into, part=_WHOLE))
                 return
             except _LESS as error:
                 if not self._part or not self._smaller(_sent(error, total)):
@@ -204,16 +204,16 @@ class _Copying:
                 self._notice(f"{error}: asking for parts")
         if blank and _BLANK not in known:
             what = Loaded(self._source.url, 0, 0, into, part=_BLANK)
-            yield self._blank_ones(Triples(graph, blank=True), blank, what)
+            yield self._blank_ones(SourceTriples(graph, blank=True), blank, what)
         elif blank:
-            yield from self._skipped(known[_BLANK], Triples(graph, blank=True))
+            yield from self._skipped(known[_BLANK], SourceTriples(graph, blank=True))
         if total > blank:
             yield from self._ranges(graph, into, total - blank, known)
 
-    def _blank_ones(self, triples: Triples | Quads, count: int, what: Loaded) -> Done:
+    def _blank_ones(self, triples: SourceTriples | SourceQuads, count: int, what: Loaded) -> Done:
         try:
             return self._copied(triples, count, what)
-        except (Cut, TooMuch) as error:
+        except (CutShort, TooMuch) as error:
             raise CannotFetch(
                 f"{error}: what has blank nodes comes in one answer or not at all, as their labels mean something only "
                 "there; have the source send more at once (Virtuoso: ResultSetMaxRows), or write a file that is loaded"
@@ -222,7 +222,7 @@ class _Copying:
     def _ranges(self, graph: str | None, into: str | None, left: int, known: dict[str, Loaded]) -> Iterator[Done]:
         """What has no blank node, by its subjects."""
         ranges = {after: (until, each) for each in known.values() for after, until in _range_of(each.part)}
-        rest: Triples | None = Triples(graph, blank=False)
+        rest: SourceTriples | None = SourceTriples(graph, blank=False)
         while rest is not None:
             if rest.after in ranges:
                 until, before = ranges[rest.after]
@@ -246,7 +246,7 @@ class _Copying:
                 yield done
             rest = None if until is None else replace(rest, after=until)
 
-    def _some(self, rest: Triples, left: int) -> Triples:
+    def _some(self, rest: SourceTriples, left: int) -> SourceTriples:
         """As many triples as are a part, and what else their last subject has; or all that are left."""
         while self._part and left > self._part:
             try:
@@ -271,7 +271,7 @@ class _Copying:
         self._part = size
         return True
 
-    def _copied(self, triples: Triples | Quads, counted: int, what: Loaded) -> Done:
+    def _copied(self, triples: SourceTriples | SourceQuads, counted: int, what: Loaded) -> Done:
         """Asked again where the source was away for a while: what it counts may be another number by then."""
         name, started = _shown(what, triples), time.monotonic()
         counts = chain([counted], iter(lambda: self._source.count(triples), None))
@@ -279,7 +279,7 @@ class _Copying:
         self._reported.add(what.sn)
         return Done(_named(name), what, time.monotonic() - started)
 
-    def _load(self, triples: Triples | Quads, counted: int, what: Loaded, name: str) -> None:
+    def _load(self, triples: SourceTriples | SourceQuads, counted: int, what: Loaded, name: str) -> None:
         shown = Progress(name, counted, self._progress)
 
         def watched(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -293,7 +293,7 @@ class _Copying:
             with closing(self._source.lines(triples, counted)) as pieces:
                 # The target may not wait for long for what comes, and the first takes a source longest.
                 first = [*islice(pieces, 1)]
-                self._target.load(watched(chain(first, pieces)), isinstance(triples, Quads), what, False)
+                self._target.load(watched(chain(first, pieces)), isinstance(triples, SourceQuads), what, False)
         except BadData as error:
             words = f"sent what is no RDF ({error}); nothing of {name} is copied"
             raise CannotFetch(f"<{self._source.url}> {words}") from None
@@ -305,9 +305,9 @@ class _Copying:
         self._progress.flush()
 
 
-def _sent(error: CannotFetch, asked: int) -> int:
+def _sent(error: CannotFetch, size: int) -> int:
     """How much a source that does not send what it was asked for may send."""
-    return error.received // 2 if isinstance(error, Cut) else asked // 4
+    return error.received // 2 if isinstance(error, CutShort) else size // 4
 
 
 def _several(part: str) -> tuple[str, list[str | None]] | None:
@@ -325,15 +325,15 @@ def _named(name: str) -> Source:
     return Source(name, "application/n-triples")
 
 
-def _shown(what: Loaded, triples: Triples | Quads) -> str:
+def _shown(what: Loaded, triples: SourceTriples | SourceQuads) -> str:
     several = _several(what.part)
     if several is not None:
         of = f", {_BLANK}" if several[0] == _BLANK else ""
         return f"{len(several[1])} graphs ({_list(several[1])}){of}"
-    name = _name_of(triples.graph) if isinstance(triples, Triples) else _list(triples.graphs)
+    name = _name_of(triples.graph) if isinstance(triples, SourceTriples) else _list(triples.graphs)
     if what.part == _BLANK:
         return f"{name}, {_BLANK}"
-    if what.part == _WHOLE or not isinstance(triples, Triples):
+    if what.part == _WHOLE or not isinstance(triples, SourceTriples):
         return name
     ((after, until),) = _range_of(what.part)
     if after is None:

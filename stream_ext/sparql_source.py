@@ -58,7 +58,7 @@ _IN_IRI = re.compile(r'[^\x00-\x20<>"{}|^`\\]+')
 Found = TypeVar("Found")
 
 
-class Cut(CannotFetch):
+class CutShort(CannotFetch):
     """Fewer triples came than the source counts: it answers no more than so many at once."""
 
     def __init__(self, message: str, received: int) -> None:
@@ -88,7 +88,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Triples:
+class SourceTriples:
     """Some triples of one graph: those with a blank node or without one, or those whose subjects, as strings, lie
     behind `after` and not behind `until`."""
 
@@ -110,7 +110,7 @@ class Triples:
 
 
 @dataclass(frozen=True, slots=True)
-class Quads:
+class SourceQuads:
     """All quads of some graphs, or (`blank`) those with a blank node, in one answer: it says what they share."""
 
     graphs: tuple[str | None, ...]
@@ -125,6 +125,12 @@ class Quads:
     @property
     def questions(self) -> tuple[str, str]:
         return f"SELECT ?g ?s ?p ?o WHERE {self.pattern()}", "?g ?s ?p ?o"
+
+
+class _Quiet:
+    """How many bytes came since the last triple."""
+
+    size = 0
 
 
 class SparqlSource:
@@ -184,12 +190,12 @@ class SparqlSource:
             raise CannotFetch(f"<{self.url}> was asked for numbers and answered {row!r:.200}") from None
 
     def default_graph(self) -> Counted:
-        return Counted(None, self.count(Triples(None)), self.count(Triples(None, blank=True)))
+        return Counted(None, self.count(SourceTriples(None)), self.count(SourceTriples(None, blank=True)))
 
-    def count(self, triples: Triples | Quads) -> int:
+    def count(self, triples: SourceTriples | SourceQuads) -> int:
         return self._number(f"SELECT (COUNT(*) AS ?n) WHERE {triples.pattern()}")
 
-    def count_distinct(self, triples: Triples | Quads) -> int:
+    def count_distinct(self, triples: SourceTriples | SourceQuads) -> int:
         variables = triples.questions[1]
         return self._number(
             f"SELECT (COUNT(*) AS ?n) WHERE {{ SELECT DISTINCT {variables} WHERE {triples.pattern()} }}"
@@ -212,7 +218,7 @@ class SparqlSource:
             "?s ?p ?o FILTER NOT EXISTS { GRAPH ?g { ?s ?p ?o } }"
         )
 
-    def subject_at(self, triples: Triples, place: int) -> str | None:
+    def subject_at(self, triples: SourceTriples, place: int) -> str | None:
         """As a string, the subject of the triple at that place among some, in the order of their subjects."""
         text = f"SELECT (STR(?s) AS ?k) WHERE {triples.pattern()} ORDER BY STR(?s) OFFSET {place} LIMIT 1"
         found = self.select(text)
@@ -242,26 +248,27 @@ class SparqlSource:
 
     # ---- triples
 
-    def lines(self, triples: Triples | Quads, expected: int) -> Generator[bytes, None, None]:
+    def lines(self, triples: SourceTriples | SourceQuads, expected: int) -> Generator[bytes, None, None]:
         """Lines of N-Triples, or N-Quads, some thousand at a time; `expected` are counted.
 
-        Raises Cut, Later or CannotFetch, also behind the last line: nothing of it counts before the end."""
-        received = nothing = 0
-        for piece in self._constructed(triples) if isinstance(triples, Triples) else self._quads(triples):
-            statements = sum(1 for _ in _STATEMENT.finditer(piece))
+        Raises CutShort, Later or CannotFetch, also behind the last line: nothing of it counts before the end."""
+        received, quiet = 0, _Quiet()
+        read = self._constructed if isinstance(triples, SourceTriples) else self._selected_quads
+        for piece in read(triples.questions[0], quiet):
+            if statements := sum(1 for _ in _STATEMENT.finditer(piece)):
+                quiet.size = 0
             received += statements
-            nothing = 0 if statements else nothing + len(piece)
-            if received > 2 * expected + 1000 or nothing > _NOTHING_BYTES:
+            if received > 2 * expected + 1000:
                 raise CannotFetch(f"<{self.url}> counts {expected:,} triples, and what it sends does not end")
             yield piece
         self._check(triples, expected, received)
 
-    def _constructed(self, triples: Triples) -> Iterator[bytes]:
-        with self._opened(triples.questions[0], _GRAPHS) as response:
+    def _constructed(self, text: str, quiet: _Quiet) -> Iterator[bytes]:
+        with self._opened(text, _GRAPHS) as response:
             form = _FORMS.get(_form(response))
             if form is None:
                 raise CannotFetch(self._not_what(_form(response), "RDF that is read while it comes", response))
-            body = self._body(response)
+            body = self._body(response, quiet)
             try:
                 yield from _whole_lines(body) if form == N_TRIPLES else lines_of(_stream(body), form, self.url)
             except BadData as error:
@@ -269,19 +276,19 @@ class SparqlSource:
             except TooLarge as error:
                 raise CannotFetch(f"<{self.url}>: {error}") from None
 
-    def _quads(self, quads: Quads) -> Iterator[bytes]:
+    def _selected_quads(self, text: str, quiet: _Quiet) -> Iterator[bytes]:
         labels: dict[bytes, bytes] = {}
-        with self._opened(quads.questions[0], f"{RESULTS}, application/json;q=0.5") as response:
+        with self._opened(text, f"{RESULTS}, application/json;q=0.5") as response:
             if "json" not in _form(response):
                 raise CannotFetch(self._not_what(_form(response), "SPARQL results in JSON", response))
             try:
-                for bindings in _bindings(self._body(response)):
+                for bindings in _bindings(self._body(response, quiet)):
                     yield b"".join(_line(solution(binding), labels) for binding in bindings) or b"\n"
             except (ValueError, LookupError, RecursionError) as error:
                 words = f"sent what are no SPARQL results in JSON: {error or type(error).__name__}"
                 raise CannotFetch(f"<{self.url}> {words}") from None
 
-    def _check(self, triples: Triples | Quads, expected: int, received: int) -> None:
+    def _check(self, triples: SourceTriples | SourceQuads, expected: int, received: int) -> None:
         """That all came. While it was sent, the source may have changed; and some stores count what repeats."""
         if received == expected or received == (now := self.count(triples)):
             return
@@ -290,13 +297,18 @@ class SparqlSource:
         if received == self.count_distinct(triples):
             return
         words = f"<{self.url}> counts {expected:,} triples of {triples.pattern()} and sends {received:,}"
-        raise Cut(words, received) if received < expected else CannotFetch(words)
+        raise CutShort(words, received) if received < expected else CannotFetch(words)
 
-    def _body(self, response: httpx.Response) -> Iterator[bytes]:
+    def _body(self, response: httpx.Response, quiet: _Quiet) -> Iterator[bytes]:
         import httpx
 
         try:
-            yield from response.iter_bytes(_PIECE_BYTES)
+            for piece in response.iter_bytes(_PIECE_BYTES):
+                quiet.size += len(piece)
+                if quiet.size > _NOTHING_BYTES:
+                    words = f"sent {quiet.size:,} bytes without a triple, and what it sends does not end"
+                    raise CannotFetch(f"<{self.url}> {words}")
+                yield piece
         except httpx.TransportError as error:
             raise Later(f"<{self.url}> broke off while it sent triples: {error or type(error).__name__}") from None
         except httpx.HTTPError as error:
@@ -349,14 +361,14 @@ class SparqlSource:
 
     def _refusal(self, response: httpx.Response) -> CannotFetch:
         status, words = response.status_code, _beginning(response)
-        told = f"<{self.url}> answered {status} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
+        message = f"<{self.url}> answered {status} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
         if status in _LATER:
-            return Later(told, _retry_after(response.headers.get("retry-after", "")))
+            return Later(message, _retry_after(response.headers.get("retry-after", "")))
         if status in _TOO_MUCH:
-            return TooMuch(told)
+            return TooMuch(message)
         if status in (401, 403):
-            told += " (who may read it is said by --from-auth FILE, or the variable RILLET_FROM_AUTH)"
-        return CannotFetch(told)
+            message += " (who may read it is said by --from-auth FILE, or the variable RILLET_FROM_AUTH)"
+        return CannotFetch(message)
 
     def _not_what(self, form: str, wanted: str, response: httpx.Response) -> str:
         return (

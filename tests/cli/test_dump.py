@@ -144,6 +144,6 @@ def test_a_store_of_others_is_copied_by_command(
     assert rillet("load", "--store", target) == 2
     assert rillet("load", "a.nt", "--from", source.url, "--store", target) == 2
     assert rillet("load", "--from", "ftp://ex.org/", "--store", target) == 1
-    told = capsys.readouterr().err
+    errors = capsys.readouterr().err
     for words in ("name the files to load, or --from URL", "--from copies a store: no files", "is http://... or https"):
-        assert words in told
+        assert words in errors

@@ -240,6 +240,8 @@ def test_many_small_graphs_come_together(source: Scripted, target: Target, tmp_p
         (b'{"results": {"bindings": [' + b"[" * 100_000, "RecursionError|recursion"),
         (b'{"results": {"bindings": []}}', "counts 6 triples .* and sends 0"),
         (b"<html>", "they end too early"),
+        (b'{"results": {"bindings": [' + b" " * (65 << 20), "what it sends does not end"),
+        (b'{"results": {"bindings": []' + b" " * (65 << 20), "what it sends does not end"),
     ],
 )
 def test_what_comes_in_place_of_quads_is_named(source: Scripted, target: Target, data: bytes, expected: str) -> None:
@@ -354,6 +356,7 @@ ONCE = {
     "too much": (_answering(200, N_TRIPLES, b"<a:a> <a:b> <a:c> .\n" * 2000), "what it sends does not end"),
     "entities of entities": (_answering(200, *OF_MEMORY["entities of entities"]), r"sparql>: after \d+ bytes"),
     "only comments": (_answering(200, N_TRIPLES, b"# nothing\n" * (7 << 20)), "what it sends does not end"),
+    "only comments in Turtle": (_answering(200, "text/turtle", b"# no\n" * (14 << 20)), "what it sends does not end"),
     "wrong": (_answering(400, "text/plain", b"I know no isBlank"), "answered 400 .*: I know no isBlank"),
     "closed": (_answering(401, "text/plain", b""), "--from-auth FILE"),
 }

@@ -94,6 +94,7 @@ class _Copying:
         return self._wanted.into if graph is None else graph
 
     def all(self) -> Iterator[Done]:
+        self._notice(f"counting the triples of {self._source.url}")  # which takes long where they are many
         graphs = self._graphs()
         yield from self._shared_blank_nodes([each for each in graphs if each.blank])
         for some in self._batches(graphs):

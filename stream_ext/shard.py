@@ -24,12 +24,12 @@ from stream_ext.errors import DeadlineExceeded
 from stream_ext.faults import fault_of
 from stream_ext.operators.service import Unanswered
 from stream_ext.outside import NOTHING, Outside
-from stream_ext.part import Told
+from stream_ext.part import Part, Told
 from stream_ext.plan.algebra import Form, Query
 from stream_ext.plan.parameters import Parametrised, Template
 from stream_ext.query_run import QueryRun
 from stream_ext.readings import query_over, reading_of
-from stream_ext.schedule import QueryState, Timing, initial_state
+from stream_ext.schedule import NOWHERE, QueryState, Timing, initial_state
 from stream_ext.steps import AFTER_ALL, silent_part
 from stream_ext.store_run import StoreRun
 from stream_ext.template_run import TemplateRun
@@ -40,14 +40,9 @@ from stream_ext.turns import UNHURRIED, Pace, Turn
 _TRIES_MAX = 200
 #: Of these so many may use up the time of an evaluation, for which all others wait.
 _LATE_MAX = 12
-#: What a query that is moved may have to do between the asking and the moving, while the others wait.
-_TAKEN_OVER_EVALUATIONS_MAX = 100_000
-_TAKEN_OVER_S_MAX = 5.0
 #: So many of those that are behind have their windows in memory, where more are behind.
 _CATCHING_UP_MAX = 64
 _MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
-#: Where a query stands that is to begin anew, wherever that is by then.
-_NOWHERE = -1
 _IN_QUARANTINE = "Quarantine: its step may have killed a worker; it is tried in a process of its own"
 _NOT_MADE_UP = "resuming the query leaves out what it has missed"
 
@@ -208,6 +203,11 @@ class Shard:
         unsaid, self._unsaid = self._unsaid, []
         return parts + unsaid
 
+    def generation(self, number: int) -> int:
+        """The snapshot since which a query runs that it has, or had a fault: who is resumed is another from then on."""
+        definition = self._catalog.queries.get(number)
+        return 0 if definition is None else definition.since
+
     @property
     def behind(self) -> dict[int, int]:
         """The queries that have fallen behind, and the snapshot at which each of them stands."""
@@ -301,39 +301,47 @@ class Shard:
         return []
 
     def _take_over(self, definition: QueryDefinition, sn: int) -> Sequence[Told]:
-        """Steps it from where it was left, and goes on as after a restart. In silence, unless it has fallen behind
-        there: then what was not said is said here, and what was counts once."""
+        """Steps it from where it was left, and goes on as after a restart. What it says up to here counts where whoever
+        had it has not said it, for it may have fallen behind there; and it may fall behind here."""
         left, number = definition.left, definition.number
         assert left is not None, "it was moved"
-        if left.state.unanswered:
+        if left.state.stands is not None or number in self.held:
+            state = left.state if left.state.stands is not None else left.state.behind(left.position, unanswered=True)
+            self._stay_behind({number: state})
+            return [self._taken_over(number, state)]
+        parts: list[Told] = []
+        try:
+            alone = self._alone_again(_Behind({number}, left.position, {number: left.state}))
+            parts += self._advanced_to(alone, sn, self._pace.with_all(self._interrupted))
+        except SnapshotGone:
             return self._begin_from_here(definition, left.state)
-        if number in self.held and left.state.stands is None:
-            self._set_aside(number, left.position, left.state)
-            return []
-        if left.state.stands is not None:
-            self._stay_behind({number: left.state})
-            return []
-        alone = self._shard_of({number})
-        alone.build({number: left.state}, left.position)
-        said_there, parts = self._advanced_to(alone, sn, self._pace.with_all(self._interrupted)), list[Told]()
-        if alone.sn < sn:  # it has fallen behind there, too: not all of this was said
-            more = Turn(_TAKEN_OVER_EVALUATIONS_MAX, _TAKEN_OVER_S_MAX, self._interrupted)
-            parts = said_there + self._advanced_to(alone, sn, more)
-        if alone.sn < sn:
-            self._behind[number] = _Behind({number}, alone.sn, {number: left.state}, alone=alone)
-            return parts
+        evaluated = [part for part in parts if isinstance(part, Part) and part.evaluated]
+        said = [msgspec.structs.replace(part, taken_over=True) for part in evaluated]
+        run = alone._runs.get(number)
         if number in alone.faults:
             self._take_fault(number, alone)
-            return []
-        run = alone._runs.get(number)
-        asked = self._read(definition, None if run is None else _state_of(run, sn), self._catalog)
-        if asked is not None:
-            self._start([asked])
-        return parts
+            if (unit := self._behind.get(number)) is not None:
+                stood = unit.states[number] or definition.state
+                said.append(self._taken_over(number, stood.behind(unit.sn, stood.within, unanswered=True)))
+        elif run is not None:
+            state = _state_of(run, alone.sn)
+            if alone.sn < sn or alone._is_underway:
+                state = state if state.stands is not None else state.behind(alone._stands)
+                self._behind[number] = _Behind({number}, alone._stands, {number: state}, alone=alone)
+            elif (asked := self._read(definition, state, self._catalog)) is not None:
+                self._start([asked])
+            said.append(self._taken_over(number, state))
+        return said
+
+    def _taken_over(self, number: int, state: QueryState) -> Part:
+        """Where this one stands with a query, after the snapshot in which it was moved here."""
+        kept = self._since_it_runs(number, state)
+        return msgspec.structs.replace(silent_part(number, self.sn, AFTER_ALL, kept), taken_over=True)
 
     def _advanced_to(self, alone: Shard, sn: int, turn: Turn) -> list[Told]:
+        """Those that are not there yet are left to the next turn."""
         parts: list[Told] = []
-        while alone.sn < sn and not turn.is_over:
+        while (alone.sn < sn or alone._is_underway) and not alone.faults and not (turn.is_over and alone._runs):
             parts += alone._advance(turn)
         return parts
 
@@ -360,8 +368,21 @@ class Shard:
         if asked is None:
             return []
         self._start([asked])
-        run = self._runs.get(asked.number)
-        return [] if run is None else run.start(sn, self._turn_of_run())
+        return self._started(asked.number, sn - 1)
+
+    def _started(self, number: int, stands: int) -> Sequence[Told]:
+        """What it says at once. `stands`: where it does when it has no answer from elsewhere."""
+        run = self._runs.get(number)
+        if run is None:
+            return []
+        try:
+            return run.start(self.sn, self._turn_of_run())
+        except Unanswered as error:
+            return self._without_answer(run, error, stands, None)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  as in `_guarded`
+            return self._broken(run, error)
 
     def _guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
         """What is found of queries; their fault must not stop the others, and is reported."""
@@ -378,9 +399,12 @@ class Shard:
 
     def _report(self, number: int, error: Exception, sn: int, state: QueryState | None) -> None:
         """`state`: that at `sn`; None: in the snapshot after it the query begins."""
+        was_behind = number in self._behind
         self._forget_fault(number)
         if not isinstance(error, Unanswered):
             self.faults[number] = fault_of(error)
+            if was_behind:
+                self._give_up(number)
             return
         kind = "NotAllowed" if error.forbidden else "ServiceFailed"
         self.faults[number] = f"{kind}: {error}; {_MADE_UP if error.later else _NOT_MADE_UP}"
@@ -390,13 +414,20 @@ class Shard:
 
     def _say_where(self, number: int, sn: int, state: QueryState | None) -> None:
         """With the next parts: it stands at `sn`."""
-        definition = self._catalog.queries[number]
-        state = state or definition.state
-        kept = state.behind(sn, state.within, unanswered=True)
-        if kept.sn < definition.since:  # it was never evaluated; this is said of it nevertheless
-            kept = msgspec.structs.replace(kept, sn=max(self.sn, definition.since))
+        state = state or self._catalog.queries[number].state
+        kept = self._since_it_runs(number, state.behind(sn, state.within, unanswered=True))
         k = 0 if state.within is None else state.within.k
-        self._unsaid.append(silent_part(number, self.sn if sn == _NOWHERE else sn + 1, k, kept))
+        self._unsaid.append(silent_part(number, self.sn if sn == NOWHERE else sn + 1, k, kept))
+
+    def _since_it_runs(self, number: int, state: QueryState) -> QueryState:
+        """For what is said of one that was never evaluated."""
+        since = self._catalog.queries[number].since
+        return state if state.sn >= max(since, 1) else msgspec.structs.replace(state, sn=max(self.sn, since))
+
+    def _give_up(self, number: int) -> None:
+        """With the next parts: nobody is to wait for what it has missed, for it is stepped no more."""
+        part = silent_part(number, self.sn, AFTER_ALL, self._since_it_runs(number, self._catalog.queries[number].state))
+        self._unsaid.append(msgspec.structs.replace(part, given_up=True))
 
     def _forget_fault(self, number: int) -> None:
         self.faults.pop(number, None)
@@ -466,14 +497,10 @@ class Shard:
         alone, parts = unit.alone, list[Told]()
         if unit.sn < self._store.oldest():
             return self._begin_all_from_here(unit)
-        turn = self._pace.behind(self._interrupted)
         try:
             if alone is None:
                 alone = self._alone_again(unit)
-            while (alone.sn < self.sn or alone._is_underway) and not alone.faults:
-                if turn.is_over and alone._runs:
-                    break
-                parts += alone._advance(turn)
+            parts += self._advanced_to(alone, self.sn, self._pace.behind(self._interrupted))
         except SnapshotGone:  # it was let go meanwhile
             return [*parts, *self._begin_all_from_here(unit)]
         for number in sorted(alone.faults.keys() & unit.numbers):
@@ -566,6 +593,8 @@ class Shard:
         self.faults[number] = alone.faults.pop(number)
         if number in alone._behind:
             self._behind[number] = alone._behind.pop(number)
+        else:
+            self._give_up(number)
 
     def _begin_all_from_here(self, unit: _Behind) -> Sequence[Told]:
         parts: list[Told] = []
@@ -584,14 +613,9 @@ class Shard:
         asked = self._read(definition, None, self._catalog)
         if asked is None:
             return []
-        try:
-            self._start([replace(asked, timing=timing, state=begins)])
-            run = self._runs.get(asked.number)
-            return [] if run is None else run.start(self.sn, self._turn_of_run())
-        except Unanswered as error:
-            self._end(asked.number)
-            self._report(asked.number, error, _NOWHERE, None)
-            return []
+        self._start([replace(asked, timing=timing, state=begins)])
+        where = silent_part(asked.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
+        return [where, *self._started(asked.number, NOWHERE)]
 
     # ---- faults of those that share a network
 
@@ -609,18 +633,12 @@ class Shard:
         except StoreUnavailable:
             raise
         except Unanswered as error:
-            (number,) = run.numbers
-            self._drop(run.numbers)
-            stands = None if stood is None else stood.stands
-            self._report(number, error, self.sn if stands is None else stands, stood)
-            return []
+            return self._without_answer(run, error, self.sn, stood)
         except Exception as error:  # noqa: BLE001  as in `_guarded`
             before = run.joining_before() if isinstance(run, TemplateRun) else []
-            self._drop(run.numbers)
             if not before:
-                for number in run.numbers:
-                    self._report(number, error, self.sn, None)
-                return []
+                return self._broken(run, error)
+            self._drop(run.numbers)
             queries, catalog = self._catalog.queries, self._catalog
             found = (self._read(queries[each.number], each.state, catalog) for each in before)
             alike = [asked for asked in found if asked is not None]
@@ -628,6 +646,25 @@ class Shard:
             return self._without_faulty(
                 alike, error, lambda some: self._runs[some[0].number].step(sn, again, self._turn_of_run())
             )
+
+    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[Told]:
+        """What it said before. It stood at `sn`, and began after it where it `stood` nowhere."""
+        assert not isinstance(run, TemplateRun), "who asks elsewhere is alone"
+        parts, state = run.stands_without_answer()
+        if state is None or (stood is None and state.within is None):
+            state = stood
+        self._drop(run.numbers)
+        self._report(run.number, error, sn if state is None or state.stands is None else state.stands, state)
+        return parts
+
+    def _broken(self, run: Run, error: Exception) -> Sequence[Told]:
+        """What it said before it raised."""
+        parts = [] if isinstance(run, TemplateRun) else run.told_before_fault()
+        numbers = run.numbers
+        self._drop(numbers)
+        for number in numbers:
+            self._report(number, error, self.sn, None)
+        return parts
 
     def _without_faulty(
         self, alike: Sequence[Asked], error: Exception, go_on: Callable[[Sequence[Asked]], Sequence[Told]]
@@ -647,6 +684,9 @@ class Shard:
             except StoreUnavailable:
                 raise
             except Exception as fault:  # noqa: BLE001  as in `_guarded`
+                run = self._runs.get(some[0].number)
+                if isinstance(run, QueryRun):
+                    parts += run.told_before_fault()
                 self._drop([asked.number for asked in some])
                 late += isinstance(fault, DeadlineExceeded)
                 if len(some) > 1 and tries <= _TRIES_MAX and late <= _LATE_MAX:

@@ -9,7 +9,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
 
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
@@ -216,10 +215,11 @@ class Engine:
             self.merge.wait(later, deadline_s, for_all)
             sn = later
 
-    def fail(self, query: int, failure: Failure) -> Future[Any]:
-        """The query is evaluated no more, after restarts neither, until it is resumed. Any thread may call; it does not
-        wait until that is published, which the future does."""
-        return self._injector.own_change(fail_query(query, failure))
+    def fail(self, query: int, failure: Failure, since: int) -> Future[bool]:
+        """The query is evaluated no more, after restarts neither, until it is resumed; unless it was resumed already,
+        and so is not the one that runs `since` that snapshot. Any thread may call; it does not wait until that is
+        published, which the future does: it says whether the query has failed by this."""
+        return self._injector.own_change(fail_query(query, failure, since))
 
     # ---- what may have killed a worker of Spark
 
@@ -227,8 +227,12 @@ class Engine:
         queries = self._injector.catalog.queries.values()
         return [query.number for query in queries if query.is_evaluated and query.home is None]
 
-    def _park(self, query: int, why: str) -> None:
-        self.fail(query, Failure("worker", why)).result()
+    def _park(self, query: int, why: str, sn: int) -> bool:
+        """One that was resumed after the snapshot in which its step killed a worker is another."""
+        definition = self._injector.catalog.queries.get(query)
+        if definition is None or definition.since > sn:
+            return False
+        return self.fail(query, Failure("worker", why), definition.since).result()
 
     def _publish_nothing(self) -> int:
         """A snapshot, for what was missed is made up for when one is stepped."""
@@ -244,14 +248,14 @@ class Engine:
         else:
             self.waits.end("spark")
 
-    def _look_at_fault(self, query: int, fault: str) -> None:
+    def _look_at_fault(self, query: int, fault: str, since: int) -> None:
         """Any thread may call. One that exceeded its budget would exceed it again, after a restart, too."""
         failure = failure_of(fault)
         if failure is not None:
             definition = self._injector.catalog.queries.get(query)
             name = str(query) if definition is None else definition.name
             log.warning("a query has exceeded its budget", extra={"fields": {"query": name, "why": failure.message}})
-            self.fail(query, failure)
+            self.fail(query, failure, since)
 
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""

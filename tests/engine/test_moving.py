@@ -94,7 +94,7 @@ class _Moving(_Play):
     def _compare(self, sn: int) -> int:
         if self.chance.random() < 0.05:
             self._begin_one_anew()
-        shared = {n for n, run in self.pair.spark._runs.items() if isinstance(run, TemplateRun)}
+        shared = {n for n, run in self.pair.spark.runs.of.items() if isinstance(run, TemplateRun)}
         by_pair, by_one = self.pair.step(sn), self.alone.step(sn)
         in_time = [part for part in by_pair if not (isinstance(part, Part) and part.taken_over)]
         mine, theirs = parted(in_time, self.states), parted(by_one, self.apart)

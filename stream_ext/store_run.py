@@ -84,6 +84,12 @@ class StoreRun:
         """The first answer, in the snapshot of the registration."""
         return [self._part(sn, said_of(self._query, self._step(sn), self._control))]
 
+    def told_before_fault(self) -> Sequence[Part]:
+        return []  # no snapshot has more than one evaluation
+
+    def stands_without_answer(self) -> tuple[Sequence[Part], QueryState | None]:
+        return [], None
+
     def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
         turn.spend()
         if not len(self._store.net_changes(sn)):

@@ -53,7 +53,8 @@ class Scene:
         self.gave_up = threading.Event()
         self.quarantine, self.killed = Noticed(), list[Worker]()
         self.silences: list[str] = []
-        self.faults: list[tuple[int, str]] = []
+        self.faults: list[tuple[int, str, int]] = []
+        self.merged: list[int] = []  # where the merge was when they were told
         self.bell = Bell(
             settings,
             self.merge,
@@ -67,7 +68,7 @@ class Scene:
             on_give_up=self._give_up,
             on_silence=self.silences.append,
             kill=self.killed.append,
-            on_fault=lambda query, why: self.faults.append((query, why)),
+            on_fault=self._fault,
         )
         self.bell.start()
         self.folder = folder
@@ -75,6 +76,10 @@ class Scene:
         self.underway: Underway  # of the seat that the test has taken
         self.tasks = ThreadPoolExecutor(4)
         self.epoch = 0
+
+    def _fault(self, query: int, why: str, since: int) -> None:
+        self.faults.append((query, why, since))
+        self.merged.append(self.merge.position)
 
     def _give_up(self, why: str) -> None:
         self.heard.append(why)
@@ -471,7 +476,8 @@ def test_a_fault_of_one_query_is_told_and_the_others_go_on(stage: Stage) -> None
     scene.merge.wait_owner("spark")
     scene.merge.wait(scene.publish(1, 0, 2), PATIENCE_S)
     assert scene.right() and scene.bell.faults == {2: "query 2 divides by the value"}
-    assert scene.faults == [(2, "query 2 divides by the value")], "who can end the query for good hears of it"
+    assert scene.faults == [(2, "query 2 divides by the value", 7)], "who can end the query for good hears of it"
+    assert scene.merged[0] >= 2, "when what it said before is merged"
 
 
 def test_a_step_that_always_raises_ends_spark_at_the_third_attempt_with_its_reason(stage: Stage) -> None:

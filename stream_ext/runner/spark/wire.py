@@ -90,10 +90,11 @@ class Piece(msgspec.Struct, tag=True, frozen=True):
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
-    """One query cannot be stepped; the others go on."""
+    """One query, which runs since that snapshot, cannot be stepped; the others go on."""
 
     query: int
     why: str
+    since: int = 0
 
 
 class Mended(msgspec.Struct, tag=True, frozen=True):
@@ -275,6 +276,7 @@ class Shard(Protocol):
     def step(self, sn: Any) -> Sequence[Any]: ...
     def go_on(self) -> Sequence[Any]: ...
     def return_to(self, states: Any) -> None: ...
+    def generation(self, number: int) -> int: ...
     def refresh(self) -> int: ...
     def close(self) -> None: ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-import hbase_store.kernels
+import hbase_store.warm
 from hbase_store.arrays import frozen
 from stream_ext import content_kernels, expiry_kernels, group_kernels, order_kernels, path_kernels, ring_kernels
 
@@ -214,7 +214,7 @@ def distinct_show(
 
 def warm() -> None:
     """Compiles every kernel, the store's too (or loads it from the cache), for the types that are in use."""
-    hbase_store.kernels.warm()
+    hbase_store.warm.warm()
     group_kernels.warm()
     path_kernels.warm()
     expiry_kernels.warm()

@@ -35,13 +35,11 @@ from stream_ext.operators.store_join import StoreJoin
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.build import Builder
 from stream_ext.plan.estimate import Estimates
-from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.named_terms import constants_of
-from stream_ext.plan.normalise import normalise, template_of
-from stream_ext.plan.occurrences import follow_occurrences
+from stream_ext.plan.normalise import template_of
 from stream_ext.plan.parameters import Template as QueryTemplate
-from stream_ext.plan.terms import Constant
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.wires import Stage
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
@@ -57,17 +55,6 @@ _ROW, _COLUMN, _LOOKS = 64, 16, 16
 _CELL, _WITH_EACH = 8, 2
 #: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
 _BESIDE = 8
-
-#: What a query's logic goes through before it is built, in this order.
-PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)
-
-
-def logic_of(query: Query, graphs: Sequence[Constant] = ()) -> Select:
-    """`graphs` are no graphs of the store, but given as windows (`window_of_graph`)."""
-    select = normalise(query, graphs=graphs)
-    for each in PASSES:
-        select = each(select)
-    return select
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,11 @@ import pytest
 
 import hbase_store
 from stream_ext.errors import DeadlineExceeded, QuerySyntaxError
-from stream_ext.network import Network, logic_of
+from stream_ext.network import Network
 from stream_ext.plan.algebra import Query, Values
 from stream_ext.plan.logic import Logic, Names
 from stream_ext.plan.order import ranked
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plans import Plans
 from stream_ext.rdf.reading import deadline
 from stream_ext.syntax import parse, parse_again

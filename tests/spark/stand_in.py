@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from stream_ext import kernels
+from stream_ext import frames, kernels
 from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.driver import Job
 from stream_ext.runner.spark.seat import serve
@@ -46,7 +46,7 @@ def _work(address_file: Path, asks_first: bool) -> None:
             if asks_first:
                 with address.connect() as connection:
                     connection.sendall(wire.frame(wire.Await()))
-                    wire.receive(connection)
+                    frames.receive(connection)
             serve(address, 0, epoch)
     os._exit(0)
 

@@ -19,13 +19,13 @@ from stream_ext.elsewhere import Elsewhere, Heard
 from stream_ext.grids import Run
 from stream_ext.lens import Composed, Lens
 from stream_ext.network import registered_network
-from stream_ext.operators.construct import TRIPLE
-from stream_ext.operators.moment import Moment, QuadChange
+from stream_ext.operators.moment import Moment, QuadChange, seed_of
 from stream_ext.operators.r2s import Answer
 from stream_ext.operators.ranking import Orders
 from stream_ext.operators.service import Unanswered
 from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
+from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.volatile import is_volatile
 from stream_ext.plan.walk import has_services
 from stream_ext.presence import reach
@@ -61,13 +61,6 @@ class ChangesBetween:
         return self.store.at(self.low)
 
 
-def columns_of(query: Query) -> tuple[str, ...]:
-    """The columns of what a registered query says."""
-    if query.form is Form.CONSTRUCT:
-        return TRIPLE
-    return query.variables if query.form is Form.SELECT else ()
-
-
 def repeated_within(columns: Columns, weights: Weights, control: Control) -> Columns:
     """The rows of a bag, each as often as it counts; if that is no more than the query may make. An emission has each
     value some times over: as an id, for other processes, and as a place among the terms that are stored with it."""
@@ -83,11 +76,6 @@ def said_of(query: Query, emitted: tuple[Columns, Weights], control: Control = C
         holds = bool(len(weights))
         return [], holds, holds or query.r2s in (None, R2S.RSTREAM)
     return list(repeated_within(columns, weights, control)), None, True
-
-
-def seed_of(query: int, sn: int, k: int) -> bytes:
-    """Chance is a function of the evaluation: whoever makes it again finds the same."""
-    return b"%d/%d/%d" % (query, sn, k)
 
 
 def vocabulary_of(store: Store) -> Vocabulary:

@@ -44,8 +44,7 @@ from hbase_store import EmissionRow, Sn
 from hbase_store.errors import StoreError
 from stream_ext.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
-from stream_ext.derived import Silence
-from stream_ext.emission import SharedBody, body_of, encode_body
+from stream_ext.emission import SharedBody, Silence, body_of, encode_body
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.insistence import insist
 from stream_ext.part import Ids, Part, SharedPart, Told

@@ -614,7 +614,8 @@ class Builder:
         distinct_at_end = node.distinct and bool(ordering)
         if node.distinct and not distinct_at_end:
             wire = self._distinct(wire)
-        per = kept if node.is_cut else ()
+        # What it is asked for: of a value that may be missing its mark says it, for the variable may have got another.
+        per = tuple(v for v in kept if f"{v}'" not in kept) if node.is_cut else ()
         by_text = self._makes_terms and node.is_cut
         cut = Cut(wire.variables, names, node.order, distinct_at_end, node.offset, node.limit, per, by_text)
         return wire, cut

@@ -14,7 +14,8 @@ from typing import Any
 
 import zstandard
 
-from stream_ext.errors import BadArgument, BadData, Overload, RilletError, TooLarge, UnsupportedMedia
+from endpoint.errors import TooSlow
+from stream_ext.errors import BadArgument, BadData, Overload, TooLarge, UnsupportedMedia
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -28,10 +29,6 @@ _RETRY_AFTER_S = 1
 
 class Disconnected(Exception):
     """The client went away in the middle: there is no one to answer."""
-
-
-class TooSlow(RilletError):
-    """The client sends next to nothing."""
 
 
 class Bodies:

@@ -20,9 +20,9 @@ from endpoint.figures import Figures
 from endpoint.last_known import PATIENCE_S, LastKnown, LastKnownOf
 from endpoint.limits import HttpLimits
 from endpoint.lookout import Lookout
-from endpoint.metrics import Requests
 from endpoint.query_workers import QueryWorkers
 from endpoint.remembered import Remembered
+from endpoint.request_counts import Requests
 from endpoint.shown_queries import shown_query
 from endpoint.shown_streams import shown_stream, streams_listed
 from endpoint.underway import Underway

@@ -5,7 +5,7 @@ Some errors exist only on the wire; they stand beside those of `stream_ext.error
     RilletError
     ├── Unauthorized       a write without the bearer token
     ├── Forbidden          a write from a web page of another origin
-    ├── TooSlow            a body that does not come (`endpoint.body`)
+    ├── TooSlow            a body that does not come
     ├── MethodNotAllowed   the path exists, the method does not (`allowed`)
     ├── WorkerEnded        the process that answered a query is gone
     └── Told               an error of a query worker, as it told it (`problem`)
@@ -19,7 +19,6 @@ import re
 
 import msgspec
 
-from endpoint.body import TooSlow
 from hbase_store import errors as store
 from stream_ext import errors
 
@@ -35,6 +34,10 @@ class Unauthorized(errors.RilletError):
 
 class Forbidden(errors.RilletError):
     pass
+
+
+class TooSlow(errors.RilletError):
+    """The client sends next to nothing."""
 
 
 class MethodNotAllowed(errors.RilletError):

@@ -12,8 +12,9 @@ from stream_ext.answers import Decoded, answer_once, decoded
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, Gone
 from stream_ext.evaluate import Answer, trace
-from stream_ext.network import Network, Traced, logic_of
+from stream_ext.network import Network, Traced
 from stream_ext.plan.algebra import Admin, Query, Register, Update
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.plan.wires import Stage
 from stream_ext.printing.stages import Line, lines_of

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -21,6 +20,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from endpoint.connections import REASONS
+from endpoint.request_counts import BOUNDS_S, Requests
 from hbase_store.version import __version__
 from stream_ext.waits import Kind
 
@@ -32,29 +32,6 @@ if TYPE_CHECKING:
     from hbase_store.calls import Calls
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-
-#: Upper bounds of the time of a request, in seconds.
-BOUNDS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.5, 10.0, 60.0)
-
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
-
-
-class Requests:
-    """What was asked and how long it took, by route. Touched on the event loop only."""
-
-    def __init__(self) -> None:
-        self.counted: dict[tuple[str, str, int], int] = {}
-        self.times: dict[str, list[int]] = {}
-        self.seconds: dict[str, float] = {}
-
-    def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        key = (route, method if method in _METHODS else "other", status)
-        self.counted[key] = self.counted.get(key, 0) + 1
-        buckets = self.times.get(route)
-        if buckets is None:
-            buckets = self.times[route] = [0] * (len(BOUNDS_S) + 1)
-        buckets[bisect_left(BOUNDS_S, seconds)] += 1
-        self.seconds[route] = self.seconds.get(route, 0.0) + seconds
 
 
 def text(desk: Desk, figures: Known[Figures] | None) -> bytes:

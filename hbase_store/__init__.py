@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from hbase_store.streams import StreamColumns
 
 _PLACES = {
-    "Batch": "batch",
-    "CatalogChange": "rows",
-    "EmissionLog": "emissions",
-    "EmissionRow": "emissions",
-    "Loading": "loading",
-    "NAMED": "snapshot",
-    "Preview": "preview",
-    "PushMark": "rows",
-    "Rows": "snapshot",
-    "Sn": "rows",
-    "SnRow": "rows",
-    "Snapshot": "snapshot",
-    "Store": "store",
-    "StreamColumns": "streams",
-    "StreamMove": "rows",
-    "StreamPosition": "rows",
-    "open": "store",
+    "Batch": "hbase_store.batch",
+    "CatalogChange": "hbase_store.rows",
+    "EmissionLog": "hbase_store.emissions",
+    "EmissionRow": "hbase_store.emissions",
+    "Loading": "hbase_store.loading",
+    "NAMED": "hbase_store.snapshot",
+    "Preview": "hbase_store.preview",
+    "PushMark": "hbase_store.rows",
+    "Rows": "hbase_store.snapshot",
+    "Sn": "hbase_store.rows",
+    "SnRow": "hbase_store.rows",
+    "Snapshot": "hbase_store.snapshot",
+    "Store": "hbase_store.store",
+    "StreamColumns": "hbase_store.streams",
+    "StreamMove": "hbase_store.rows",
+    "StreamPosition": "hbase_store.rows",
+    "open": "hbase_store.store",
 }
 
 __all__ = [
@@ -68,7 +68,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_PLACES[name]}")
+    module = import_module(_PLACES[name])
     value = getattr(module, "open_store" if name == "open" else name)
     globals()[name] = value
     return value

@@ -13,8 +13,8 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.arrays import Columns, Ids, Mask, Offsets, as_ids, concatenate, group_rows, last_of_each
-from hbase_store.blocks import Block, blocks_of
+from hbase_store.arrays import Columns, Ids, Mask, as_ids, concatenate, last_of_each
+from hbase_store.blocks import Block, blocks_of, by_predicate
 from hbase_store.dictionary import Dictionary
 from hbase_store.errors import StoreError
 from hbase_store.keyvalue import Value
@@ -22,7 +22,8 @@ from hbase_store.rows import CatalogChange, StreamMove
 from hbase_store.slab import Slab, TermsChunk, check_lengths, chunks_of, pack_slab
 from hbase_store.streams import StreamColumns, StreamPart, split
 from hbase_store.terms import NO_TERM, blank_ids, check_encodable, check_numbers
-from hbase_store.transient import OpenGeneration, pack_transient
+from hbase_store.transient import OpenGeneration
+from hbase_store.transient_rows import pack_transient
 
 #: Numbers that a writer takes from a counter at once, or a multiple: so two writers never share a page of terms.
 NUMBERS = 4096
@@ -319,22 +320,6 @@ class Batch:
                     slab.blocks.extend(_blocks(named, predicate, net, flags, net_written))
                 changes.append(Change(named, predicate, net, flags))
         return Packed(pack_slab(slab, check), frozenset(slab.streams), changes)
-
-
-def by_predicate(s: Ids, p: Ids, o: Ids, g: Ids) -> Iterator[tuple[bool, int, Columns, Offsets | slice | Mask]]:
-    """(named, predicate, its columns (s, o[, g]), which of the rows these are), in the order in which rows came."""
-    for predicate, rows in group_rows(p):
-        graphs = g[rows]
-        named = graphs != 0
-        if not named.any():
-            yield False, predicate, (s[rows], o[rows]), rows
-        elif named.all():
-            yield True, predicate, (s[rows], o[rows], graphs), rows
-        else:
-            places = np.arange(len(p))[rows]
-            for is_named, there in ((False, places[~named]), (True, places[named])):
-                columns = (s[there], o[there], g[there]) if is_named else (s[there], o[there])
-                yield is_named, predicate, columns, there
 
 
 def _last_operations(columns: Columns, inserted: Mask, written: Mask) -> tuple[Columns, Mask, Mask]:

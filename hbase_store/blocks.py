@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hbase_store.arrays import Columns
+from hbase_store.arrays import Columns, Ids, Mask, Offsets, group_rows
 from hbase_store.columns import pack_column, unpack_column
 
 BLOCK_ROWS = 8192
@@ -34,6 +34,22 @@ def blocks_of(named: bool, predicate: int, inserted: bool, columns: Columns) -> 
     """Sorted rows, cut into blocks."""
     for start in range(0, len(columns[0]), BLOCK_ROWS):
         yield Block(named, predicate, inserted, tuple(column[start : start + BLOCK_ROWS] for column in columns))
+
+
+def by_predicate(s: Ids, p: Ids, o: Ids, g: Ids) -> Iterator[tuple[bool, int, Columns, Offsets | slice | Mask]]:
+    """(named, predicate, its columns (s, o[, g]), which of the rows these are), in the order in which rows came."""
+    for predicate, rows in group_rows(p):
+        graphs = g[rows]
+        named = graphs != 0
+        if not named.any():
+            yield False, predicate, (s[rows], o[rows]), rows
+        elif named.all():
+            yield True, predicate, (s[rows], o[rows], graphs), rows
+        else:
+            places = np.arange(len(p))[rows]
+            for is_named, there in ((False, places[~named]), (True, places[named])):
+                columns = (s[there], o[there], g[there]) if is_named else (s[there], o[there])
+                yield is_named, predicate, columns, there
 
 
 def pack_block(block: Block) -> bytes:

@@ -20,7 +20,8 @@ from hbase_store.run import Run, RunColumn
 from hbase_store.run_blocks import HASH_COLUMN
 from hbase_store.slab import TermsChunk
 from hbase_store.terms import DICTIONARY, NO_TERM, TAG_SHIFT, inline_id, inline_text
-from hbase_store.transient import TransientRow, TransientTerms
+from hbase_store.transient import TransientTerms
+from hbase_store.transient_rows import TransientRow
 
 # Below this many ids, a loop is faster than sorting them.
 _FEW = 64

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbase_store.arrays import Columns, Mask
-from hbase_store.batch import by_predicate
+from hbase_store.blocks import by_predicate
 from hbase_store.cache import Cache
 from hbase_store.errors import SnapshotGone
 from hbase_store.keyvalue import KeyValue

@@ -2,14 +2,13 @@
 
 Rows are columns (a, b[, c]) in lexicographic order; `wide` says whether there is a third. All arrays that come
 in are read-only, so that each kernel is compiled once; numba keeps what it compiled beside this file. `warm` compiles
-all of them."""
+them."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from hbase_store import hashing
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, Offsets, frozen
 
 
@@ -145,11 +144,3 @@ def warm() -> None:
     contains(none, none)
     ranges(NO_IDS, NO_IDS)
     merge(none, None, none, None, False)
-    hashing.warm()
-    from hbase_store.hops import warm as warm_hops  # which need the kernels of this module themselves
-    from hbase_store.loading import warm as warm_loading
-    from hbase_store.transient import warm as warm_transient
-
-    warm_hops()
-    warm_loading()
-    warm_transient()

@@ -305,12 +305,3 @@ def own_ids(arena, offsets, integer_base, blank_base, ids):  # type: ignore[no-u
             if value != _ZERO:
                 ids[i] = integer_base + np.uint64(value + _ZERO)
     return blanks
-
-
-@njit(cache=True, nogil=True)
-def gather_texts(arena, offsets, numbers, data):  # type: ignore[no-untyped-def]
-    at = 0
-    for number in numbers:
-        for i in range(offsets[number], offsets[number + 1]):
-            data[at] = arena[i]
-            at += 1

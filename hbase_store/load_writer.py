@@ -24,7 +24,8 @@ from hbase_store.run_blocks import HASH_COLUMN, ColumnKey
 from hbase_store.run_list import RunEntry
 from hbase_store.slab import TermsChunk
 from hbase_store.terms import BLANK, INTEGER, NO_TERM, TAG_SHIFT, check_numbers
-from hbase_store.transient import Texts, TransientTerms
+from hbase_store.transient import TransientTerms
+from hbase_store.transient_rows import Texts
 from hbase_store.view import View, view_of
 
 

@@ -72,7 +72,7 @@ class Terms:
 
     def chunk(self, first: int, numbers: npt.NDArray[np.int64]) -> TermsChunk:
         """These terms, as those of consecutive ids."""
-        from hbase_store.line_kernels import gather_texts
+        from hbase_store.text_kernels import gather_texts
 
         offsets = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum((self.offsets[1:] - self.offsets[:-1])[numbers], out=offsets[1:])

@@ -16,7 +16,7 @@ from hbase_store.rows import SnRow, StreamPlace, pack_row, sn_key, terms_key, un
 from hbase_store.sealed import corrupt, cut, of_pieces, seal, unseal
 from hbase_store.slab import STREAM, Slab, unpack_slab
 from hbase_store.streams import StreamColumns, merge
-from hbase_store.transient import TransientRow, unpack_transient
+from hbase_store.transient_rows import TransientRow, unpack_transient
 
 #: How much is read at once by who catches up.
 ROWS_AT_ONCE = 256

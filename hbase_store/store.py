@@ -35,7 +35,8 @@ from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_l
 from hbase_store.slab import Slab, pack_slice
 from hbase_store.snapshot import Rows, Snapshot
 from hbase_store.streams import RecentStreams, StreamColumns, merge
-from hbase_store.transient import OpenGeneration, TransientRow, texts_of
+from hbase_store.transient import OpenGeneration
+from hbase_store.transient_rows import TransientRow, texts_of
 from hbase_store.upkeep import Host, Turn, Upkeep
 
 RECENT_STREAM_BYTES = 64 << 20

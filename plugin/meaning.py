@@ -39,10 +39,10 @@ from stream_ext.plan.algebra import (
     Whole,
 )
 from stream_ext.plan.normalise import template_of
+from stream_ext.plan.quads import pattern_of
 from stream_ext.plan.replace_parts import rebuilt
 from stream_ext.plan.terms import Constant, Node, Position, Variable
 from stream_ext.plan.walk import walk
-from stream_ext.updates.modify import pattern_of
 
 _NOWHERE = Position(1, 1)
 Bound = Mapping[str, Constant]

@@ -18,6 +18,7 @@ from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound, QueryTooLarge
 from stream_ext.evaluate import Answer, Asking, Graph, Instant, evaluate
 from stream_ext.network import salt_of
+from stream_ext.operators.moment import seed_of
 from stream_ext.operators.service import check_services, placed
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Ids
@@ -25,7 +26,6 @@ from stream_ext.plan.algebra import Admin, Form, Query, Register
 from stream_ext.plan.costly import is_costly
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.plan.walk import query_parts, reads_store
-from stream_ext.query_run import seed_of
 from stream_ext.readings import query_of, query_over, windows_of
 from stream_ext.schedule import QueryState, ScheduledWindow, t0_of
 from stream_ext.timing import timing_of

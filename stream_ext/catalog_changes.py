@@ -136,16 +136,18 @@ def pause_query(key: str) -> Change:
     return change
 
 
-def fail_query(number: int, failure: Failure) -> Change:
-    """From the next snapshot on it is evaluated no more, and its status says why. Its result: the snapshot.
+def fail_query(number: int, failure: Failure, since: int) -> Change:
+    """From the next snapshot on it is evaluated no more, and its status says why. Its result: whether that is so.
 
-    A query that is gone, paused or failed by then stays as it is."""
+    What failed is the query as it ran `since` then. One that is gone, paused or failed by the time that this is
+    published, or that somebody has resumed, stays as it is."""
 
     def change(view: View) -> Intent:
         query = view.catalog.queries.get(number)
-        if query is None or not query.is_evaluated:
-            return Intent(result=int)
-        return Intent(result=int, steps=[CatalogStep("query", number, msgspec.structs.replace(query, failure=failure))])
+        if query is None or not query.is_evaluated or query.since != since:
+            return Intent(result=lambda _: False)
+        failed = msgspec.structs.replace(query, failure=failure)
+        return Intent(result=lambda _: True, steps=[CatalogStep("query", number, failed)])
 
     return change
 

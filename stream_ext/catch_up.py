@@ -27,7 +27,7 @@ class CatchUp:
         behind: Callable[[], Mapping[int, QueryState]],
         queries: Callable[[], Mapping[int, QueryDefinition]],
         published_ms: Callable[[int], int],
-        fail: Callable[[int, Failure], object],
+        fail: Callable[[int, Failure, int], object],
         longest_ms: int,
     ) -> None:
         """`behind`: the queries that are catching up, and where they stand; `published_ms` says when a snapshot was."""
@@ -41,11 +41,12 @@ class CatchUp:
 
     def _look(self) -> None:
         self.start()
+        queries = self._queries()  # first: who is resumed meanwhile is another than the one that is behind
         for number, state in self._behind().items():
             assert state.stands is not None, "it is behind"
             behind_ms = self._clock.now_ms() - self._since(state.stands + 1)
-            if behind_ms > self._longest_ms and (query := self._queries().get(number)) is not None:
-                self._fail(number, Failure("behind", self._why(state.stands + 1, state.after)))
+            if behind_ms > self._longest_ms and (query := queries.get(number)) is not None:
+                self._fail(number, Failure("behind", self._why(state.stands + 1, state.after)), query.since)
                 log.warning(
                     "A query was parked, for it stayed behind the others for too long.",
                     extra={"fields": {"query": query.name, "snapshot": state.stands + 1, "behind_ms": behind_ms}},

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.errors import BadArgument
-from stream_ext.network import logic_of
 from stream_ext.plan.algebra import Query
 from stream_ext.plan.logic import GraphNames, PathSource, Source, sources_of
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.readings import query_of
 
 

@@ -14,9 +14,9 @@ from hbase_store.terms import iri
 from stream_ext.errors import BadArgument
 from stream_ext.iris import is_absolute
 from stream_ext.plan.algebra import Constant, DeleteWhere, GraphClause, Modify, Operation, Position, Query, Unit, Update
+from stream_ext.plan.quads import pattern_of
 from stream_ext.plan.refuse import runnable
 from stream_ext.syntax import Check, parse_again
-from stream_ext.updates.modify import pattern_of
 
 
 class Beside(Protocol):

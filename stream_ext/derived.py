@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from hbase_store.errors import StoreError
 from stream_ext.adaptor import Elements, absorbed_of, check_terms, no_blanks
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.catalog import Catalog, QueryDefinition, StreamDefinition
-from stream_ext.emission import EmissionBody, columns_of, decode_body
+from stream_ext.emission import EmissionBody, Silence, columns_of, decode_body
 from stream_ext.errors import DeadlineExceeded, RilletError, TooLarge
 from stream_ext.injector import Receipt
 from stream_ext.rdf.parsed import Parsed
@@ -76,13 +76,6 @@ def elements_of(body: EmissionBody, stream: StreamDefinition) -> Elements:
         absorbed_of(stream, parsed),
         no_blanks(terms),
     )
-
-
-class Silence(NamedTuple):
-    """A query was evaluated at a time and said nothing, after so many emissions."""
-
-    time: int
-    after: int
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -252,3 +253,10 @@ def term_json(text: bytes) -> bytes:
     if term.datatype:
         return b'{"type":"literal","datatype":%s,"value":%s}' % (_json(term.datatype), _json(term.value))
     return b'{"type":"literal","value":%s}' % _json(term.value)
+
+
+class Silence(NamedTuple):
+    """A query was evaluated at a time and said nothing, after so many emissions."""
+
+    time: int
+    after: int

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
 
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.alarms import Alarms
@@ -67,16 +66,43 @@ class Engine:
         """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
         self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
-        self._outside, self._pace, self._budget = outside, pace, budget
-        self.alarms = Alarms(clock, self.stopped)
+        self._base, self._outside, self._pace, self._budget = base, outside, pace, budget
+        self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
-        self._lag = Lag()
         self.elements: Counter[int] = Counter()  # that came to each stream since this process started
         self._at_home: set[int] = set()  # queries that stay inline
-        self.merge = Merge(
+        self.merge = self._new_merge()
+        # What becomes of what is merged.
+        self.derived = Derived(injector, self.merge.last, self._room_again)
+        self.emissions = Emissions(
+            store.emissions, self.merge.last, self.merge.memberships, lambda query: self._queries.get(query)
+        )
+        self.retention = Retention(
+            store, clock, self.alarms, self.merge.stored, retain, injector.change, self._collect_emissions
+        )
+        self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
+        # Who steps the queries, and what becomes of those that do not come on.
+        self.quarantine = self._new_quarantine(spark or SparkSettings())
+        self.inline = self._new_inline()
+        self.spark = None if spark is None else self._new_spark(spark)
+        self._catch_up = CatchUp(
+            clock, self.alarms, self.merge.catching_up, lambda: self._queries,
+            lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms,
+        )  # fmt: skip
+
+    @property
+    def _queries(self) -> Mapping[int, QueryDefinition]:
+        """The registered queries that exist now, by number."""
+        return self._injector.catalog.queries
+
+    # ---- its parts; they know of each other by what is called when something has happened
+
+    def _new_merge(self) -> Merge:
+        store, injector = self._store, self._injector
+        return Merge(
             store.emissions,
-            clock,
-            lambda: injector.catalog.queries,
+            self.clock,
+            lambda: self._queries,
             store.terms,
             lambda: injector.numbers.new("query"),
             on_owner_change=lambda: self.inline.owner_changed(),
@@ -84,46 +110,36 @@ class Engine:
             on_silence=lambda times: self.derived.silent(times),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
             on_fault=self._failed,
-            waits=waits,
+            waits=self.waits,
         )
-        self.derived = Derived(injector, self.merge.last, self._room_again)
-        self.emissions = Emissions(
-            store.emissions, self.merge.last, self.merge.memberships, lambda query: injector.catalog.queries.get(query)
-        )
-        self.retention = Retention(
-            store, clock, self.alarms, self.merge.stored, retain, injector.change,
-            self._collect_emissions,
-        )  # fmt: skip
-        self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        trial = Process(store.url, base, outside, budget, spark or SparkSettings())
-        self.quarantine = Quarantine(
+
+    def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
+        return Quarantine(
             self.merge,
-            trial,
+            Process(self._store.url, self._base, self._outside, self._budget, spark),
             all_queries=self._on_spark,
             park=self._park,
             publish=self._publish_nothing,
             on_change=self._held_changed,
         )
-        self.inline = InlineRunner(
+
+    def _new_inline(self) -> InlineRunner:
+        return InlineRunner(
             self.merge,
             self._shard,
             self._sent_beside,
             lambda: self.quarantine.held,
             self._look_at_fault,
-            MonotonicClock(clock),
+            MonotonicClock(self.clock),
             self._lag.stepped,
             self._has_room,
         )
-        self.spark: SparkRunner | None = None
-        if spark is not None:
-            self.spark = SparkRunner(
-                spark, self.merge, store.url, base, clock, quarantine=self.quarantine, outside=outside, budget=budget,
-                on_silence=self._spark_is_silent, on_step=self._lag.stepped, on_fault=self._look_at_fault,
-                has_room=self._has_room,
-            )  # fmt: skip
-        self._catch_up = CatchUp(
-            clock, self.alarms, self.merge.catching_up, lambda: injector.catalog.queries,
-            lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms,
+
+    def _new_spark(self, settings: SparkSettings) -> SparkRunner:
+        return SparkRunner(
+            settings, self.merge, self._store.url, self._base, self.clock, quarantine=self.quarantine,
+            outside=self._outside, budget=self._budget, on_silence=self._spark_is_silent, on_step=self._lag.stepped,
+            on_fault=self._look_at_fault, has_room=self._has_room,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -216,19 +232,23 @@ class Engine:
             self.merge.wait(later, deadline_s, for_all)
             sn = later
 
-    def fail(self, query: int, failure: Failure) -> Future[Any]:
-        """The query is evaluated no more, after restarts neither, until it is resumed. Any thread may call; it does not
-        wait until that is published, which the future does."""
-        return self._injector.own_change(fail_query(query, failure))
+    def fail(self, query: int, failure: Failure, since: int) -> Future[bool]:
+        """The query is evaluated no more, after restarts neither, until it is resumed; unless it was resumed already,
+        and so is not the one that runs `since` that snapshot. Any thread may call; it does not wait until that is
+        published, which the future does: it says whether the query has failed by this."""
+        return self._injector.own_change(fail_query(query, failure, since))
 
     # ---- what may have killed a worker of Spark
 
     def _on_spark(self) -> list[int]:
-        queries = self._injector.catalog.queries.values()
-        return [query.number for query in queries if query.is_evaluated and query.home is None]
+        return [query.number for query in self._queries.values() if query.is_evaluated and query.home is None]
 
-    def _park(self, query: int, why: str) -> None:
-        self.fail(query, Failure("worker", why)).result()
+    def _park(self, query: int, why: str, sn: int) -> bool:
+        """One that was resumed after the snapshot in which its step killed a worker is another."""
+        definition = self._queries.get(query)
+        if definition is None or definition.since > sn:
+            return False
+        return self.fail(query, Failure("worker", why), definition.since).result()
 
     def _publish_nothing(self) -> int:
         """A snapshot, for what was missed is made up for when one is stepped."""
@@ -244,14 +264,14 @@ class Engine:
         else:
             self.waits.end("spark")
 
-    def _look_at_fault(self, query: int, fault: str) -> None:
+    def _look_at_fault(self, query: int, fault: str, since: int) -> None:
         """Any thread may call. One that exceeded its budget would exceed it again, after a restart, too."""
         failure = failure_of(fault)
         if failure is not None:
-            definition = self._injector.catalog.queries.get(query)
+            definition = self._queries.get(query)
             name = str(query) if definition is None else definition.name
             log.warning("a query has exceeded its budget", extra={"fields": {"query": name, "why": failure.message}})
-            self.fail(query, failure)
+            self.fail(query, failure, since)
 
     def lag_ms(self) -> int:
         """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
@@ -269,7 +289,7 @@ class Engine:
         self.emissions.remember(rows)
         self.derived.said(rows)
         numbers = {row.query for row in rows}
-        queries = numbers & self._injector.catalog.queries.keys()
+        queries = numbers & self._queries.keys()
         self.subscriptions.said(queries, numbers - queries)
 
     def _collect_emissions(self, before_ms: int) -> None:

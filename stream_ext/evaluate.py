@@ -15,7 +15,7 @@ from stream_ext.arrivals import Arrival, history
 from stream_ext.control import Check, Control
 from stream_ext.describe import describe
 from stream_ext.known_values import KnownValues
-from stream_ext.network import Network, Traced, logic_of
+from stream_ext.network import Network, Traced
 from stream_ext.operators.construct import Construct
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import id_graph
@@ -26,6 +26,7 @@ from stream_ext.plan.algebra import Form, Pattern, Query
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import normalise_pattern, template_of
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.places import Dataset, dataset, window_of_graph
 from stream_ext.plan.terms import Constant
 from stream_ext.plan.windows import Dialect

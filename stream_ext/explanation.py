@@ -9,7 +9,7 @@ from hbase_store import Store
 from stream_ext.catalog import names_of
 from stream_ext.control import Control
 from stream_ext.errors import BadArgument
-from stream_ext.network import Network, logic_of
+from stream_ext.network import Network
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.algebra import (
     Admin,
@@ -27,6 +27,7 @@ from stream_ext.plan.algebra import (
     Unit,
     Update,
 )
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.plan.refuse import first_refusal
 from stream_ext.plan.windows import WindowClause

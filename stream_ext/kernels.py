@@ -3,16 +3,14 @@
 """The loops that are too hot for Python, compiled by numba and cached on disk.
 
 Two structures, both plain named arrays that can be written down: a *chained index* (rows by the hash of some of
-their columns, for joins) and a *distinct table* (each row once, with a list of its validities). `warm` compiles all."""
+their columns, for joins) and a *distinct table* (each row once, with a list of its validities)."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
-import hbase_store.kernels
 from hbase_store.arrays import frozen
-from stream_ext import content_kernels, expiry_kernels, group_kernels, order_kernels, path_kernels, ring_kernels
 
 NEVER = np.iinfo(np.int64).min  # validity of what is not shown at all
 FOREVER = np.iinfo(np.int64).max
@@ -213,14 +211,7 @@ def distinct_show(
 
 
 def warm() -> None:
-    """Compiles every kernel, the store's too (or loads it from the cache), for the types that are in use."""
-    hbase_store.kernels.warm()
-    group_kernels.warm()
-    path_kernels.warm()
-    expiry_kernels.warm()
-    ring_kernels.warm()
-    content_kernels.warm()
-    order_kernels.warm()
+    """Compiles these kernels for the types that are in use."""
     keys = np.ones(8, np.uint64)
     heads, nexts = np.full(8, END, np.int32), np.full(8, END, np.int32)
     untils, weights, out = np.ones(8, np.int64), np.ones(8, np.int64), np.zeros(8, np.int64)

@@ -35,13 +35,11 @@ from stream_ext.operators.store_join import StoreJoin
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.build import Builder
 from stream_ext.plan.estimate import Estimates
-from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.named_terms import constants_of
-from stream_ext.plan.normalise import normalise, template_of
-from stream_ext.plan.occurrences import follow_occurrences
+from stream_ext.plan.normalise import template_of
 from stream_ext.plan.parameters import Template as QueryTemplate
-from stream_ext.plan.terms import Constant
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.wires import Stage
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
@@ -60,20 +58,6 @@ _BESIDE = 8
 
 #: The terms of longer tables are not looked up with the others.
 _TABLE_ROWS_MAX = 1_000
-
-#: What a query's logic goes through before it is built, in this order.
-PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)
-
-
-def logic_of(query: Query, graphs: Sequence[Constant] = (), check: Check = Control.FREE.check) -> Select:
-    """`graphs` are no graphs of the store, but given as windows (`window_of_graph`). What a long text means takes its
-    time: `check` raises when nobody waits for it any more."""
-    select = normalise(query, graphs=graphs, check=check)
-    for each in PASSES:
-        check()
-        select = each(select)
-    check()
-    return select
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,12 @@ class Part(msgspec.Struct, tag=True):
     tells of a run of that many empty evaluations from `first` to `time`. If `emits` is False the query was evaluated
     and says nothing. `gap`: it is the first to say something since the query was paused, or had failed and
     began anew. `before` is the evaluation before this one. `evaluated` False: nothing was, and the part only keeps how
-    far the query has come."""
+    far the query has come.
+
+    `taken_over`: the query was moved in this snapshot, and this is of the runner that it was moved to. It counts after
+    all that the other one says, and where that one has fallen behind; the last one, which evaluated nothing, says where
+    this runner stands with it. `given_up`: the query was behind, and its step has raised; what it missed is not made up
+    for."""
 
     query: int
     sn: int
@@ -44,6 +49,8 @@ class Part(msgspec.Struct, tag=True):
     gap: bool = False
     before: Evaluated | None = None
     evaluated: bool = True
+    taken_over: bool = False
+    given_up: bool = False
 
 
 class SharedPart(msgspec.Struct, tag=True):

@@ -12,8 +12,9 @@ from weakref import ref as weakref
 
 from hbase_store import Snapshot
 from stream_ext.control import Check, Control
-from stream_ext.network import Encode, Network, logic_of
+from stream_ext.network import Encode, Network
 from stream_ext.plan.algebra import Query
+from stream_ext.plan.pipeline import logic_of
 
 _KEPT_MAX = 512
 #: After so many snapshots joins are ordered anew.

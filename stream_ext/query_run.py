@@ -19,13 +19,13 @@ from stream_ext.elsewhere import Elsewhere, Heard
 from stream_ext.grids import Run
 from stream_ext.lens import Composed, Lens
 from stream_ext.network import registered_network
-from stream_ext.operators.construct import TRIPLE
-from stream_ext.operators.moment import Moment, QuadChange
+from stream_ext.operators.moment import Moment, QuadChange, seed_of
 from stream_ext.operators.r2s import Answer
 from stream_ext.operators.ranking import Orders
 from stream_ext.operators.service import Unanswered
 from stream_ext.part import Ids, Part, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
+from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.volatile import is_volatile
 from stream_ext.plan.walk import has_services
 from stream_ext.presence import reach
@@ -61,13 +61,6 @@ class ChangesBetween:
         return self.store.at(self.low)
 
 
-def columns_of(query: Query) -> tuple[str, ...]:
-    """The columns of what a registered query says."""
-    if query.form is Form.CONSTRUCT:
-        return TRIPLE
-    return query.variables if query.form is Form.SELECT else ()
-
-
 def repeated_within(columns: Columns, weights: Weights, control: Control) -> Columns:
     """The rows of a bag, each as often as it counts; if that is no more than the query may make. An emission has each
     value some times over: as an id, for other processes, and as a place among the terms that are stored with it."""
@@ -83,11 +76,6 @@ def said_of(query: Query, emitted: tuple[Columns, Weights], control: Control = C
         holds = bool(len(weights))
         return [], holds, holds or query.r2s in (None, R2S.RSTREAM)
     return list(repeated_within(columns, weights, control)), None, True
-
-
-def seed_of(query: int, sn: int, k: int) -> bytes:
-    """Chance is a function of the evaluation: whoever makes it again finds the same."""
-    return b"%d/%d/%d" % (query, sn, k)
 
 
 def vocabulary_of(store: Store) -> Vocabulary:
@@ -158,8 +146,11 @@ class QueryRun:
         self._went_on_silently = False
         self._sn = 0  # the snapshot that it is stepped in, or was last
         self._going: Iterator[None] | None = None  # the evaluations that are left of the snapshot it is in
+        self._steps: Steps[Part] = Steps(self, 0)
         self._behind: QueryState | None = None  # where it stands in that snapshot, as it was told last
         self._made: QueryState | None = None  # the same as of the last evaluation, told or not
+        self._stood: QueryState | None = None  # the same as of all that is told by now, where that is known
+        self._told: list[Part] = []  # of this turn
         self._at = _NOTHING
         self._varies = is_volatile(query)
 
@@ -293,7 +284,7 @@ class QueryRun:
     def _begin(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
         within = None if self._behind is None else self._behind.within
         self._sn, self._steps = sn, Steps(self, sn, 0 if within is None else within.k)
-        self._arrivals, self._made = arrivals, self._behind
+        self._arrivals, self._made, self._told = arrivals, self._behind, []
         if self._varies and self._made is None:
             self._made = self.state_now(sn).behind(sn - 1)
         self._going = self._evaluations(sn, arrivals, self._steps, within)
@@ -302,7 +293,8 @@ class QueryRun:
     def go_on(self, turn: Turn) -> Sequence[Part]:
         """More of the snapshot that it is underway in."""
         assert self._going is not None, "it is underway"
-        sn, steps, stands = self._sn, self._steps, self._behind or self._made
+        sn, steps, self._told = self._sn, self._steps, []
+        stands = self._stood = self._behind or self._made
         for _ in self._going:
             turn.spend(sum(map(len, self._said[0])))
             is_over = turn.is_over
@@ -313,11 +305,12 @@ class QueryRun:
                 elif before is not None and (before.within or _NOTHING).k == steps.told_up_to:
                     # What was made by then has been told since.
                     stands = msgspec.structs.replace(before, evaluated=self.evaluated, gap=self._gap)
+                self._stood = stands
             # Where time alone changes nothing, those that wait to be told together are few, or one run.
             if is_over and (self._varies or steps.told_up_to == steps.count):
                 return self._cut(sn, steps.told(), stands)
         self._going = self._behind = None
-        parts = steps.parts()
+        parts = self._told = steps.parts()
         if self._went_on_silently or self._timing.ends_at is not None:
             self._went_on_silently = False
             parts.append(self._silent_part(sn, steps.count))
@@ -325,11 +318,21 @@ class QueryRun:
             self._begin_anew(sn)
         return parts
 
+    def told_before_fault(self) -> Sequence[Part]:
+        """What was evaluated in the turn that has just raised, before the evaluation that did."""
+        return [*self._told, *self._steps.parts()]
+
+    def stands_without_answer(self) -> tuple[Sequence[Part], QueryState | None]:
+        """The same where others did not answer, and where it stands with that: what is to be told together is not cut
+        for it, but made again. None: it stands where it did."""
+        return [*self._told, *self._steps.told()], self._stood
+
     def _underway_at(self, sn: int, k: int) -> QueryState:
         return self.state_now(sn).behind(sn - 1, msgspec.structs.replace(self._at, k=k))
 
     def _cut(self, sn: int, parts: list[Part], stands: QueryState | None) -> Sequence[Part]:
         """Ends a turn: `stands` goes with what was told up to there."""
+        self._told = parts
         if stands is not None and (self._behind is None or self._behind.within != stands.within):
             self._behind = stands = msgspec.structs.replace(stands, ended=False)
             parts.append(silent_part(self.number, sn, (stands.within or _NOTHING).k, stands))
@@ -393,8 +396,6 @@ class QueryRun:
             if each.arrived is None:
                 self._close(sn, arrival.push, each, steps)
             else:
-                self._at = Within(arrival.push, 0, each.arrived)
-                self._schedule.seen(each.time)
                 self._tell(sn, arrival.push, each, steps)
             yield
         for time in waiting:
@@ -414,7 +415,6 @@ class QueryRun:
     def _close(self, sn: int, push: int, due: Due, steps: Steps[Part]) -> None:
         run = self._empty_run(sn, due)
         if run is None:
-            self._schedule.done(due.time)
             self._tell(sn, push, due, steps)
             return
         self._schedule.done(run.last)
@@ -427,10 +427,19 @@ class QueryRun:
         """One evaluation; none where content is asked for and there is none."""
         lens, time = self._lens(due.arrived is not None), due.time
         lens.move_to(time)
-        if self._timing.content_only and not lens.holds_anything(time):
+        is_empty = not lens.holds_anything(time)
+        is_silent = self._timing.content_only and is_empty
+        said = None if is_silent else self._evaluate(lens, sn, time, steps.count)
+        # Only now: where the evaluation raises, the query stands before it.
+        if due.arrived is None:
+            self._schedule.done(time)
+        else:
+            self._at = Within(push, 0, due.arrived)
+            self._schedule.seen(time)
+        if said is None:
             self._went_on_silently = True
-            return
-        steps.add(due, push, not lens.holds_anything(time), self._evaluate(lens, sn, time, steps.count))
+        else:
+            steps.add(due, push, is_empty, said)
 
     def _evaluate(self, lens: Lens, sn: int, time: int, k: int) -> Said:
         moment = self._moment(lens, sn, time, k)

@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.control import Check, Control
-from stream_ext.network import logic_of
 from stream_ext.plan import named_terms
 from stream_ext.plan.algebra import Query, Register
 from stream_ext.plan.logic import Select
 from stream_ext.plan.parameters import Parametrised, parametrised
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.syntax import parse_again

@@ -30,9 +30,9 @@ from stream_ext.options import StreamOptions
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.algebra import R2S, Form, Query, Register, Update, WindowClause
 from stream_ext.plan.refuse import runnable
+from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
 from stream_ext.plan.terms import Position
-from stream_ext.query_run import columns_of
 from stream_ext.readings import reading_of
 from stream_ext.schedule import initial_state
 from stream_ext.syntax import Check, parse_again

@@ -21,11 +21,11 @@ from stream_ext.emission import EmissionBody, body_of, to_json
 from stream_ext.errors import BadArgument, Gone
 from stream_ext.evaluate import Answer, Asking, Instant, evaluate
 from stream_ext.network import salt_of
+from stream_ext.operators.moment import seed_of
 from stream_ext.operators.service import placed
 from stream_ext.outside import Outside
 from stream_ext.part import Ids, Part
 from stream_ext.plan.algebra import R2S, Query
-from stream_ext.query_run import seed_of
 from stream_ext.schedule import Evaluated, QueryState, ScheduledWindow
 from stream_ext.vocabulary import Vocabulary
 

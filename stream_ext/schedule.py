@@ -29,6 +29,8 @@ Mask = npt.NDArray[np.bool_]
 
 #: Before every evaluation.
 NEVER = np.iinfo(np.int64).min
+#: Where a query stands that is to begin anew, wherever that is by then.
+NOWHERE = -1
 _FLOOR_MS = 1000
 #: For so few, lists are quicker than arrays.
 _FEW = 64

@@ -5,8 +5,8 @@ get the same parts from it. What it needs beyond the store is where each query h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -14,22 +14,22 @@ import msgspec
 
 from hbase_store import Store
 from hbase_store import open as open_store
-from hbase_store.errors import SnapshotGone, StoreUnavailable
+from hbase_store.errors import StoreUnavailable
 from stream_ext.arrivals import Arrival, arrivals
+from stream_ext.behind import MADE_UP, Behind, Unit
 from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import Catalog, QueryDefinition
-from stream_ext.cohort import Joining
 from stream_ext.elsewhere import Elsewhere
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.faults import fault_of
 from stream_ext.operators.service import Unanswered
 from stream_ext.outside import NOTHING, Outside
 from stream_ext.part import Told
-from stream_ext.plan.algebra import Form, Query
-from stream_ext.plan.parameters import Parametrised, Template
+from stream_ext.plan.algebra import Form
 from stream_ext.query_run import QueryRun
 from stream_ext.readings import query_over, reading_of
-from stream_ext.schedule import QueryState, Timing, initial_state
+from stream_ext.runs import Asked, Run, Runs, state_of
+from stream_ext.schedule import NOWHERE, QueryState, initial_state
 from stream_ext.steps import AFTER_ALL, silent_part
 from stream_ext.store_run import StoreRun
 from stream_ext.template_run import TemplateRun
@@ -40,51 +40,9 @@ from stream_ext.turns import UNHURRIED, Pace, Turn
 _TRIES_MAX = 200
 #: Of these so many may use up the time of an evaluation, for which all others wait.
 _LATE_MAX = 12
-#: What a query that is moved may have to do between the asking and the moving, while the others wait.
-_TAKEN_OVER_EVALUATIONS_MAX = 100_000
-_TAKEN_OVER_S_MAX = 5.0
-#: So many of those that are behind have their windows in memory, where more are behind.
-_CATCHING_UP_MAX = 64
-_MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
-#: Where a query stands that is to begin anew, wherever that is by then.
-_NOWHERE = -1
-_IN_QUARANTINE = "Quarantine: its step may have killed a worker; it is tried in a process of its own"
 _NOT_MADE_UP = "resuming the query leaves out what it has missed"
 
-Run = QueryRun | StoreRun | TemplateRun
 Found = TypeVar("Found")
-#: Equal for queries that may share a network: the template, and how its streams are called.
-Key = tuple[Template, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A query of the catalog, and what is known of it before it runs. `parametrised` None: it shares no network."""
-
-    number: int
-    query: Query
-    timing: Timing
-    labels: tuple[str, ...]
-    parametrised: Parametrised | None
-    state: QueryState
-
-    @property
-    def key(self) -> Key | None:
-        return None if self.parametrised is None else (self.parametrised.template, self.labels)
-
-    @property
-    def place(self) -> tuple[object, ...]:
-        """Equal for those that are evaluated at the same times from now on, and were so before."""
-        last, state = self.state.evaluated, self.state
-        at = None if last is None else (last.sn, last.push, last.time)
-        return self.timing, at, state.after, state.last, state.stands, state.within and state.within.push
-
-    @property
-    def joining(self) -> Joining:
-        assert self.parametrised is not None
-        return Joining(self.number, self.parametrised.constants, self.state)
-
-
 Takes = Callable[[QueryDefinition], bool]
 
 
@@ -99,22 +57,6 @@ def takes_beside(query: QueryDefinition) -> bool:
 
 def takes_on_spark(query: QueryDefinition) -> bool:
     return query.home is None
-
-
-@dataclass(slots=True, eq=False)
-class _Behind:
-    """Queries that have fallen behind the others: they were stepped up to snapshot `sn`, and of the next one as far as
-    their `states` say (None: they begin in it). `alone`: a shard of these, once they are stepped again.
-
-    Either nobody answered whom they ask elsewhere: then they wait until nothing speaks against asking for `later`. Or
-    so much fell due that they did not get through a snapshot while the others waited: they go on by turns."""
-
-    numbers: set[int]
-    sn: int
-    states: dict[int, QueryState | None]
-    unanswered: bool = False
-    later: tuple[Hashable, ...] = ()
-    alone: Shard | None = None
 
 
 class Shard:
@@ -141,9 +83,9 @@ class Shard:
     ) -> None:
         """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too. `budget`: that of each network. Once
         it is `interrupted`, a step ends after the evaluation that is being made, and this shard is not gone on with."""
-        self._store, self._takes, self._budget = store, takes, budget
-        self._pace, self._interrupted = pace, interrupted
-        self._elsewhere = elsewhere or Elsewhere(outside, lambda sn: store.row(sn).published_ms)
+        self.store, self.takes, self._budget = store, takes, budget
+        self.pace, self.interrupted = pace, interrupted
+        self.elsewhere = elsewhere or Elsewhere(outside, lambda sn: store.row(sn).published_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
         #: Queries in quarantine: from the next step on they stay where they are.
@@ -153,35 +95,31 @@ class Shard:
         self._forget_all()
 
     def _forget_all(self) -> None:
-        self._catalog = Catalog()
-        self._behind: dict[int, _Behind] = {}
-        self._resumes: dict[int, QueryState] = {}  # of those that are in the middle of the snapshot they begin in
-        self._in_step = False  # some run is underway in the next snapshot; else in the one that it began in
+        self.catalog = Catalog()
+        self.those_behind = Behind(self)
+        self.resumes: dict[int, QueryState] = {}  # of those that are in the middle of the snapshot they begin in
+        self.in_step = False  # some run is underway in the next snapshot; else in the one that it began in
         self._turn: Turn | None = None  # of all that this shard does next; None: each run has its own
         self._unsaid: list[Told] = []  # what was known while nothing could be said
-        self._runs: dict[int, Run] = {}
-        self._stepped: dict[Run, None] = {}  # each once
-        self._alone: dict[int, Asked] = {}  # those without others that might have some
-        self._templates: dict[Key, list[QueryRun | TemplateRun]] = {}
-        self._keys: dict[QueryRun | TemplateRun, Key] = {}
+        self.runs = Runs(self.store, self.elsewhere, self._budget)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         """Silently: every query of the catalog at `sn`, as it was at its state."""
         self.sn, self.faults = sn, {}
         self._forget_all()
-        self._elsewhere.comes_to(sn)
-        catalog = self._catalog = Catalog.read(self._store, sn)
+        self.elsewhere.comes_to(sn)
+        catalog = self.catalog = Catalog.read(self.store, sn)
         together: dict[tuple[object, ...], list[Asked]] = {}
-        for definition in filter(self._takes, catalog.queries.values()):
+        for definition in filter(self.takes, catalog.queries.values()):
             number = definition.number
-            asked = self._guarded((number,), partial(self._read, definition, states.get(number), catalog))
+            asked = self.guarded((number,), partial(self.read, definition, states.get(number), catalog))
             if asked is not None and number in self.held and asked.state.stands is None:
-                self._set_aside(number, sn, asked.state)
+                self.those_behind.set_aside(number, sn, asked.state)
             elif asked is not None:
                 key: tuple[object, ...] = (asked.number,) if asked.key is None else (asked.key, asked.place)
                 together.setdefault(key, []).append(asked)
         for key, alike in [(key, alike) for key, alike in together.items() if alike[0].state.stands is not None]:
-            self._stay_behind({asked.number: asked.state for asked in alike})
+            self.those_behind.stay({asked.number: asked.state for asked in alike})
             del together[key]
         # Those that have never been evaluated may find others that have.
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
@@ -191,179 +129,134 @@ class Shard:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
-        self._elsewhere.comes_to(sn)
+        self.elsewhere.comes_to(sn)
         parts, self._unsaid = self._unsaid, []
-        for unit in [unit for unit in self._units() if unit.unanswered]:
-            if not self._is_held(unit) and self._elsewhere.why_not(*unit.later) is None:
-                parts += self._guarded(tuple(unit.numbers), partial(self._make_up, unit)) or []
+        parts += self.those_behind.ask_again()
         self.stepping(sn, ())
-        runs, pushes = list(self._stepped), self._pushes(sn)
+        runs, pushes = list(self.runs.all), self._pushes(sn)
         for run in runs:
             parts += self._stepped_run(run, sn, pushes)
         self.stepping(sn, ())
-        self._part_from_those_underway(in_step=True)
+        self.those_behind.part_from_those_underway(in_step=True)
         self.sn = sn
         parts += self._follow_catalog(sn)
-        self._part_from_those_underway(in_step=False)
+        self.those_behind.part_from_those_underway(in_step=False)
         unsaid, self._unsaid = self._unsaid, []
         return parts + unsaid
+
+    def generation(self, number: int) -> int:
+        """The snapshot since which a query runs that it has, or had a fault: who is resumed is another from then on."""
+        definition = self.catalog.queries.get(number)
+        return 0 if definition is None else definition.since
 
     @property
     def behind(self) -> dict[int, int]:
         """The queries that have fallen behind, and the snapshot at which each of them stands."""
-        return {number: unit.sn for number, unit in self._behind.items()}
+        return self.those_behind.stand
 
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return any(map(self._goes_on, self._units()))
+        return self.those_behind.has_more
 
     def go_on(self) -> list[Told]:
         """A piece of what those have missed that are behind: it is the turn of one of them."""
-        ready = [unit for unit in self._units() if self._goes_on(unit)]
-        begun = [unit for unit in ready if unit.alone is not None]
-        if len(begun) >= _CATCHING_UP_MAX:
-            ready = begun
-        if not ready:
-            return []
-        unit, (parts, self._unsaid) = ready[0], (self._unsaid, [])
-        parts += self._guarded(tuple(unit.numbers), partial(self._make_up, unit)) or []
-        for number in sorted(unit.numbers & self._behind.keys()):  # the next turn is another's
-            self._behind[number] = self._behind.pop(number)
-        unsaid, self._unsaid = self._unsaid, []
-        return parts + unsaid
+        before = self.give_unsaid()
+        parts = self.those_behind.go_on()
+        return [*before, *parts, *self.give_unsaid()]
 
     def return_to(self, states: Mapping[int, QueryState]) -> None:
         """These queries stand where these states say, wherever they are here: nobody has what they said after that."""
-        units: dict[object, dict[int, QueryState]] = {}
-        for number, state in states.items():
-            definition = self._catalog.queries.get(number)
-            if definition is None or not self._takes(definition) or not state.is_catching_up:
-                continue
-            self._end(number)
-            self._forget_fault(number)
-            asked = self._guarded((number,), partial(self._read, definition, state, self._catalog))
-            if asked is not None and asked.state.stands is not None:
-                units.setdefault((asked.key or number, asked.place), {})[number] = asked.state
-        for alike in units.values():
-            self._stay_behind(alike)
-
-    def _units(self) -> list[_Behind]:
-        return list(dict.fromkeys(self._behind.values()))
-
-    def _goes_on(self, unit: _Behind) -> bool:
-        return not (unit.unanswered or self._is_held(unit)) and (unit.sn < self.sn or unit.alone is not None)
+        self.those_behind.return_to(states)
 
     def _pushes(self, sn: int) -> list[Arrival]:
         # What nobody reads may have been let go already.
-        read = frozenset[int]().union(*(run.streams for run in self._stepped))
-        return arrivals(self._store, sn, read) if read else []
+        read = self.runs.streams
+        return arrivals(self.store, sn, read) if read else []
 
     def _turn_of_run(self) -> Turn:
-        return self._turn or self._pace.with_all(self._interrupted)
+        return self._turn or self.pace.with_all(self.interrupted)
 
     def refresh(self) -> int:
         """Takes in what has been published; the new head."""
-        return int(self._store.refresh())
+        return int(self.store.refresh())
 
     def close(self) -> None:
-        self._store.close()
+        self.store.close()
 
     def _follow_catalog(self, sn: int) -> list[Told]:
         """Queries that come and go; what the new ones say at once."""
-        before, catalog = self._catalog, self._catalog.followed(self._store, sn)
-        self._catalog = catalog
+        before, catalog = self.catalog, self.catalog.followed(self.store, sn)
+        self.catalog = catalog
         parts: list[Told] = []
         if catalog.streams.keys() - before.streams.keys():
             self._widen(before, sn)
-        changes = [change for change in self._store.row(sn).catalog if change.kind == "query"]
+        changes = [change for change in self.store.row(sn).catalog if change.kind == "query"]
         for change in changes:
             was, definition = before.queries.get(change.number), catalog.queries.get(change.number)
             if was is not None and definition is not None and was.home != definition.home:
                 parts += self._move(was, definition, sn)
                 continue
-            self._end(change.number)
-            if (unit := self._behind.get(change.number)) is not None and unit.unanswered:
-                self._elsewhere.forgive()
-            self._forget_fault(change.number)
-            if definition is not None and self._takes(definition):
-                parts += self._guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
+            self.runs.end(change.number)
+            if (unit := self.forget_fault(change.number)) is not None and unit.unanswered:
+                self.elsewhere.forgive()
+            if definition is not None and self.takes(definition):
+                parts += self.guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
 
     def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[Told]:
         """To another shard after this snapshot, or from another to this one."""
-        goes, comes = self._takes(was), self._takes(definition)
+        goes, comes = self.takes(was), self.takes(definition)
         if goes and not comes:
-            self._end(was.number)
-            self._forget_fault(was.number)
+            self.runs.end(was.number)
+            self.forget_fault(was.number)
         elif comes and not goes and definition.is_evaluated:
-            return self._guarded((definition.number,), partial(self._take_over, definition, sn)) or []
+            return self.guarded((definition.number,), partial(self.those_behind.take_over, definition, sn)) or []
         return []
-
-    def _take_over(self, definition: QueryDefinition, sn: int) -> Sequence[Told]:
-        """Steps it from where it was left, and goes on as after a restart. In silence, unless it has fallen behind
-        there: then what was not said is said here, and what was counts once."""
-        left, number = definition.left, definition.number
-        assert left is not None, "it was moved"
-        if left.state.unanswered:
-            return self._begin_from_here(definition, left.state)
-        if number in self.held and left.state.stands is None:
-            self._set_aside(number, left.position, left.state)
-            return []
-        if left.state.stands is not None:
-            self._stay_behind({number: left.state})
-            return []
-        alone = self._shard_of({number})
-        alone.build({number: left.state}, left.position)
-        said_there, parts = self._advanced_to(alone, sn, self._pace.with_all(self._interrupted)), list[Told]()
-        if alone.sn < sn:  # it has fallen behind there, too: not all of this was said
-            more = Turn(_TAKEN_OVER_EVALUATIONS_MAX, _TAKEN_OVER_S_MAX, self._interrupted)
-            parts = said_there + self._advanced_to(alone, sn, more)
-        if alone.sn < sn:
-            self._behind[number] = _Behind({number}, alone.sn, {number: left.state}, alone=alone)
-            return parts
-        if number in alone.faults:
-            self._take_fault(number, alone)
-            return []
-        run = alone._runs.get(number)
-        asked = self._read(definition, None if run is None else _state_of(run, sn), self._catalog)
-        if asked is not None:
-            self._start([asked])
-        return parts
-
-    def _advanced_to(self, alone: Shard, sn: int, turn: Turn) -> list[Told]:
-        parts: list[Told] = []
-        while alone.sn < sn and not turn.is_over:
-            parts += alone._advance(turn)
-        return parts
 
     def _widen(self, before: Catalog, sn: int) -> None:
         """What had a window on every stream gets one on the new ones, and goes on as after a restart."""
         for number, definition in before.queries.items():
-            there = number in self._catalog.queries and number not in self.faults and number not in self._behind
-            if definition.any_stream and self._takes(definition) and there:
-                self._guarded((number,), partial(self._widen_one, definition, sn))
+            there = number in self.catalog.queries and number not in self.faults and number not in self.those_behind
+            if definition.any_stream and self.takes(definition) and there:
+                self.guarded((number,), partial(self._widen_one, definition, sn))
 
     def _widen_one(self, definition: QueryDefinition, sn: int) -> None:
-        run = self._runs.get(definition.number)
-        state = None if run is None else _state_of(run, sn)
-        self._end(definition.number)
-        asked = self._read(definition, state, self._catalog)
+        run = self.runs.of.get(definition.number)
+        state = None if run is None else state_of(run, sn)
+        self.runs.end(definition.number)
+        self.go_on_with(definition, state)
+
+    def go_on_with(self, definition: QueryDefinition, state: QueryState | None) -> None:
+        asked = self.read(definition, state, self.catalog)
         if asked is not None:
             self._start([asked])
 
     def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Told]:
         if definition.number in self.held and definition.is_evaluated:
-            self._set_aside(definition.number, sn - 1, None)
+            self.those_behind.set_aside(definition.number, sn - 1, None)
             return []
-        asked = self._read(definition, self._resumes.pop(definition.number, None), catalog)
+        asked = self.read(definition, self.resumes.pop(definition.number, None), catalog)
         if asked is None:
             return []
         self._start([asked])
-        run = self._runs.get(asked.number)
-        return [] if run is None else run.start(sn, self._turn_of_run())
+        return self._started(asked.number, sn - 1)
 
-    def _guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
+    def _started(self, number: int, stands: int) -> Sequence[Told]:
+        """What it says at once. `stands`: where it does when it has no answer from elsewhere."""
+        run = self.runs.of.get(number)
+        if run is None:
+            return []
+        try:
+            return run.start(self.sn, self._turn_of_run())
+        except Unanswered as error:
+            return self._without_answer(run, error, stands, None)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  as in `guarded`
+            return self._broken(run, error)
+
+    def guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
         """What is found of queries; their fault must not stop the others, and is reported."""
         self.stepping(self.sn, numbers)
         try:
@@ -372,233 +265,112 @@ class Shard:
             raise
         except Exception as error:  # noqa: BLE001  see above
             for number in numbers:
-                self._end(number)
+                self.runs.end(number)
                 self._report(number, error, self.sn - 1, None)
             return None
 
     def _report(self, number: int, error: Exception, sn: int, state: QueryState | None) -> None:
         """`state`: that at `sn`; None: in the snapshot after it the query begins."""
-        self._forget_fault(number)
+        was_behind = number in self.those_behind
+        self.forget_fault(number)
         if not isinstance(error, Unanswered):
             self.faults[number] = fault_of(error)
+            if was_behind:
+                self.give_up(number)
             return
         kind = "NotAllowed" if error.forbidden else "ServiceFailed"
-        self.faults[number] = f"{kind}: {error}; {_MADE_UP if error.later else _NOT_MADE_UP}"
+        self.faults[number] = f"{kind}: {error}; {MADE_UP if error.later else _NOT_MADE_UP}"
         if error.later:
-            self._behind[number] = _Behind({number}, sn, {number: state}, True, error.later)
-        self._say_where(number, sn, state)
+            self.those_behind.wait(number, sn, state, error.later)
+        self.say_where(number, sn, state)
 
-    def _say_where(self, number: int, sn: int, state: QueryState | None) -> None:
+    def say_where(self, number: int, sn: int, state: QueryState | None) -> None:
         """With the next parts: it stands at `sn`."""
-        definition = self._catalog.queries[number]
-        state = state or definition.state
-        kept = state.behind(sn, state.within, unanswered=True)
-        if kept.sn < definition.since:  # it was never evaluated; this is said of it nevertheless
-            kept = msgspec.structs.replace(kept, sn=max(self.sn, definition.since))
+        state = state or self.catalog.queries[number].state
+        kept = self.since_it_runs(number, state.behind(sn, state.within, unanswered=True))
         k = 0 if state.within is None else state.within.k
-        self._unsaid.append(silent_part(number, self.sn if sn == _NOWHERE else sn + 1, k, kept))
+        self._unsaid.append(silent_part(number, self.sn if sn == NOWHERE else sn + 1, k, kept))
 
-    def _forget_fault(self, number: int) -> None:
+    def since_it_runs(self, number: int, state: QueryState) -> QueryState:
+        """For what is said of one that was never evaluated."""
+        since = self.catalog.queries[number].since
+        return state if state.sn >= max(since, 1) else msgspec.structs.replace(state, sn=max(self.sn, since))
+
+    def give_up(self, number: int) -> None:
+        """With the next parts: nobody is to wait for what it has missed, for it is stepped no more."""
+        part = silent_part(number, self.sn, AFTER_ALL, self.since_it_runs(number, self.catalog.queries[number].state))
+        self._unsaid.append(msgspec.structs.replace(part, given_up=True))
+
+    def forget_fault(self, number: int) -> Unit | None:
+        """Of those that were behind, where it was."""
         self.faults.pop(number, None)
-        unit = self._behind.pop(number, None)
-        if unit is not None:
-            unit.numbers.discard(number)
-            if unit.alone is not None:
-                unit.alone._end(number)
+        return self.those_behind.forget(number)
 
-    # ---- those that have fallen behind: so much fell due, nobody answered them, or they are in quarantine
+    def say(self, *parts: Told) -> None:
+        """With the next parts."""
+        self._unsaid += parts
 
-    def _set_aside(self, number: int, sn: int, state: QueryState | None) -> None:
-        """As in `_report`; it is a matter of seconds until it goes on, or is parked."""
-        self._forget_fault(number)
-        self.faults[number] = _IN_QUARANTINE
-        self._behind[number] = _Behind({number}, sn, {number: state}, True)
-        self._say_where(number, sn, state)
+    def give_unsaid(self) -> list[Told]:
+        unsaid, self._unsaid = self._unsaid, []
+        return unsaid
 
-    def _is_held(self, unit: _Behind) -> bool:
-        return any(number in self.held for number in unit.numbers)
-
-    def _stay_behind(self, states: Mapping[int, QueryState]) -> None:
-        """As they were when that was told last: queries that may share a run."""
-        state = next(iter(states.values()))
-        assert state.stands is not None, "it stands somewhere"
-        own: dict[int, QueryState | None] = {}
-        is_held = any(number in self.held for number in states)
-        for number, each in states.items():
-            begins = state.stands < self._catalog.queries[number].since
-            own[number] = None if begins and each.within is None else each
-            if is_held:
-                self.faults[number] = _IN_QUARANTINE
-            elif state.unanswered:
-                why = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}"
-                self.faults[number] = f"{why}; {_MADE_UP}"
-        unit = _Behind(set(states), state.stands, own, state.unanswered or is_held)
-        self._behind |= dict.fromkeys(states, unit)
-
-    def _part_from_those_underway(self, in_step: bool) -> None:
-        """Those that did not get through the next snapshot; else, through the one that they began in, which is this."""
-        for run in [run for run in self._stepped if run.is_underway]:
-            numbers = set(run.numbers)
-            alone = self._shard_of(numbers)
-            alone.sn, alone._catalog, alone._in_step = self.sn, self._catalog, in_step
-            alone._take_in(self, [run])
-            unit = _Behind(numbers, alone._stands, {}, alone=alone)
-            self._behind |= dict.fromkeys(numbers, unit)
-
-    def _take_in(self, other: Shard, runs: Sequence[Run]) -> None:
-        """These runs of another shard are this one's from now on."""
-        for run in runs:
-            numbers = run.numbers
-            key = None if isinstance(run, StoreRun) else other._keys.get(run)
-            alone = {number: other._alone[number] for number in numbers if number in other._alone}
-            for number in numbers:
-                del other._runs[number]
-            other._forget(run)
-            self._runs |= dict.fromkeys(numbers, run)
-            self._stepped[run] = None
-            self._alone |= alone
-            if key is not None:
-                assert not isinstance(run, StoreRun)
-                self._keep(run, key)
-
-    def _make_up(self, unit: _Behind) -> Sequence[Told]:
-        """What they have missed, as far as their turn goes; then the others go on."""
-        alone, parts = unit.alone, list[Told]()
-        if unit.sn < self._store.oldest():
-            return self._begin_all_from_here(unit)
-        turn = self._pace.behind(self._interrupted)
-        try:
-            if alone is None:
-                alone = self._alone_again(unit)
-            while (alone.sn < self.sn or alone._is_underway) and not alone.faults:
-                if turn.is_over and alone._runs:
-                    break
-                parts += alone._advance(turn)
-        except SnapshotGone:  # it was let go meanwhile
-            return [*parts, *self._begin_all_from_here(unit)]
-        for number in sorted(alone.faults.keys() & unit.numbers):
-            self._take_fault(number, alone)
-        unsaid, alone._unsaid = alone._unsaid, []
-        self._unsaid += unsaid
-        return [*parts, *self._end_turn(unit, alone)]
-
-    def _end_turn(self, unit: _Behind, alone: Shard) -> Sequence[Told]:
-        """Where they stand now; those that have caught up are with the others again."""
-        for number in unit.numbers - alone._runs.keys():  # they have ended
-            if self._behind.get(number) is unit:
-                self._forget_fault(number)
-        if not alone._runs:
-            return []
-        unit.alone, unit.unanswered, unit.later, unit.sn = alone, False, (), alone._stands
-        for number in unit.numbers:
-            self.faults.pop(number, None)
-        if alone._is_underway:
-            return []  # where they stand was said with what they said
-        caught_up = alone.sn == self.sn
-        parts = [
-            part for run in alone._stepped for part in _silent_parts(run, alone.sn, None if caught_up else alone.sn)
-        ]
-        if caught_up:
-            for number in unit.numbers:
-                del self._behind[number]
-            self._take_in(alone, list(alone._stepped))
-        return parts
+    # ---- a shard of some queries
 
     @property
-    def _is_underway(self) -> bool:
-        return any(run.is_underway for run in self._stepped)
-
-    @property
-    def _stands(self) -> int:
+    def stands(self) -> int:
         """The last snapshot that all here have got through."""
-        return self.sn - (self._is_underway and not self._in_step)
+        return self.sn - (bool(self.runs.underway) and not self.in_step)
 
-    def _advance(self, turn: Turn) -> list[Told]:
+    def advance(self, turn: Turn) -> list[Told]:
         """More of what the queries of this shard are underway in, else the next snapshot, as far as the turn goes."""
         self._turn = turn
         parts: list[Told] = []
-        underway, in_step = [run for run in self._stepped if run.is_underway], self._in_step
+        underway, in_step = self.runs.underway, self.in_step
         if underway:
             for run in underway:
                 parts += self._stepped_run(run, self.sn + in_step, [])
         else:
             turn.spend()
-            self._elsewhere.comes_to(self.sn + 1)
+            self.elsewhere.comes_to(self.sn + 1)
             pushes, in_step = self._pushes(self.sn + 1), True
-            for run in list(self._stepped):
+            for run in list(self.runs.all):
                 parts += self._stepped_run(run, self.sn + 1, pushes)
-        self._in_step = in_step and self._is_underway
-        if in_step and not self._in_step:
+        self.in_step = in_step and bool(self.runs.underway)
+        if in_step and not self.in_step:
             self.sn += 1
             parts += self._follow_catalog(self.sn)
         return parts
 
-    def _shard_of(self, numbers: set[int], begins_after: int = -1) -> Shard:
+    def of_these(self, numbers: set[int], begins_after: int = -1) -> Shard:
         """One of these queries, as long as they are among `numbers`."""
 
         def takes(query: QueryDefinition) -> bool:
             return query.number in numbers and query.since > begins_after
 
         alone = Shard(
-            self._store, takes, elsewhere=self._elsewhere, budget=self._budget, pace=self._pace,
-            interrupted=self._interrupted,
+            self.store, takes, elsewhere=self.elsewhere, budget=self._budget, pace=self.pace,
+            interrupted=self.interrupted,
         )  # fmt: skip
         alone.stepping = self.stepping
         return alone
 
-    def _alone_again(self, unit: _Behind) -> Shard:
-        """A shard of these queries as they stand."""
-        queries = self._catalog.queries
-        # One that begins after that was, before it was resumed, another.
-        begin = any(state is None or unit.sn < queries[number].since for number, state in unit.states.items())
-        alone = self._shard_of(unit.numbers, unit.sn if begin else -1)
-        known = {
-            number: msgspec.structs.replace(state, stands=None, unanswered=False)
-            for number, state in unit.states.items()
-            if state is not None
-        }
-        alone.build({} if begin else known, unit.sn)
-        alone._resumes = known if begin else {}
-        return alone
-
-    def _take_fault(self, number: int, alone: Shard) -> None:
-        self._forget_fault(number)
-        self.faults[number] = alone.faults.pop(number)
-        if number in alone._behind:
-            self._behind[number] = alone._behind.pop(number)
-
-    def _begin_all_from_here(self, unit: _Behind) -> Sequence[Told]:
-        parts: list[Told] = []
-        for number in sorted(unit.numbers):
-            definition = self._catalog.queries[number]
-            run = None if unit.alone is None else unit.alone._runs.get(number)
-            state = (run.state_of(number) if run else unit.states.get(number)) or definition.state
-            self._forget_fault(number)
-            parts += self._begin_from_here(definition, state)
-        return parts
-
-    def _begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Told]:
+    def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Told]:
         """What it would make up for is gone: it begins anew, as one that is resumed, and its next emission says so."""
-        timing = timing_of(query_over(definition, self._catalog), self._catalog, state.t0)
-        begins = msgspec.structs.replace(initial_state(timing, self._store.vts(self.sn)), t0=state.t0, gap=True)
-        asked = self._read(definition, None, self._catalog)
+        timing = timing_of(query_over(definition, self.catalog), self.catalog, state.t0)
+        begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
+        asked = self.read(definition, None, self.catalog)
         if asked is None:
             return []
-        try:
-            self._start([replace(asked, timing=timing, state=begins)])
-            run = self._runs.get(asked.number)
-            return [] if run is None else run.start(self.sn, self._turn_of_run())
-        except Unanswered as error:
-            self._end(asked.number)
-            self._report(asked.number, error, _NOWHERE, None)
-            return []
+        self._start([replace(asked, timing=timing, state=begins)])
+        where = silent_part(asked.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
+        return [where, *self._started(asked.number, NOWHERE)]
 
     # ---- faults of those that share a network
 
     def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[Told]:
         """What a run says; where its step fails, what those of its queries say whose fault it is not."""
         asks = not isinstance(run, TemplateRun) and run.asks_elsewhere
-        stood = _state_of(run, self.sn) if asks else None
+        stood = state_of(run, self.sn) if asks else None
         self.stepping(sn, run.numbers)
         turn, was_underway = self._turn_of_run(), run.is_underway
         try:
@@ -609,25 +381,38 @@ class Shard:
         except StoreUnavailable:
             raise
         except Unanswered as error:
-            (number,) = run.numbers
-            self._drop(run.numbers)
-            stands = None if stood is None else stood.stands
-            self._report(number, error, self.sn if stands is None else stands, stood)
-            return []
-        except Exception as error:  # noqa: BLE001  as in `_guarded`
+            return self._without_answer(run, error, self.sn, stood)
+        except Exception as error:  # noqa: BLE001  as in `guarded`
             before = run.joining_before() if isinstance(run, TemplateRun) else []
-            self._drop(run.numbers)
             if not before:
-                for number in run.numbers:
-                    self._report(number, error, self.sn, None)
-                return []
-            queries, catalog = self._catalog.queries, self._catalog
-            found = (self._read(queries[each.number], each.state, catalog) for each in before)
+                return self._broken(run, error)
+            self.runs.drop(run.numbers)
+            queries, catalog = self.catalog.queries, self.catalog
+            found = (self.read(queries[each.number], each.state, catalog) for each in before)
             alike = [asked for asked in found if asked is not None]
-            again = arrivals(self._store, sn, run.streams) if was_underway else pushes
+            again = arrivals(self.store, sn, run.streams) if was_underway else pushes
             return self._without_faulty(
-                alike, error, lambda some: self._runs[some[0].number].step(sn, again, self._turn_of_run())
+                alike, error, lambda some: self.runs.of[some[0].number].step(sn, again, self._turn_of_run())
             )
+
+    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[Told]:
+        """What it said before. It stood at `sn`, and began after it where it `stood` nowhere."""
+        assert not isinstance(run, TemplateRun), "who asks elsewhere is alone"
+        parts, state = run.stands_without_answer()
+        if state is None or (stood is None and state.within is None):
+            state = stood
+        self.runs.drop(run.numbers)
+        self._report(run.number, error, sn if state is None or state.stands is None else state.stands, state)
+        return parts
+
+    def _broken(self, run: Run, error: Exception) -> Sequence[Told]:
+        """What it said before it raised."""
+        parts = [] if isinstance(run, TemplateRun) else run.told_before_fault()
+        numbers = run.numbers
+        self.runs.drop(numbers)
+        for number in numbers:
+            self._report(number, error, self.sn, None)
+        return parts
 
     def _without_faulty(
         self, alike: Sequence[Asked], error: Exception, go_on: Callable[[Sequence[Asked]], Sequence[Told]]
@@ -642,12 +427,15 @@ class Shard:
             try:
                 if tries > _TRIES_MAX or late > _LATE_MAX:
                     raise error
-                self._start_apart(some)
+                self.runs.start_apart(some, self.sn)
                 parts += go_on(some)
             except StoreUnavailable:
                 raise
-            except Exception as fault:  # noqa: BLE001  as in `_guarded`
-                self._drop([asked.number for asked in some])
+            except Exception as fault:  # noqa: BLE001  as in `guarded`
+                run = self.runs.of.get(some[0].number)
+                if isinstance(run, QueryRun):
+                    parts += run.told_before_fault()
+                self.runs.drop([asked.number for asked in some])
                 late += isinstance(fault, DeadlineExceeded)
                 if len(some) > 1 and tries <= _TRIES_MAX and late <= _LATE_MAX:
                     waiting += _halves(some)
@@ -656,21 +444,9 @@ class Shard:
                     self._report(asked.number, fault, self.sn, asked.state)
         return parts
 
-    def _start_apart(self, alike: Sequence[Asked]) -> None:
-        if len(alike) > 1:
-            self._share(alike)
-        else:
-            self._start_alone(alike[0])
-
-    def _drop(self, numbers: Sequence[int]) -> None:
-        """Their runs, which are of no others."""
-        runs = [run for number in numbers if (run := self._runs.pop(number, None)) is not None]
-        for run in dict.fromkeys(runs):
-            self._forget(run)
-
     # ---- who runs with whom
 
-    def _read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> Asked | None:
+    def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> Asked | None:
         """None: it is paused, has failed, or waits for a stream to be there."""
         if not definition.is_evaluated:
             return None
@@ -691,106 +467,17 @@ class Shard:
         """Queries of one template that stand at one place; or one query."""
         self.stepping(self.sn, [asked.number for asked in alike])
         try:
-            self._start_with_others(alike)
+            self.runs.start(alike, self.sn)
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001  as in `_guarded`
-            left = [asked for asked in alike if asked.number not in self._runs]
+        except Exception as error:  # noqa: BLE001  as in `guarded`
+            left = [asked for asked in alike if asked.number not in self.runs.of]
             self._without_faulty(left, error, lambda asked: [])
-
-    def _start_with_others(self, alike: Sequence[Asked]) -> None:
-        left = [asked for asked in alike if asked.key is None or not self._finds_others(asked, asked.key)]
-        if len(left) > 1:
-            self._share(left)
-        elif left:
-            self._start_alone(left[0])
-
-    def _finds_others(self, asked: Asked, key: Key) -> bool:
-        for run in self._templates.get(key, ()):
-            if run.accepts(asked.timing, asked.state):
-                if isinstance(run, TemplateRun):
-                    run.join(asked.joining, self.sn)
-                    self._runs[asked.number] = run
-                else:
-                    other = replace(self._alone[run.number], state=run.state_now(self.sn), timing=run.timing)
-                    self._share([other, asked])
-                    self._forget(run)
-                return True
-        return False
-
-    def _start_alone(self, asked: Asked) -> None:
-        if not asked.query.windows:
-            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere, self._budget)
-            over_store.resume(asked.state, self.sn)
-            self._run([asked], over_store)
-            return
-        alone = QueryRun(
-            asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere, self._budget
-        )
-        alone.resume(asked.state, self.sn)
-        self._run([asked], alone)
-        if asked.key is not None:
-            self._alone[asked.number] = asked
-            self._keep(alone, asked.key)
-
-    def _share(self, alike: Sequence[Asked]) -> None:
-        first = alike[0]
-        assert first.parametrised is not None and first.key is not None
-        shared = TemplateRun(
-            first.parametrised.template, first.query, first.timing, first.labels, self._store, self._budget
-        )
-        shared.build([asked.joining for asked in alike], self.sn)
-        self._run(alike, shared)
-        self._keep(shared, first.key)
-
-    def _run(self, alike: Sequence[Asked], run: Run) -> None:
-        self._runs |= dict.fromkeys((asked.number for asked in alike), run)
-        self._stepped[run] = None
-
-    def _keep(self, run: QueryRun | TemplateRun, key: Key) -> None:
-        self._keys[run] = key
-        self._templates.setdefault(key, []).append(run)
-
-    def _end(self, number: int) -> None:
-        run = self._runs.pop(number, None)
-        if isinstance(run, TemplateRun):
-            run.leave(number)
-            if run.is_empty:
-                self._forget(run)
-        elif run is not None:
-            self._forget(run)
-
-    def _forget(self, run: Run) -> None:
-        """It is stepped no more, and nobody joins it."""
-        self._stepped.pop(run, None)
-        if isinstance(run, StoreRun):
-            return
-        if isinstance(run, QueryRun):
-            self._alone.pop(run.number, None)
-        key = self._keys.pop(run, None)
-        if key is not None:
-            self._templates[key].remove(run)
-            if not self._templates[key]:
-                del self._templates[key]
 
 
 def _halves(some: Sequence[Asked]) -> list[Sequence[Asked]]:
     middle = len(some) // 2
     return [half for half in (some[:middle], some[middle:]) if half]
-
-
-def _state_of(run: Run, sn: int) -> QueryState:
-    """Of a run of one query."""
-    assert not isinstance(run, TemplateRun)
-    return run.stand(sn)
-
-
-def _silent_parts(run: Run, sn: int, stands: int | None) -> Sequence[Told]:
-    """How far its queries have come; `stands`: they are behind the others."""
-    if isinstance(run, TemplateRun):
-        return run.silent_parts(sn, stands)
-    state = run.state_now(sn)
-    return [silent_part(run.number, sn, AFTER_ALL, state if stands is None else state.behind(stands))]
 
 
 def open_shard(

@@ -16,13 +16,13 @@ from stream_ext.arrivals import Arrival
 from stream_ext.budget import Budget
 from stream_ext.elsewhere import Elsewhere
 from stream_ext.network import registered_network
-from stream_ext.operators.moment import Moment
+from stream_ext.operators.moment import Moment, seed_of
 from stream_ext.operators.ranking import Orders
 from stream_ext.part import Part
 from stream_ext.plan.algebra import R2S, Query
 from stream_ext.plan.volatile import is_of_time
 from stream_ext.plan.walk import has_services
-from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, as_it_is_without_an_answer, said_of, seed_of
+from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, as_it_is_without_an_answer, said_of
 from stream_ext.schedule import Evaluated, QueryState
 from stream_ext.steps import Said
 from stream_ext.turns import Turn
@@ -83,6 +83,12 @@ class StoreRun:
     def start(self, sn: int, turn: Turn) -> Sequence[Part]:
         """The first answer, in the snapshot of the registration."""
         return [self._part(sn, said_of(self._query, self._step(sn), self._control))]
+
+    def told_before_fault(self) -> Sequence[Part]:
+        return []  # no snapshot has more than one evaluation
+
+    def stands_without_answer(self) -> tuple[Sequence[Part], QueryState | None]:
+        return [], None
 
     def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
         turn.spend()

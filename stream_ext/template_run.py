@@ -28,15 +28,8 @@ from stream_ext.operators.parameters import Parameters
 from stream_ext.part import Ids, Told, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
 from stream_ext.plan.parameters import Template
-from stream_ext.query_run import (
-    TERMS_MADE_MAX,
-    ChangesBetween,
-    columns_of,
-    repeated_within,
-    retained,
-    said_of,
-    vocabulary_of,
-)
+from stream_ext.plan.result_columns import columns_of
+from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, repeated_within, retained, said_of, vocabulary_of
 from stream_ext.schedule import QueryState, Schedule, Timing, Within
 from stream_ext.steps import AFTER_ALL, one
 from stream_ext.turns import Turn

@@ -42,10 +42,10 @@ def add(commands: Commands) -> None:
 def warm(arguments: argparse.Namespace) -> None:
     import time
 
-    from stream_ext import kernels
+    from stream_ext.warm import warm as compile_all
 
     started = time.monotonic()
-    kernels.warm()
+    compile_all()
     print(f"compiled, or found compiled, in {time.monotonic() - started:.1f} s")
 
 

@@ -32,8 +32,8 @@ from endpoint.query_workers.messages import (
 )
 from stream_ext.children import environment
 from stream_ext.errors import QueryCancelled
+from stream_ext.frames import LENGTH
 from stream_ext.query_memory import QueryMemory
-from stream_ext.runner.spark.wire import LENGTH
 
 log = logging.getLogger("rillet.endpoint")
 

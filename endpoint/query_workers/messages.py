@@ -13,8 +13,8 @@ import msgspec
 
 from endpoint.errors import Problem
 from endpoint.log import Settings as LogSettings
+from stream_ext.frames import framed
 from stream_ext.outside import Outside
-from stream_ext.runner.spark.wire import LENGTH
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):
@@ -84,5 +84,4 @@ from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromW
 
 
 def frame(message: ToWorker | FromWorker) -> bytes:
-    body = msgspec.msgpack.encode(message)
-    return LENGTH.pack(len(body)) + body
+    return framed(msgspec.msgpack.encode(message))

@@ -44,11 +44,11 @@ from stream_ext.control import Control
 from stream_ext.dataset import Dataset
 from stream_ext.errors import QueryCancelled, QueryTooLarge
 from stream_ext.evaluate import Answer, Asking
+from stream_ext.frames import Closed, receive
 from stream_ext.known_values import KnownValues
 from stream_ext.part import Ids
 from stream_ext.plans import Plans
 from stream_ext.query_memory import QueryMemory
-from stream_ext.runner.spark.wire import Closed, receive
 
 log = logging.getLogger("rillet.endpoint")
 

@@ -17,13 +17,12 @@ from stream_ext.decoding import decoded_within
 from stream_ext.operators.distinct import first_of_each
 from stream_ext.operators.moment import Moment
 from stream_ext.plan.algebra import QuadPattern
+from stream_ext.plan.result_columns import TRIPLE
 from stream_ext.plan.terms import BlankLabel, Constant, TemplateNode, Variable
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Ids, ZSet, concat
 
 Mask = npt.NDArray[np.bool_]
-TRIPLE = ("s", "p", "o")
-#: Cells of a triple, of which each is made once; and of a blank node, which is a Python object in three tables.
 _TRIPLE, _BLANK = 6, 32
 _AT_ONCE = 4096
 

@@ -63,3 +63,8 @@ class Moment:
     elsewhere: Elsewhere | None = None  # what is known of them, where the query is asked for ever
     heard: Heard | None = None  # what several networks of the query were answered
     asks_again: bool = True  # for what they have answered before, if that is too old
+
+
+def seed_of(query: int, sn: int, k: int) -> bytes:
+    """Chance is a function of the evaluation: whoever makes it again finds the same."""
+    return b"%d/%d/%d" % (query, sn, k)

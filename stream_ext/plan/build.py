@@ -13,7 +13,7 @@ from dataclasses import replace
 from stream_ext.control import Check, Control
 from stream_ext.operators.aggregates import Aggregated
 from stream_ext.operators.anew import Anew
-from stream_ext.operators.construct import TRIPLE, Construct
+from stream_ext.operators.construct import Construct
 from stream_ext.operators.counting import can_count
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
@@ -82,6 +82,7 @@ from stream_ext.plan.named_terms import predicates_in
 from stream_ext.plan.needs import count_rows, read_of
 from stream_ext.plan.order import connected, order_items, reads_store, reads_window
 from stream_ext.plan.places import NOWHERE
+from stream_ext.plan.result_columns import TRIPLE
 from stream_ext.plan.takes import takes
 from stream_ext.plan.terms import Variable
 from stream_ext.plan.waiting import Ordered, Unused, Waiting
@@ -613,7 +614,8 @@ class Builder:
         distinct_at_end = node.distinct and bool(ordering)
         if node.distinct and not distinct_at_end:
             wire = self._distinct(wire)
-        per = kept if node.is_cut else ()
+        # What it is asked for: of a value that may be missing its mark says it, for the variable may have got another.
+        per = tuple(v for v in kept if f"{v}'" not in kept) if node.is_cut else ()
         by_text = self._makes_terms and node.is_cut
         cut = Cut(wire.variables, names, node.order, distinct_at_end, node.offset, node.limit, per, by_text)
         return wire, cut

@@ -32,6 +32,7 @@ class Shard(Protocol):
     @property
     def has_more(self) -> bool: ...
     def go_on(self) -> list[Told]: ...
+    def generation(self, number: int) -> int: ...
 
 
 class InlineRunner:
@@ -41,13 +42,14 @@ class InlineRunner:
         make_shard: Callable[[Role], Shard],
         on_sent: Callable[[], None] = lambda: None,
         held: Callable[[], Collection[int]] = frozenset,
-        on_fault: Callable[[int, str], None] = lambda query, why: None,
+        on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,
         clock: Clock | None = None,
         on_step: Callable[[int], None] = lambda took_ms: None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         """`on_sent` is called when parts were sent beside those of Spark, `on_step` with what each step took,
-        `on_fault` for each fault that is new. Queries that are `held`, in quarantine, are not stepped here; those that
+        `on_fault` for each fault that is new, with the snapshot since which the query runs; by then what it said before
+        is merged. Queries that are `held`, in quarantine, are not stepped here; those that
         are behind are gone on with while there `has_room`."""
         self._held, self._clock, self._on_step = held, clock or MonotonicClock(SystemClock()), on_step
         self._stepping_since_ms: int | None = None
@@ -58,6 +60,7 @@ class InlineRunner:
         self._closed = False
         self._fault: BaseException | None = None
         self.faults: dict[int, str] = {}
+        self._known_faults: dict[int, tuple[str, int]] = {}
         self._thread = threading.Thread(target=self._run, name="rillet-inline", daemon=True)
 
     def start(self) -> None:
@@ -114,9 +117,9 @@ class InlineRunner:
         _, position, states = self._merge.attempt(role)
         shard = self._make_shard(role)
         shard.held = self._held()
-        self.faults = {}
+        self.faults, self._known_faults = {}, {}
         shard.build(states, position)
-        self._hear_of(shard.faults)
+        self._tell_faults(self._new_faults(shard))
         while self._has_work(role, shard):
             if shard.sn < self._head:
                 sn = shard.sn + 1
@@ -124,21 +127,27 @@ class InlineRunner:
                 parts = self._step(shard, sn)
                 if self._closed:
                     return
-                self._hear_of(shard.faults)
+                faults = self._new_faults(shard)
                 self._merge.take(role, sn, parts)
+                self._tell_faults(faults)
                 if role == "beside":
                     self._on_sent()
             if self._goes_on_behind(shard) and not self._closed:
                 shard.held = self._held()
                 parts = self._go_on(shard)
-                self._hear_of(shard.faults)
+                faults = self._new_faults(shard)
                 self._merge.take_piece(role, parts)
+                self._tell_faults(faults)
 
-    def _hear_of(self, faults: dict[int, str]) -> None:
-        before, self.faults = self.faults, dict(faults)
-        for query, why in faults.items():
-            if before.get(query) != why:
-                self._on_fault(query, why)
+    def _new_faults(self, shard: Shard) -> dict[int, tuple[str, int]]:
+        """Which are seen from now on; with the snapshot since which each query runs."""
+        before, self.faults = self._known_faults, dict(shard.faults)
+        self._known_faults = {query: (why, shard.generation(query)) for query, why in shard.faults.items()}
+        return {query: known for query, known in self._known_faults.items() if before.get(query) != known}
+
+    def _tell_faults(self, faults: Mapping[int, tuple[str, int]]) -> None:
+        for query, (why, since) in faults.items():
+            self._on_fault(query, why, since)
 
     def _step(self, shard: Shard, sn: int) -> list[Told]:
         began_ms = self._stepping_since_ms = self._clock.now_ms()

@@ -11,7 +11,8 @@ State, all under one lock:
     stored <= position      what the emission log has; what is merged. Between them nothing was said.
     owner                   whose parts are merged; of queries that stay inline beside Spark, always the inline runner's
     attempt                 the number of the spark runner's latest attempt; 0: there is none
-    pending                 parts of the spark runner for snapshots above `position`, waiting for their turn
+    pending                 parts of the spark runner for snapshots above `position`, waiting for their turn; and then
+                            what it made up for since, piece by piece
     beside                  the same of the inline runner, of the queries that stay there; None: it has not begun
 
 Invariants:
@@ -37,18 +38,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, Protocol, TypeVar
 
+import msgspec
+
 from hbase_store import EmissionRow, Sn
 from hbase_store.errors import StoreError
 from stream_ext.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
-from stream_ext.derived import Silence
-from stream_ext.emission import SharedBody, body_of, encode_body
+from stream_ext.emission import SharedBody, Silence, body_of, encode_body
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.insistence import insist
 from stream_ext.part import Ids, Part, SharedPart, Told
 from stream_ext.runner.homes import Homes
 from stream_ext.runner.standings import Group, Membership, Standings, Stored
-from stream_ext.schedule import QueryState
+from stream_ext.schedule import NOWHERE, QueryState
 from stream_ext.waits import Waits
 
 Result = TypeVar("Result")
@@ -109,8 +111,8 @@ class Merge:
         self._owner: Runner = "inline"
         self._attempt = 0
         self._attempts = 0
-        self._pending: dict[int, list[Told]] = {}
-        self._beside: dict[int, list[Told]] | None = None
+        self._pending: dict[int, list[list[Told]]] = {}
+        self._beside: dict[int, list[list[Told]]] | None = None
         self.homes = Homes()
 
     # ---- what everyone may ask ---------------------------------------------------------------------------------
@@ -153,7 +155,7 @@ class Merge:
     def left(self, query: QueryDefinition) -> Left:
         """Where a query is now."""
         with self._alone():
-            return Left(self._position, self._standings.state(query.number) or query.state)
+            return Left(self._position, query.standing(self._standings.state(query.number)))
 
     def stored(self) -> Stored:
         with self._alone():
@@ -249,7 +251,7 @@ class Merge:
                 assert sn == self._position + 1, f"the inline runner sent snapshot {sn} after {self._position}"
                 said = self._merge([(sn, parts), *self._following(sn)])
             else:
-                (self._pending if runner == "spark" else self._sent_beside)[sn] = parts
+                (self._pending if runner == "spark" else self._sent_beside)[sn] = [parts]
                 said = self._merge(self._following(self._position)) if self._owner == "spark" else []
         self._tell(said)
 
@@ -261,8 +263,7 @@ class Merge:
                 return
             sent = self._pending if runner == "spark" else (self._beside or {}) if runner == "beside" else {}
             if sent:
-                last = max(sent)
-                sent[last] = [*sent[last], *parts]
+                sent[max(sent)].append(parts)
                 said = []
             else:
                 with self._being_busy():
@@ -402,7 +403,7 @@ class Merge:
         return True
 
     @property
-    def _sent_beside(self) -> dict[int, list[Told]]:
+    def _sent_beside(self) -> dict[int, list[list[Told]]]:
         assert self._beside is not None
         return self._beside
 
@@ -414,12 +415,13 @@ class Merge:
         """What is pending right after `sn`, without a gap."""
         found = []
         while (sn := sn + 1) in self._pending:
-            beside: list[Told] = []
+            beside: list[list[Told]] = [[]]
             if self.homes.are_two(sn):
                 if self._beside is None or sn not in self._beside:
                     break
                 beside = self._beside.pop(sn)
-            found.append((sn, [*self._pending.pop(sn), *beside]))
+            parts, *pieces = self._pending.pop(sn)
+            found += [(sn, [*parts, *beside[0]]), *((sn, piece) for piece in (*pieces, *beside[1:]))]
         return found
 
     def _merge(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
@@ -432,7 +434,7 @@ class Merge:
     def _merge_alone(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
         queries = self._queries()
         try:
-            rows = [row for _, parts in steps for row in self._merged(parts, queries)]
+            rows = [row for sn, parts in steps for row in self._merged(sn, parts, queries)]
         except BaseException as error:  # what was taken in so far does not count: no commit has it
             self.fail(error)
             raise
@@ -451,7 +453,7 @@ class Merge:
     def _merge_piece(self, parts: list[Told]) -> list[EmissionRow]:
         """Takes in what was made up for, beside the snapshots that count."""
         try:
-            rows = list(self._merged(parts, self._queries()))
+            rows = list(self._merged(self._position, parts, self._queries()))
         except BaseException as error:  # as in `_merge_alone`
             self.fail(error)
             raise
@@ -462,15 +464,23 @@ class Merge:
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
         return rows
 
-    def _merged(self, parts: Sequence[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
+    def _merged(self, sn: int, told: Sequence[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
         """The emissions of one snapshot; what was missed in those before it comes first."""
-        stale = [part for part in parts if isinstance(part, Part) and self._is_stale(part)]
-        for part in sorted(parts, key=lambda part: (part.sn, part.k)):
+        parts = [part for part in told if isinstance(part, SharedPart) or not (part.taken_over or part.given_up)]
+        stale = {id(part) for part in parts if isinstance(part, Part) and self._is_stale(part)}
+        for part in sorted(parts, key=lambda part: (part.sn, part.k, part.evaluated)):
             if isinstance(part, SharedPart):
                 if (group := self._standings.together(part, queries)) is not None:
                     yield from self._said_together(part, group, queries)
-            elif (query := queries.get(part.query)) is not None and not self._is_said(part) and part not in stale:
-                yield from self._said_by(part, query)
+            elif (query := queries.get(part.query)) is not None and not self._is_said(part):
+                if id(part) in stale:
+                    self._stands_further(part)
+                else:
+                    yield from self._said_by(part, query)
+        yield from self._taken_over(sn, [part for part in told if isinstance(part, Part) and part.taken_over], queries)
+        for part in told:
+            if isinstance(part, Part) and part.given_up and part.query in queries:
+                self._give_up(part)
 
     def _is_said(self, part: Part) -> bool:
         """Whether it makes up for an evaluation that another runner has made in time."""
@@ -480,8 +490,52 @@ class Merge:
 
     def _is_stale(self, part: Part) -> bool:
         """Whether it keeps less of a query that is behind than is known already."""
+        state, told = self._standings.state(part.query), part.state
+        if part.evaluated or state is None or told.stands == NOWHERE:
+            return False
+        return (state.stands is not None or told.stands is not None) and state.progress > told.progress
+
+    def _stands_further(self, part: Part) -> None:
+        """Its runner stands where this part says, and waits for an answer there or not; what was said goes further."""
         state = self._standings.state(part.query)
-        return state is not None and part.state.is_catching_up and state.progress > part.state.progress
+        if state is None or state.stands is None or part.state.stands is None:
+            return
+        if state.unanswered != part.state.unanswered:
+            kept = state.behind(state.stands, state.within, part.state.unanswered)
+            self._standings.by_itself(part.query, kept, 0)
+
+    def _taken_over(
+        self, sn: int, parts: Sequence[Part], queries: Mapping[int, QueryDefinition]
+    ) -> Iterator[EmissionRow]:
+        """What runners say of the queries that were moved to them in this snapshot; what those had to say that had them
+        before is known."""
+        left = {part.query: self._standing(query) for part in parts if (query := queries.get(part.query)) is not None}
+        for part in sorted(parts, key=lambda part: (part.sn, part.k)):
+            if (known := left.get(part.query)) is None:
+                continue
+            if known.stands is None:  # all of this was said
+                if part.state.stands is not None and not part.evaluated:
+                    kept = known.behind(sn, None, part.state.unanswered)
+                    self._standings.by_itself(part.query, kept, 0)
+            elif part.evaluated:
+                if not self._is_said(part):
+                    yield from self._said_by(part, queries[part.query])
+            elif part.state.stands is None or part.state.progress >= known.progress:
+                self._standings.by_itself(part.query, part.state, 0)
+            else:
+                kept = known.behind(known.stands, known.within, part.state.unanswered)
+                self._standings.by_itself(part.query, kept, 0)
+
+    def _give_up(self, part: Part) -> None:
+        state = self._standing(self._queries()[part.query])
+        if state.stands is not None:
+            kept = msgspec.structs.replace(state, stands=None, within=None, unanswered=False)
+            self._standings.by_itself(part.query, kept, 0)
+
+    def _standing(self, query: QueryDefinition) -> QueryState:
+        """Where it stands since it runs."""
+        state = query.standing(self._standings.state(query.number))
+        return state if state.sn >= max(query.since, 1) else msgspec.structs.replace(state, sn=max(query.since, 1))
 
     def _said_by(self, part: Part, query: QueryDefinition) -> Iterator[EmissionRow]:
         self._standings.by_itself(part.query, part.state, max(1, part.repeated) * part.evaluated)

@@ -82,12 +82,13 @@ class Quarantine:
         trial: Trial,
         *,
         all_queries: Callable[[], Collection[int]],
-        park: Callable[[int, str], None],
+        park: Callable[[int, str, int], bool],
         publish: Callable[[], int],
         on_change: Callable[[], None],
     ) -> None:
-        """`all_queries`: those that run on Spark now. `park` and `publish` (a snapshot, in which what was missed is
-        made up for) return when that is done; `on_change`: others are held than before."""
+        """`all_queries`: those that run on Spark now. `park` (for what was stepped in a snapshot; whether it is parked
+        by that) and `publish` (a snapshot, in which what was missed is made up for) return when that is done;
+        `on_change`: others are held than before."""
         self._merge, self._trial = merge, trial
         self._all_queries, self._park, self._publish, self._on_change = all_queries, park, publish, on_change
         self._changed = threading.Condition()
@@ -260,11 +261,18 @@ class Quarantine:
     def _park_all(self, group: Sequence[int], death: Death, how: str) -> None:
         with self._changed:
             self._parked.update(group)  # first: it may be resumed as soon as it is parked
+        others: set[int] = set()
         for number in group:
             message = f"its step killed one worker process after another in snapshot {death.sn} ({death.why}; {how})"
             log.error("a query is parked", extra={"fields": {"query": number, "why": message}})
-            self._park(number, message)
+            if not self._park(number, message, death.sn):
+                others.add(number)
+        if others:  # they were dropped, paused or resumed meanwhile: they are others than those that were tried
+            with self._changed:
+                self._parked -= others
         self._no_more(group)
+        if others:
+            self._settled = max(self._settled, self._publish())
 
     def _no_more(self, group: Sequence[int]) -> None:
         with self._changed:

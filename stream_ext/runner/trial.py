@@ -30,7 +30,7 @@ import msgspec
 
 import stream_ext
 from hbase_store.errors import StoreUnavailable
-from stream_ext import kernels
+from stream_ext import warm
 from stream_ext.budget import Budget
 from stream_ext.children import environment
 from stream_ext.outside import Outside
@@ -189,7 +189,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _step(job: Job, say: Callable[[str], object]) -> None:
-    kernels.warm()
+    warm.warm()
     codec, underway = wire.Codec(job.factory), Underway(Path(job.underway))
     shard = codec.open_shard(job.store_url, job.base, job.outside, job.budget, job.states.keys())
     shard.refresh()

@@ -4,12 +4,9 @@ The store that the pattern is solved over is that of the operations before, so i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
-
-from stream_ext.plan.algebra import Bgp, DeleteWhere, Graph, Join, Modify, Pattern, QuadPattern, TriplePattern
+from stream_ext.plan.algebra import DeleteWhere, Modify
 from stream_ext.plan.places import STORE
-from stream_ext.plan.terms import Node, Position
+from stream_ext.plan.quads import pattern_of
 from stream_ext.updates.solving import Asked, dataset_of
 from stream_ext.updates.templates import Solved, Template, variables_of
 from stream_ext.updates.working import Working
@@ -40,18 +37,3 @@ def delete_where(operation: DeleteWhere, solved: Solved, working: Working) -> No
     for quads in list(Template(operation.quads, None, solved, working).deleted()):
         if len(quads[0]):
             working.batch.delete(*quads)
-
-
-def pattern_of(quads: Sequence[QuadPattern], position: Position) -> Pattern:
-    """The same quads, as a pattern that looks for them."""
-    parts = [_part(graph, list(group), position) for graph, group in groupby(quads, key=lambda quad: quad.graph)]
-    pattern = parts[0] if parts else Bgp(())
-    for part in parts[1:]:
-        pattern = Join(pattern, part)
-    return pattern
-
-
-def _part(graph: Node | None, quads: Sequence[QuadPattern], position: Position) -> Pattern:
-    # The parser lets no blank node stand in what is deleted.
-    triples = Bgp(tuple(TriplePattern(each.subject, each.predicate, each.object, position) for each in quads))  # type: ignore[arg-type]
-    return triples if graph is None else Graph(graph, triples, position)

@@ -138,9 +138,10 @@ def window_join(batches: int) -> Figures:
     import numpy as np
 
     from stream_ext.arrivals import Arrival
-    from stream_ext.network import Network, logic_of
+    from stream_ext.network import Network
     from stream_ext.operators.moment import Moment
     from stream_ext.plan.algebra import R2S, Query
+    from stream_ext.plan.pipeline import logic_of
     from stream_ext.schedule import ScheduledWindow
     from stream_ext.syntax import parse
 

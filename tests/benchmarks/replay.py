@@ -27,7 +27,7 @@ from stream_ext.numbers import Numbers
 from stream_ext.options import StreamOptions
 from stream_ext.part import Ids, Part, Told
 from stream_ext.plan.algebra import R2S
-from stream_ext.query_run import columns_of
+from stream_ext.plan.result_columns import columns_of
 from stream_ext.readings import reading_of
 from stream_ext.runner.merge import Merge
 from stream_ext.schedule import initial_state

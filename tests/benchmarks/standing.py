@@ -24,9 +24,10 @@ import numpy.typing as npt
 from hbase_store import Snapshot
 from hbase_store.terms import inline_integers
 from stream_ext.arrivals import Arrival
-from stream_ext.network import Network, logic_of
+from stream_ext.network import Network
 from stream_ext.operators.moment import Moment, QuadChange
 from stream_ext.plan.algebra import R2S, Query
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.syntax import parse
 from stream_ext.vocabulary import Vocabulary

@@ -10,18 +10,18 @@ from unittest.mock import patch
 
 #: (module, constant, value): where something begins to be done otherwise.
 LOW = (
-    ("content_ring", "_LEAST_CAPACITY", 2),
-    ("distinct", "_LEAST_CAPACITY", 2),
-    ("expiry_wheel", "_LEAST_CAPACITY", 2),
-    ("expiry_wheel", "_SECTORS", 4),
-    ("group", "_CLEAN_LEAST", 2),
-    ("join", "_FEW", 0),
-    ("key_table", "_LEAST_CAPACITY", 2),
-    ("occurrence_scan", "_CLEAN_LEAST", 2),
-    ("ordered_rows", "_SETTLE_LEAST", 2),
-    ("path_pairs", "_KEPT_AT_LEAST", 2),
-    ("row_index", "_LEAST_CAPACITY", 2),
-    ("tallies", "_CLEAN_LEAST", 2),
+    ("stream_ext.operators.content_ring", "_LEAST_CAPACITY", 2),
+    ("stream_ext.operators.distinct", "_LEAST_CAPACITY", 2),
+    ("stream_ext.operators.expiry_wheel", "_LEAST_CAPACITY", 2),
+    ("stream_ext.operators.expiry_wheel", "_SECTORS", 4),
+    ("stream_ext.operators.group", "_CLEAN_LEAST", 2),
+    ("stream_ext.operators.join", "_FEW", 0),
+    ("stream_ext.operators.key_table", "_LEAST_CAPACITY", 2),
+    ("stream_ext.operators.occurrence_scan", "_CLEAN_LEAST", 2),
+    ("stream_ext.operators.ordered_rows", "_SETTLE_LEAST", 2),
+    ("stream_ext.operators.path_pairs", "_KEPT_AT_LEAST", 2),
+    ("stream_ext.operators.row_index", "_LEAST_CAPACITY", 2),
+    ("stream_ext.operators.tallies", "_CLEAN_LEAST", 2),
 )
 
 
@@ -40,7 +40,7 @@ def small_plans() -> Iterator[None]:
 
 @contextmanager
 def low_capacities() -> Iterator[None]:
-    patches = [patch(f"stream_ext.operators.{module}.{name}", value) for module, name, value in LOW]
+    patches = [patch(f"{module}.{name}", value) for module, name, value in LOW]
     patches.append(patch("stream_ext.query_run.TERMS_MADE_MAX", 5))
     for one in patches:
         one.start()

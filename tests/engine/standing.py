@@ -16,9 +16,10 @@ import numpy as np
 import hbase_store
 from hbase_store import Batch
 from stream_ext.evaluate import evaluate
-from stream_ext.network import Network, logic_of
+from stream_ext.network import Network
 from stream_ext.operators.moment import Moment
 from stream_ext.plan.algebra import R2S, Form, Query
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.query_run import ChangesBetween
 from stream_ext.rdf import parse_rdf

@@ -31,6 +31,12 @@ def test_we_answer_as_two_peers_that_agree(block: int, tmp_path: Path) -> None:
     assert compared > 100, "these seeds compare too little to prove anything"
 
 
+@pytest.mark.parametrize("seed", [709])
+def test_we_still_do_so_where_we_once_did_not(seed: int, tmp_path: Path) -> None:
+    """709: OFFSET within NOT EXISTS, for a solution that has no value for the variable that the two share."""
+    assert play(seed, tmp_path / str(seed)) > 0
+
+
 def test_we_do_so_where_queries_are_planned_as_if_they_had_thousands_of_parts(tmp_path: Path) -> None:
     with small_plans():
         assert sum(play(seed, tmp_path / str(seed)) for seed in range(25)) > 100

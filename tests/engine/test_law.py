@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_ext import content_kernels, expiry_kernels, kernels, order_kernels, ring_kernels
+from stream_ext import content_kernels, expiry_kernels, kernels, order_kernels, ring_kernels, warm
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.expiry_wheel import ExpiryWheel
@@ -459,7 +459,7 @@ def test_a_saved_order_is_that_of_the_same_rows_when_they_come_all_at_once(seed:
 
 
 def test_warming_compiles_what_the_operators_call() -> None:
-    kernels.warm()
+    warm.warm()
     compiled = signatures()
     test_a_join_of_changes_sums_to_the_join_of_the_sums(0)
     test_distinct_shows_each_row_once_while_any_copy_is_valid(0)

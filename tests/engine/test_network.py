@@ -12,10 +12,11 @@ import pytest
 
 from hbase_store.terms import integer_id
 from stream_ext.arrivals import Arrival
-from stream_ext.network import Network, logic_of
+from stream_ext.network import Network
 from stream_ext.operators.grouped import Grouped
 from stream_ext.operators.moment import Moment
 from stream_ext.plan.algebra import R2S, Query
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.syntax import parse
 from stream_ext.vocabulary import Vocabulary

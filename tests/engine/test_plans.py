@@ -16,8 +16,9 @@ from hbase_store import Store
 from stream_ext.answers import answer_once, rows_of
 from stream_ext.errors import RilletError
 from stream_ext.evaluate import Asking
-from stream_ext.network import Network, logic_of
+from stream_ext.network import Network
 from stream_ext.plan.algebra import Query
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plans import Plans
 from stream_ext.schedule import ScheduledWindow
 from stream_ext.syntax import parse

@@ -18,7 +18,7 @@ from hbase_store import Store
 from stream_ext.emission import body_of, to_json
 from stream_ext.part import Part
 from stream_ext.plan.algebra import Form, Query
-from stream_ext.query_run import columns_of
+from stream_ext.plan.result_columns import columns_of
 from stream_ext.readings import query_of
 from stream_ext.schedule import QueryState
 from stream_ext.shard import Shard

@@ -202,7 +202,7 @@ def test_an_evaluation_asked_again_takes_the_same_one_of_rows_that_order_by_take
 def test_a_query_that_fails_is_reported_and_the_others_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play(store, scene())
     shard = play.shard
-    run = shard._runs[1]
+    run = shard.runs.of[1]
 
     def broken(sn: int, pushes: object, turn: object) -> list[Part]:
         raise ValueError("no such column")
@@ -228,7 +228,7 @@ def test_a_query_that_makes_term_after_term_forgets_those_that_no_row_has(
         for part in play(one(n * 10 + 1, f"s{n}")):
             decode = decoder(part.made, store.terms)
             told += [text.decode() for text in decode(part.columns[0])]
-        (run,) = play.shard._runs.values()
+        (run,) = play.shard.runs.of.values()
         most = max(most, run._vocabulary.made)
     assert told == [f'"{EX}s{n}!"' for n in range(39)]
     assert most <= 7

@@ -152,7 +152,7 @@ def test_a_shared_network_finds_no_rows_any_more_of_queries_that_have_gone(store
     def rows_at(time: int) -> list[int]:
         triples = tuple((f"<{EX}a{time}>", f"<{EX}p>", f"<{EX}n{n}>") for n in (1, 2, 3))
         shard.step(registry.player.play([Push(1, ((time, triples),)), Push(1, (), time + 5)]))
-        (run,) = set(shard._runs.values())
+        (run,) = set(shard.runs.all)
         assert isinstance(run, TemplateRun)
         return sorted(set(run._columns[0].tolist()))
 
@@ -241,7 +241,7 @@ class _Play:
         self._compare(sn)
 
     def _compare(self, sn: int) -> int:
-        shared = {n for n, run in self.together._runs.items() if isinstance(run, TemplateRun)}
+        shared = {n for n, run in self.together.runs.of.items() if isinstance(run, TemplateRun)}
         mine, theirs = parted(self.together.step(sn), self.states), parted(self.alone.step(sn), self.apart)
         assert not self.together.faults and not self.alone.faults, (self.seed, self.together.faults, self.alone.faults)
         assert len(mine) == len(theirs), f"seed {self.seed}, snapshot {sn}"

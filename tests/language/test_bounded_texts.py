@@ -18,10 +18,11 @@ import pytest
 import hbase_store
 from stream_ext.control import Control
 from stream_ext.errors import DeadlineExceeded, QuerySyntaxError, QueryTooLarge
-from stream_ext.network import Network, logic_of
+from stream_ext.network import Network
 from stream_ext.plan.algebra import Query, Register, Values
 from stream_ext.plan.logic import Logic, Names, traits_of
 from stream_ext.plan.order import ranked
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plans import Plans
 from stream_ext.rdf.reading import deadline
 from stream_ext.registration import read_registration

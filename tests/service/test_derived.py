@@ -10,7 +10,7 @@ import pytest
 from hbase_store import Batch
 from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import ManualClock
-from stream_ext.derived import Silence
+from stream_ext.emission import Silence
 from stream_ext.errors import BadArgument, DeadlineExceeded, NameInUse
 from stream_ext.retention import Retain
 from stream_ext.service import Limits, Service

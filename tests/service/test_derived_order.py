@@ -11,8 +11,8 @@ import pytest
 from hbase_store import EmissionRow, StreamPosition
 from stream_ext.batching import Heartbeat, Push
 from stream_ext.catalog import Catalog, QueryDefinition, StreamDefinition
-from stream_ext.derived import Derived, Silence
-from stream_ext.emission import EmissionBody, encode_body
+from stream_ext.derived import Derived
+from stream_ext.emission import EmissionBody, Silence, encode_body
 from stream_ext.injector import Receipt
 from stream_ext.options import StreamOptions
 from stream_ext.schedule import QueryState

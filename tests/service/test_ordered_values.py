@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stream_ext.network import logic_of
 from stream_ext.plan.algebra import Query
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.normalise import normalise
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.service import Service
 from stream_ext.syntax import parse
 

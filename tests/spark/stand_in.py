@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from stream_ext import kernels
+from stream_ext import frames, warm
 from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.driver import Job
 from stream_ext.runner.spark.seat import serve
@@ -27,7 +27,7 @@ def main() -> None:
     threading.Thread(target=_watch_input, daemon=True).start()
     threading.Thread(target=_signs_of_life, daemon=True).start()
     wire.Codec(job.settings.shard_factory)  # imports what it needs
-    kernels.warm()
+    warm.warm()
     epoch = 0
     while True:
         epoch += 1
@@ -46,7 +46,7 @@ def _work(address_file: Path, asks_first: bool) -> None:
             if asks_first:
                 with address.connect() as connection:
                     connection.sendall(wire.frame(wire.Await()))
-                    wire.receive(connection)
+                    frames.receive(connection)
             serve(address, 0, epoch)
     os._exit(0)
 

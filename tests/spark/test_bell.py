@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from stream_ext import frames
 from stream_ext.budget import USUAL
 from stream_ext.clock import Clock, ManualClock, SystemClock
 from stream_ext.outside import NOTHING
@@ -53,7 +54,8 @@ class Scene:
         self.gave_up = threading.Event()
         self.quarantine, self.killed = Noticed(), list[Worker]()
         self.silences: list[str] = []
-        self.faults: list[tuple[int, str]] = []
+        self.faults: list[tuple[int, str, int]] = []
+        self.merged: list[int] = []  # where the merge was when they were told
         self.bell = Bell(
             settings,
             self.merge,
@@ -67,7 +69,7 @@ class Scene:
             on_give_up=self._give_up,
             on_silence=self.silences.append,
             kill=self.killed.append,
-            on_fault=lambda query, why: self.faults.append((query, why)),
+            on_fault=self._fault,
         )
         self.bell.start()
         self.folder = folder
@@ -75,6 +77,10 @@ class Scene:
         self.underway: Underway  # of the seat that the test has taken
         self.tasks = ThreadPoolExecutor(4)
         self.epoch = 0
+
+    def _fault(self, query: int, why: str, since: int) -> None:
+        self.faults.append((query, why, since))
+        self.merged.append(self.merge.position)
 
     def _give_up(self, why: str) -> None:
         self.heard.append(why)
@@ -160,7 +166,7 @@ def test_the_planner_of_micro_batches_waits_until_the_head_moves(stage: Stage) -
         with scene.address.connect() as connection:
             connection.sendall(wire.frame(wire.Await()))
             asked.set()
-            return wire.from_bell.decode(wire.receive(connection))
+            return wire.from_bell.decode(frames.receive(connection))
 
     asked = threading.Event()
     answer = scene.tasks.submit(planned)
@@ -185,12 +191,12 @@ def test_a_new_hello_closes_the_older_connection_and_its_parts_count_no_more(sta
     older = scene.address.connect()
     hello = wire.Hello(0, 1, "host", 1, [])
     older.sendall(wire.frame(hello))
-    welcome = wire.from_bell.decode(wire.receive(older))
+    welcome = wire.from_bell.decode(frames.receive(older))
     assert isinstance(welcome, wire.Welcome) and welcome.states is not None
     older.sendall(wire.frame(wire.Ready(0, True)))
     scene.merge.wait_owner("spark")
     head = scene.publish(5)
-    assert wire.from_bell.decode(wire.receive(older)) == wire.Head(head)
+    assert wire.from_bell.decode(frames.receive(older)) == wire.Head(head)
     (frame,) = wire.Codec(FACTORY).parts_frames(head, _forged_parts(head))
     older.sendall(frame[: len(frame) - len(wire.frame(wire.Done(head)))])  # the parts, and no Done
 
@@ -198,7 +204,7 @@ def test_a_new_hello_closes_the_older_connection_and_its_parts_count_no_more(sta
     scene.merge.wait(head, PATIENCE_S)
     with pytest.raises(ConnectionError):
         while True:
-            wire.receive(older)
+            frames.receive(older)
     older.close()
     assert scene.right()
 
@@ -267,7 +273,7 @@ WRONG = b"0" * wire.TOKEN_BYTES
 
 
 def framed(body: bytes) -> bytes:
-    return wire.LENGTH.pack(len(body)) + body
+    return frames.LENGTH.pack(len(body)) + body
 
 
 @pytest.mark.parametrize(
@@ -297,7 +303,7 @@ def test_a_seat_that_says_what_nobody_understands_is_closed_and_the_next_takes_i
     scene = stage()
     with scene.address.connect() as connection:
         connection.sendall(HELLO)
-        wire.receive(connection)
+        frames.receive(connection)
         connection.sendall(wire.frame(wire.Ready(0, True)))
         scene.merge.wait_owner("spark")
         connection.sendall(frame)
@@ -390,7 +396,7 @@ class Accepting:
 def _plan_once(address: wire.Address) -> None:
     with address.connect() as connection:
         connection.sendall(wire.frame(wire.Await()))
-        wire.receive(connection)
+        frames.receive(connection)
 
 
 def test_the_token_of_a_driver_that_has_gone_is_refused(stage: Stage) -> None:
@@ -406,14 +412,14 @@ def test_a_seat_is_told_heads_only_so_far_beyond_what_is_merged(stage: Stage) ->
     scene = stage()
     with scene.address.connect() as connection:
         connection.sendall(wire.frame(wire.Hello(0, 1, "host", 1, [])))
-        wire.receive(connection)
+        frames.receive(connection)
         connection.sendall(wire.frame(wire.Ready(0, True)))
         scene.merge.wait_owner("spark")
         scene.bell.head_moved(1000)
-        assert wire.from_bell.decode(wire.receive(connection)) == wire.Head(HEADS_AHEAD_MAX)
+        assert wire.from_bell.decode(frames.receive(connection)) == wire.Head(HEADS_AHEAD_MAX)
         for sn in (1, 2):
             connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(sn, _forged_parts(sn))))
-            assert wire.from_bell.decode(wire.receive(connection)) == wire.Head(HEADS_AHEAD_MAX + sn)
+            assert wire.from_bell.decode(frames.receive(connection)) == wire.Head(HEADS_AHEAD_MAX + sn)
 
 
 def test_an_empty_seat_is_lost_after_the_time_of_grace_and_regained_later(stage: Stage) -> None:
@@ -421,11 +427,11 @@ def test_an_empty_seat_is_lost_after_the_time_of_grace_and_regained_later(stage:
     scene = stage(clock=clock)
     with scene.address.connect() as connection:
         connection.sendall(wire.frame(wire.Hello(0, 1, "host", 1, [])))
-        wire.receive(connection)
+        frames.receive(connection)
         connection.sendall(wire.frame(wire.Ready(0, True)))
         scene.merge.wait_owner("spark")
         scene.publish(1)
-        wire.receive(connection)
+        frames.receive(connection)
     assert clock.awaits(1_250)
     clock.advance(2_999)
     assert clock.awaits(3_000)
@@ -471,7 +477,8 @@ def test_a_fault_of_one_query_is_told_and_the_others_go_on(stage: Stage) -> None
     scene.merge.wait_owner("spark")
     scene.merge.wait(scene.publish(1, 0, 2), PATIENCE_S)
     assert scene.right() and scene.bell.faults == {2: "query 2 divides by the value"}
-    assert scene.faults == [(2, "query 2 divides by the value")], "who can end the query for good hears of it"
+    assert scene.faults == [(2, "query 2 divides by the value", 7)], "who can end the query for good hears of it"
+    assert scene.merged[0] >= 2, "when what it said before is merged"
 
 
 def test_a_step_that_always_raises_ends_spark_at_the_third_attempt_with_its_reason(stage: Stage) -> None:

@@ -88,7 +88,7 @@ def test_what_is_behind_says_the_same_on_tasks_that_die_and_take_over(
 
     def small(engine: Engine, role: Role) -> Shard:
         shard = shard_of(engine, role)
-        shard._pace = SMALL
+        shard.pace = SMALL
         return shard
 
     shard_of = Engine._shard

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import msgspec
 import pytest
 
 from stream_ext.clock import SystemClock
+from stream_ext.runner.quarantine import Outcome
 from stream_ext.runner.spark.settings import SparkSettings
+from stream_ext.runner.trial import Process
 from stream_ext.service import Service
 from tests.parts.waiting import until
 from tests.service.opened import opened, push, registration, said, triple, values
@@ -123,6 +126,32 @@ def test_who_survives_a_trial_is_made_up_for_and_nothing_is_lost(tmp_path: Path)
             ]
         assert service.query_status("bad")["state"] == "running"
         assert calls(tmp_path)[:3] == ["worker", "worker", "trial"]
+
+
+def test_one_that_is_moved_while_it_is_in_quarantine_misses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved, run = threading.Event(), Process.run
+
+    def run_later(process: Process, *named: Any) -> Outcome:
+        assert moved.wait(PATIENCE_S)
+        return run(process, *named)
+
+    monkeypatch.setattr(Process, "run", run_later)
+    with opened(tmp_path, SystemClock(), engine="spark", spark=PATIENT) as service:
+        begin_two(service, "dies_twice")
+        push(service, "s", 1200, triple("c", FATAL), wait="published")
+        push(service, "s", 2100, triple("d", 3), wait="published")
+        until(lambda: service._engine.quarantine.held, "it is in quarantine")
+        until(lambda: service._engine.merge.owner == "spark", "a task has the others again")
+        service.move_query("bad", "inline")
+        moved.set()
+        push(service, "s", 3100, triple("e", 4))
+        assert [(each["emission"], each["time"], values(each)) for each in said(service, "bad")] == [
+            (1, 1000, [("a", "1")]), (2, 2000, [("b", "2"), ("c", str(FATAL))]), (3, 3000, [("d", "3")]),
+        ]  # fmt: skip
+        assert not any("gap" in each for each in said(service, "bad"))
+        assert service.query_status("bad")["state"] == "running"
 
 
 def say(service: Service) -> None:

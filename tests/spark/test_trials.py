@@ -23,6 +23,7 @@ class Scene:
         self.deadly, self.names = frozenset(deadly), names
         self.trials: list[frozenset[int]] = []
         self.parked: dict[int, str] = {}
+        self.since: dict[int, int] = {}
         self.published = 0
         self.position = 5
         self.ends: list[Outcome] = []  # of the first trials, whatever they are of
@@ -47,9 +48,12 @@ class Scene:
     def close(self) -> None:
         pass
 
-    def _park(self, number: int, why: str) -> None:
+    def _park(self, number: int, why: str, sn: int) -> bool:
         assert number in self.quarantine.held, "it is never stepped between the trial and its parking"
+        if self.since.get(number, 0) > sn:
+            return False
         self.parked[number] = why
+        return True
 
     def _publish(self) -> int:
         self.published += 1
@@ -154,6 +158,14 @@ def test_what_is_parked_stays_held_until_it_is_resumed(scene: Make) -> None:
     assert at.quarantine.held == frozenset([7])
     at.quarantine.forget(7)
     assert at.quarantine.held == frozenset()
+
+
+def test_one_that_was_resumed_while_it_was_tried_is_neither_parked_nor_held(scene: Make) -> None:
+    at = scene({3, 4})
+    at.since[3] = 8
+    assert at.dies((3,), sn=6) == 101, "what it missed since is made up for"
+    at.dies((4,), sn=6)
+    assert set(at.parked) == {4} and at.quarantine.held == {4}
 
 
 def test_where_too_many_are_deadly_the_rest_is_parked_unseen(scene: Make) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from stream_ext import frames
 from stream_ext.part import Part, SharedPart, Told, WindowBounds
 from stream_ext.runner.spark import wire
 from stream_ext.schedule import Evaluated, QueryState
@@ -28,8 +29,8 @@ def test_parts_of_one_query_and_of_many_come_over_as_they_are() -> None:
     ]  # fmt: skip
     codec = wire.Codec("stream_ext.shard:open_shard")
     (sent,) = codec.parts_frames(7, said)
-    (size,) = wire.LENGTH.unpack_from(sent)
-    message = wire.from_seat.decode(sent[wire.LENGTH.size : wire.LENGTH.size + size])
+    (size,) = frames.LENGTH.unpack_from(sent)
+    message = wire.from_seat.decode(sent[frames.LENGTH.size : frames.LENGTH.size + size])
     assert isinstance(message, wire.Parts)
     assert list(map(listed, codec.parts(message.parts))) == list(map(listed, said))
 

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 import hbase_store
-from hbase_store import Batch, Loading, PushMark, Store, StreamColumns, StreamMove, kernels, transient, upkeep
+from hbase_store import Batch, Loading, PushMark, Store, StreamColumns, StreamMove, transient, upkeep, warm
 from hbase_store.terms import iri, literal
 from stream_ext.rdf import careful_rows
 
@@ -92,7 +92,7 @@ def write_until_killed(url: str, seed: int) -> None:
 
 
 def main(url: str, seed: int) -> None:
-    kernels.warm()
+    warm.warm()
     for line in sys.stdin:
         assert line == "go\n"
         pid = os.fork()

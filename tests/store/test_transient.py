@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from hbase_store import Loading, PushMark, Store, StreamColumns, StreamMove, transient
+from hbase_store import Loading, PushMark, Store, StreamColumns, StreamMove, transient, transient_rows
 from hbase_store.arrays import as_ids
 from hbase_store.collection import GRACE_MS
 from hbase_store.errors import Corrupt, StoreUnavailable
@@ -361,7 +361,7 @@ def test_what_is_alive_is_found_by_text_and_by_id(scene: Scene) -> None:
     for number in range(1, 60):
         terms = {iri(f"http://ex/{number}/{i}"): number * 1000 - i for i in range(number * 7 % 13)}
         said.update(terms)
-        alive.add(transient.TransientRow(1 + number // 20, 0, (1,), transient.texts_of(terms)))
+        alive.add(transient_rows.TransientRow(1 + number // 20, 0, (1,), transient_rows.texts_of(terms)))
         if number % 3 == 0:
             asked = [*said, b"<nowhere>"]
             assert alive.ids(asked).tolist() == [*said.values(), 0]
@@ -373,7 +373,7 @@ def test_what_is_alive_is_found_by_text_and_by_id(scene: Scene) -> None:
 
 def test_a_row_of_terms_comes_back_as_it_was_and_damage_is_named() -> None:
     terms = {literal("x" * n): 900 - n for n in (1, 3, 2)}
-    (piece,) = transient.pack_transient(7, 1234, {4, 2}, terms)
+    (piece,) = transient_rows.pack_transient(7, 1234, {4, 2}, terms)
     layout = (
         "52470100 0700000000000000 d204000000000000"
         "00 01 0000 02000000 0200000000000000 00 02"  # streams
@@ -382,11 +382,11 @@ def test_a_row_of_terms_comes_back_as_it_was_and_damage_is_named() -> None:
         "22 787878 22 22 7878 22 22 78 22"
     )
     assert piece[:-4] == bytes.fromhex(layout)
-    row = transient.unpack_transient(piece, b"k")
+    row = transient_rows.unpack_transient(piece, b"k")
     assert (row.generation, row.begun_ms, row.streams, len(row.texts)) == (7, 1234, (2, 4), 3)
     assert [row.texts.text(i) for i in range(3)] == [literal("xxx"), literal("xx"), literal("x")]
-    large = transient.pack_transient(7, 1234, {4}, {literal("y" * 900_000 + str(n)): n for n in range(1, 9)})
+    large = transient_rows.pack_transient(7, 1234, {4}, {literal("y" * 900_000 + str(n)): n for n in range(1, 9)})
     assert len(large) == 8
-    assert [transient.unpack_transient(piece, b"k").streams for piece in large] == [(4,)] + [()] * 7
+    assert [transient_rows.unpack_transient(piece, b"k").streams for piece in large] == [(4,)] + [()] * 7
     with pytest.raises(Corrupt, match="table terms"):
-        transient.unpack_transient(piece[:-1] + b"X", b"k")
+        transient_rows.unpack_transient(piece[:-1] + b"X", b"k")

@@ -172,7 +172,7 @@ class Bell:
         on_silence: Callable[[str], None] = lambda _: None,
         on_step: Callable[[float], None] = lambda took_ms: None,
         kill: Callable[[Worker], None] = lambda worker: kill_worker(worker),
-        on_fault: Callable[[int, str], None] = lambda query, why: None,
+        on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,
         has_room: Callable[[], bool] = lambda: True,
         budget: Budget = USUAL,
     ) -> None:
@@ -396,6 +396,7 @@ class Bell:
 
     def _listen(self, seat: _Seat) -> None:
         parts: list[Any] = []
+        faults: list[wire.Fault] = []  # what these queries said before is merged first
         while not seat.bye:
             seat.listened_to = True
             message = wire.heard(wire.from_seat, seat.connection)
@@ -414,10 +415,11 @@ class Bell:
                 case wire.Piece(more, took_ms):
                     self._take_piece(seat, parts, more, took_ms)
                     parts = []
-                case wire.Fault(query, why):
+                case wire.Fault(query, why) as fault:
                     with self._lock:
                         self.faults = {**self.faults, query: why}
-                    self._on_fault(query, why)
+                    faults.append(fault)
+                    continue
                 case wire.Mended(query):
                     with self._lock:
                         self.faults = {number: why for number, why in self.faults.items() if number != query}
@@ -430,6 +432,10 @@ class Bell:
                     seat.bye = True
                 case other:
                     raise wire.Garbled(f"a seat said {type(other).__name__}")
+            if isinstance(message, wire.Ready | wire.Done | wire.Piece):
+                for fault in faults:
+                    self._on_fault(fault.query, fault.why, fault.since)
+                faults = []
 
     def _ready(self, seat: _Seat, sn: int, built: bool) -> None:
         with self._turn:

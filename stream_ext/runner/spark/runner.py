@@ -44,7 +44,7 @@ class SparkRunner:
         quarantine: Quarantine,
         outside: Outside = NOTHING,
         budget: Budget = USUAL,
-        on_fault: Callable[[int, str], None] = lambda query, why: None,
+        on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,
         environ: Mapping[str, str] = os.environ,
         on_state: Callable[[State, str], None] | None = None,
         on_silence: Callable[[str], None] = lambda _: None,

@@ -63,7 +63,7 @@ def serve(address: wire.Address, shard: int, epoch: int) -> Served:
 class _Seat:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._told_faults: dict[int, str] = {}
+        self._told_faults: dict[int, tuple[str, int]] = {}
         self._told_behind: dict[int, int] = {}
         self.sn = 0
         self.steps = 0
@@ -163,13 +163,14 @@ class _Seat:
             self._connection.sendall(frame)
 
     def _tell_faults(self, kept: Kept) -> None:
-        if kept.shard.faults != self._told_faults:
-            for query, why in kept.shard.faults.items():
-                if self._told_faults.get(query) != why:
-                    self._connection.sendall(wire.frame(wire.Fault(query, why)))
-            for query in self._told_faults.keys() - kept.shard.faults.keys():
+        faults = {query: (why, kept.shard.generation(query)) for query, why in kept.shard.faults.items()}
+        if faults != self._told_faults:
+            for query, (why, since) in faults.items():
+                if self._told_faults.get(query) != (why, since):
+                    self._connection.sendall(wire.frame(wire.Fault(query, why, since)))
+            for query in self._told_faults.keys() - faults.keys():
                 self._connection.sendall(wire.frame(wire.Mended(query)))
-            self._told_faults = dict(kept.shard.faults)
+            self._told_faults = faults
         if (behind := kept.shard.behind) != self._told_behind:
             self._connection.sendall(wire.frame(wire.Behind(behind)))
             self._told_behind = behind

@@ -31,7 +31,8 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
         10.0  #: `--step-timeout`: a worker or driver that shows no sign of life for longer is killed
     )
     driver_memory: str = "512m"
-    shard_factory: str = "stream_ext.shard:open_shard"  #: module:function; its module also has Part and QueryState
+    #: module:function; its module also has Told and QueryState
+    shard_factory: str = "stream_ext.shard:open_shard"
     driver_module: str = "stream_ext.runner.spark.driver"
     conf: dict[str, str] = {}  #: more settings of Spark, over ours
 

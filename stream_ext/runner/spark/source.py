@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from stream_ext import frames
 from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.seat import serve
 
@@ -41,7 +42,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark's ty
         address = wire.Address.read(self._address_file)
         with address.connect() as connection:
             connection.sendall(wire.frame(wire.Await()))
-            wire.receive(connection)
+            frames.receive(connection)
         return {"epoch": start["epoch"] + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Seat]:

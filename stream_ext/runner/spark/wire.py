@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import socket
-import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -17,21 +16,15 @@ import msgspec
 import numpy as np
 
 from stream_ext.budget import Budget
+from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
 from stream_ext.outside import Outside
 
-#: A frame begins with the size of its body.
-LENGTH = struct.Struct("<I")
-FRAME_BYTES_MAX = (1 << 32) - 1
 #: Whoever connects begins with the token, in so many bytes: nothing of a stranger is ever decoded.
 TOKEN_BYTES = 64
 #: The first frame after it names the states of a worker.
 HELLO_BYTES_MAX = 1 << 16
 #: Parts travel in frames of about this size, so that neither half holds a second copy of much more.
 PARTS_BYTES = 8 << 20
-
-
-class Closed(ConnectionError):
-    """The other half has gone."""
 
 
 class Garbled(ConnectionError):
@@ -90,10 +83,11 @@ class Piece(msgspec.Struct, tag=True, frozen=True):
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
-    """One query cannot be stepped; the others go on."""
+    """One query, which runs since that snapshot, cannot be stepped; the others go on."""
 
     query: int
     why: str
+    since: int = 0
 
 
 class Mended(msgspec.Struct, tag=True, frozen=True):
@@ -182,18 +176,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def frame(message: Message) -> bytes:
-    body = _encoder.encode(message)
-    if len(body) > FRAME_BYTES_MAX:
-        raise ValueError(f"a message of {len(body)} bytes: a single part may have {FRAME_BYTES_MAX}")
-    return LENGTH.pack(len(body)) + body
-
-
-def receive(connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> bytearray:
-    """The body of the next frame; raises Closed at the end."""
-    (size,) = LENGTH.unpack(_exactly(connection, LENGTH.size))
-    if size > size_max:
-        raise Closed(f"a frame of {size} bytes where {size_max} are allowed")
-    return _exactly(connection, size)
+    return framed(_encoder.encode(message))
 
 
 def heard(decoder: msgspec.msgpack.Decoder[Heard], connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> Heard:
@@ -207,18 +190,7 @@ def heard(decoder: msgspec.msgpack.Decoder[Heard], connection: socket.socket, si
 
 def token_of(connection: socket.socket) -> bytes:
     """What whoever has connected begins with; it may be anything."""
-    return bytes(_exactly(connection, TOKEN_BYTES))
-
-
-def _exactly(connection: socket.socket, size: int) -> bytearray:
-    body = bytearray(size)
-    view = memoryview(body)
-    while view:
-        count = connection.recv_into(view)
-        if not count:
-            raise Closed("the other half has gone")
-        view = view[count:]
-    return body
+    return bytes(exactly(connection, TOKEN_BYTES))
 
 
 def tune(connection: socket.socket) -> socket.socket:
@@ -275,6 +247,7 @@ class Shard(Protocol):
     def step(self, sn: Any) -> Sequence[Any]: ...
     def go_on(self) -> Sequence[Any]: ...
     def return_to(self, states: Any) -> None: ...
+    def generation(self, number: int) -> int: ...
     def refresh(self) -> int: ...
     def close(self) -> None: ...
 

@@ -35,12 +35,12 @@ def main() -> None:
 def _prepare() -> None:
     import pyspark.worker
 
-    from stream_ext import kernels
+    from stream_ext import warm
     from stream_ext.runner.spark import worker_module
 
     for name in _HEAVY:
         importlib.import_module(name)
-    kernels.warm()
+    warm.warm()
     # Spark's daemon takes a worker module of another package for its own, so ours is put in that place.
     worker_module.stock, pyspark.worker.main = pyspark.worker.main, worker_module.main
     # The daemon collects after every task; what is frozen is not looked through, in any worker.

@@ -1,0 +1,15 @@
+"""The columns of a query's answer, by name."""
+
+from __future__ import annotations
+
+from stream_ext.plan.algebra import Form, Query
+
+#: Of a graph.
+TRIPLE = ("s", "p", "o")
+
+
+def columns_of(query: Query) -> tuple[str, ...]:
+    """The columns of a query's answer."""
+    if query.form is Form.CONSTRUCT:
+        return TRIPLE
+    return query.variables if query.form is Form.SELECT else ()

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from stream_ext.plan.algebra import (
     Assigned,
     Bgp,
@@ -94,7 +96,9 @@ class Meaning:
     def _operation(self, operation: Operation) -> Operation:
         match operation:
             case InsertData(quads) | DeleteData(quads):
-                return replace(operation, quads=tuple(replace(quad, graph=quad.graph or self.graph) for quad in quads))
+                return replace(
+                    operation, quads=tuple(structs.replace(quad, graph=quad.graph or self.graph) for quad in quads)
+                )
             case DeleteWhere(quads, position):
                 if self.union:
                     return self._modify(Modify(None, quads, None, (), pattern_of(quads, position), position))
@@ -121,7 +125,7 @@ class Meaning:
 
     def _templates(self, quads: Sequence[QuadPattern] | None) -> tuple[QuadPattern, ...] | None:
         bound = self._substituted(quads)
-        return None if bound is None else tuple(replace(quad, graph=quad.graph or self.graph) for quad in bound)
+        return None if bound is None else tuple(structs.replace(quad, graph=quad.graph or self.graph) for quad in bound)
 
     def _substituted(self, quads: Sequence[QuadPattern] | None) -> tuple[QuadPattern, ...] | None:
         return None if quads is None else tuple(substitute(quad, self.bindings) for quad in quads)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from endpoint import negotiation, results
 from endpoint.exchange import Exchange
-from stream_ext.administration import Statement, Told, administer, changes_state
+from stream_ext.administration import AdministrationAnswer, Statement, administer, changes_state
 
 
 async def run(exchange: Exchange, statement: Statement) -> None:
@@ -16,6 +16,6 @@ async def run(exchange: Exchange, statement: Statement) -> None:
         exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
     pool = workers.writers if changes_state(statement) else workers.readers
-    told: Told = await pool.run(administer, statement, exchange.desk.service)
+    told: AdministrationAnswer = await pool.run(administer, statement, exchange.desk.service)
     body = b"".join(results.write(offer.format, told.variables, results.few(told.rows), None))
     await exchange.answer(200, body, results.content_type(offer))

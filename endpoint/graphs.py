@@ -23,14 +23,14 @@ from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.graph_store import Document, GraphAnswer, checked_graph
 
 if TYPE_CHECKING:
-    from stream_ext.graph_store import Written
+    from stream_ext.graph_store import GraphWriteOutcome
 
 _KNOWN = "default, graph, snapshot, wait"
 _OF_QUADS = frozenset(offer.media_type for offer in graph_results.QUADS[:2])
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class GraphTarget:
     """The graph that a request is about. `iri` None: the default graph; `whole`: all of them."""
 
     iri: str | None
@@ -67,7 +67,7 @@ async def merge(exchange: Exchange, path: str | None = None) -> None:
     target, wait = _target(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
     if target.whole and not _has_quads(exchange):
-        target = Target(f"{exchange.desk.base}data/{uuid.uuid4()}")
+        target = GraphTarget(f"{exchange.desk.base}data/{uuid.uuid4()}")
     documents = await _documents(exchange, _base_of(exchange, target))
     add = partial(service.add_quads if target.whole else partial(service.merge_graph, target.iri), documents)
     written = await _written(exchange, add)
@@ -85,7 +85,7 @@ async def drop(exchange: Exchange, path: str | None = None) -> None:
     await exchange.answer(204, snapshot=written.snapshot)
 
 
-async def _written(exchange: Exchange, change: Callable[..., Written]) -> Written:
+async def _written(exchange: Exchange, change: Callable[..., GraphWriteOutcome]) -> GraphWriteOutcome:
     with closing(exchange.desk.limits.control_of_graphs(exchange.desk.memory)) as control:
         return await exchange.desk.workers.writers.run(change, control=control)
 
@@ -96,7 +96,7 @@ def _check_write(exchange: Exchange, parameters: Parameters) -> None:
     exchange.check_may_write()
 
 
-async def _acknowledge(exchange: Exchange, target: Target, written: Written, wait: Wait) -> None:
+async def _acknowledge(exchange: Exchange, target: GraphTarget, written: GraphWriteOutcome, wait: Wait) -> None:
     if await is_pending(exchange, wait, written.snapshot):
         await answer_pending(exchange, written.snapshot)
         return
@@ -110,7 +110,7 @@ async def _acknowledge(exchange: Exchange, target: Target, written: Written, wai
 # ---- which graph -----------------------------------------------------------------------------------------------
 
 
-def _target(exchange: Exchange, parameters: Parameters, path: str | None) -> Target:
+def _target(exchange: Exchange, parameters: Parameters, path: str | None) -> GraphTarget:
     default, graph = parameters.text("default"), parameters.text("graph")
     if sum(named is not None for named in (default, graph, path)) > 1:
         raise BadArgument("one graph a request: default, graph= or a path below /data, not several of them")
@@ -119,17 +119,17 @@ def _target(exchange: Exchange, parameters: Parameters, path: str | None) -> Tar
     iri = exchange.desk.base + "data/" + path if path is not None else graph
     if iri is not None:
         checked_graph(iri)
-    return Target(iri, whole=iri is None and default is None)
+    return GraphTarget(iri, whole=iri is None and default is None)
 
 
-def _one_graph(exchange: Exchange, parameters: Parameters, path: str | None) -> Target:
+def _one_graph(exchange: Exchange, parameters: Parameters, path: str | None) -> GraphTarget:
     target = _target(exchange, parameters, path)
     if target.whole:
         raise BadArgument("this concerns one graph: say which, /data?default or /data?graph=IRI")
     return target
 
 
-def _base_of(exchange: Exchange, target: Target) -> str:
+def _base_of(exchange: Exchange, target: GraphTarget) -> str:
     """What relative IRIs of a document resolve against: the graph's own IRI."""
     return target.iri or exchange.desk.base + "data"
 

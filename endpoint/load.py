@@ -17,7 +17,7 @@ from endpoint.reading import Source, digest_of, named, pieces_of, place_of
 from endpoint.writer import by_whoever_writes
 from hbase_store import Loading, Store
 from stream_ext.errors import BadData, RilletError
-from stream_ext.loads import BadLine, Lines, Loaded, graph_term, loaded
+from stream_ext.loads import BadLine, Loaded, UnusualLineReader, graph_term, loaded
 
 if TYPE_CHECKING:
     from endpoint.client import Client
@@ -45,7 +45,7 @@ class Done:
     told: Sequence[BadLine] = ()
 
 
-class Target(Protocol):
+class LoadTarget(Protocol):
     """Where a load goes."""
 
     statements: int  # of the source that is being read, as far as is known here
@@ -99,10 +99,10 @@ def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | N
 
 
 @contextmanager
-def _target(url: str, token: str | None, progress: TextIO, server: str | None) -> Iterator[Target]:
+def _target(url: str, token: str | None, progress: TextIO, server: str | None) -> Iterator[LoadTarget]:
     """The store, or the server that holds it."""
 
-    def here() -> Target:
+    def here() -> LoadTarget:
         store = hbase_store.open(url)
         try:
             store.take_lease("")
@@ -111,12 +111,12 @@ def _target(url: str, token: str | None, progress: TextIO, server: str | None) -
             raise
         return Local(store)
 
-    def of(address: str) -> Target:
+    def of(address: str) -> LoadTarget:
         from endpoint.client import Client  # whose httpx who loads here himself need not wait for
 
-        return Remote(Client(address, token=token, timeout_s=None), address)
+        return ServerTarget(Client(address, token=token, timeout_s=None), address)
 
-    def there(address: str) -> Target:
+    def there(address: str) -> LoadTarget:
         progress.write(f"a server holds {url}: loading by way of {address}\n")
         return of(address)
 
@@ -137,7 +137,7 @@ class Local:
         return loaded(self._store)
 
     def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
-        lines = Lines(quads, go_on)
+        lines = UnusualLineReader(quads, go_on)
         loading = Loading(lines, quads)
         for piece in pieces:
             loading.read(piece)
@@ -149,7 +149,7 @@ class Local:
         return lines.told
 
 
-class Remote:
+class ServerTarget:
     """The server that holds the store."""
 
     def __init__(self, client: Client, address: str) -> None:

@@ -15,7 +15,7 @@ from endpoint.parameters import Parameters
 from hbase_store import Loading
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.graph_store import checked_graph
-from stream_ext.loads import Lines, Loaded
+from stream_ext.loads import Loaded, UnusualLineReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ async def load(exchange: Exchange) -> None:
         )
     if what.graph is not None:
         checked_graph(what.graph)
-    lines, run = Lines(quads, go_on), exchange.desk.workers.writers.run
+    lines, run = UnusualLineReader(quads, go_on), exchange.desk.workers.writers.run
     loading = Loading(lines, quads)
     async for piece in _pieces(exchange):
         await run(loading.read, piece)

@@ -19,7 +19,7 @@ from stream_ext.errors import DeadlineExceeded, NotFound, QueryCancelled
 if TYPE_CHECKING:
     from endpoint.exchange import Exchange
     from endpoint.limits import HttpLimits
-    from endpoint.query_workers import Remote
+    from endpoint.query_workers import WorkerQuery
     from stream_ext.query_memory import QueryMemory
 
 log = logging.getLogger("rillet.queries")
@@ -44,7 +44,7 @@ class Question:
     started: float = field(init=False)
     state: str = "running"  # then "sending", or "cancelled"
     gone: bool = False  # whoever asked
-    remote: Remote | None = None  # in a query worker
+    remote: WorkerQuery | None = None  # in a query worker
     here: asyncio.Future[Any] | None = None  # in a thread of this process
 
     def __post_init__(self) -> None:

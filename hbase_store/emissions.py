@@ -53,7 +53,7 @@ class _Commit(msgspec.Struct, array_like=True, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Publication:
+class _EmissionCommit:
     """A commit as it is written: the same bytes each time, however often it takes."""
 
     emissions: Sequence[EmissionRow]
@@ -95,7 +95,7 @@ class EmissionLog:
         self._kv, self._clock = kv, clock
         self.cell = HeadCell(kv, b"emitted")
         self._sum = _Sum()
-        self._undecided: _Publication | None = None
+        self._undecided: _EmissionCommit | None = None
         self._lock = threading.RLock()
         # Of each query the last emission that was let go, and the last that was deleted: after an outage some are let
         # go and not deleted. And whether the next number is known to be kept: some may be used elsewhere.
@@ -145,11 +145,11 @@ class EmissionLog:
             commit = self._commit_of(head.last, position, states, lasts)
             puts = [put for row in emissions for put in _emission_puts(row, head)]
             stages = [puts, _commit_puts(commit, head)]
-            self._undecided = _Publication(emissions, states, commit, stages, head)
+            self._undecided = _EmissionCommit(emissions, states, commit, stages, head)
             self._publish(self._undecided)
             return head.last
 
-    def _publish(self, publication: _Publication) -> None:
+    def _publish(self, publication: _EmissionCommit) -> None:
         try:
             self.cell.publish(publication.stages, publication.head)
         except StoreUnavailable:

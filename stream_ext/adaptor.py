@@ -18,7 +18,7 @@ from stream_ext.catalog import StreamDefinition
 from stream_ext.errors import BadArgument, BadData, TooLarge
 from stream_ext.rdf import MISSING, Parsed, Pushed, parse_push
 from stream_ext.rdf.documents import NDJSON
-from stream_ext.rdf.reading import Reading
+from stream_ext.rdf.reading import ReadingBudget
 from stream_ext.times import parse_time
 
 Ids = npt.NDArray[np.uint64]
@@ -106,7 +106,7 @@ def read_push(
     media_type: str,
     timestamp: int | None,
     base: str,
-    reading: Reading | None = None,
+    reading: ReadingBudget | None = None,
 ) -> Elements:
     """Parses a push and settles all that the stream's options say about it."""
     pushed = parse_push(data, media_type, timestamp, base, reading)

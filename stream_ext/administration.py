@@ -33,7 +33,7 @@ class Desk(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AdministrationAnswer:
     """Rows of terms under their variables."""
 
     variables: tuple[str, ...]
@@ -44,7 +44,7 @@ def changes_state(statement: Statement) -> bool:
     return not isinstance(statement, Show)
 
 
-def administer(statement: Statement, desk: Desk) -> Told:
+def administer(statement: Statement, desk: Desk) -> AdministrationAnswer:
     match statement:
         case CreateStream():
             return _create(statement, desk)
@@ -58,29 +58,29 @@ def key_of(named: Named) -> str:
     return named.iri or named.name or ""
 
 
-def _create(statement: CreateStream, desk: Desk) -> Told:
+def _create(statement: CreateStream, desk: Desk) -> AdministrationAnswer:
     definition, created = desk.create_stream(key_of(statement.stream), options_of(statement))
     row = (literal(definition.name), iri(definition.iri), _boolean(created))
-    return Told(("stream", "iri", "created"), [row])
+    return AdministrationAnswer(("stream", "iri", "created"), [row])
 
 
-def _drop(statement: Drop, desk: Desk) -> Told:
+def _drop(statement: Drop, desk: Desk) -> AdministrationAnswer:
     key = key_of(statement.target)
     if statement.kind == "STREAM":
         desk.drop_stream(key)
-        return Told(("stream", "dropped"), [(literal(key), _boolean(True))])
+        return AdministrationAnswer(("stream", "dropped"), [(literal(key), _boolean(True))])
     desk.drop_query(key)
-    return Told(("query", "dropped"), [(literal(key), _boolean(True))])
+    return AdministrationAnswer(("query", "dropped"), [(literal(key), _boolean(True))])
 
 
-def _streams(desk: Desk) -> Told:
+def _streams(desk: Desk) -> AdministrationAnswer:
     rows = [(literal(each.name), iri(each.iri)) for each in desk.streams()]
-    return Told(("stream", "iri"), rows)
+    return AdministrationAnswer(("stream", "iri"), rows)
 
 
-def _queries(desk: Desk) -> Told:
+def _queries(desk: Desk) -> AdministrationAnswer:
     rows = [(literal(each.name), iri(each.iri), literal(each.r2s), literal(each.text)) for each in desk.queries()]
-    return Told(("query", "iri", "r2s", "text"), rows)
+    return AdministrationAnswer(("query", "iri", "r2s", "text"), rows)
 
 
 def _boolean(value: bool) -> bytes:

@@ -12,11 +12,11 @@ import numpy as np
 from hbase_store import Store
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.control import Control
-from stream_ext.dataset import Beside, read_runnable
+from stream_ext.dataset import DatasetOverride, read_runnable
 from stream_ext.decoding import decoded_within
 from stream_ext.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound, QueryTooLarge
-from stream_ext.evaluate import Answer, Asking, Graph, Instant, evaluate
+from stream_ext.evaluate import Answer, Asking, DerivedGraph, Instant, evaluate
 from stream_ext.network import salt_of
 from stream_ext.operators.moment import seed_of
 from stream_ext.operators.service import check_services, placed
@@ -38,9 +38,9 @@ def answer_once(
     base: str,
     sn: int,
     at: int | None,
-    dataset: Beside | None = None,
+    dataset: DatasetOverride | None = None,
     asking: Asking | None = None,
-    graphs_for: Callable[[Query], Sequence[Graph]] = lambda _: (),
+    graphs_for: Callable[[Query], Sequence[DerivedGraph]] = lambda _: (),
 ) -> Answer:
     """`graphs_for`: what is beside the graphs of the store, for a query that may read it."""
     unit = _asked(text, base, at, dataset, asking)
@@ -55,7 +55,7 @@ def answer_once(
         return evaluate(store, wide, sn, windows, Instant(at), asking=asking, graphs=graphs_for(wide))
 
 
-def _asked(text: str, base: str, at: int | None, dataset: Beside | None, asking: Asking | None) -> Query:
+def _asked(text: str, base: str, at: int | None, dataset: DatasetOverride | None, asking: Asking | None) -> Query:
     """What is asked, if it may be asked like this."""
     unit = read_runnable(text, base, dataset, asking.control.check if asking else None)
     if isinstance(unit, Register):
@@ -81,7 +81,7 @@ def rows_expected(
     base: str,
     sn: int,
     at: int | None,
-    dataset: Beside | None,
+    dataset: DatasetOverride | None,
     asking: Asking,
 ) -> float:
     """So many rows its operators are expected to make together, by the estimates that order its joins.

@@ -35,7 +35,7 @@ _IN_QUARANTINE = "Quarantine: its step may have killed a worker; it is tried in 
 
 
 @dataclass(slots=True, eq=False)
-class Unit:
+class UnitBehind:
     """Queries that were stepped up to snapshot `sn`, and of the next one as far as their `states` say (None: they begin
     in it). `alone`: a shard of these, once they are stepped again.
 
@@ -50,10 +50,10 @@ class Unit:
     alone: Shard | None = None
 
 
-class Behind:
+class QueriesBehind:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._units: dict[int, Unit] = {}
+        self._units: dict[int, UnitBehind] = {}
 
     def __contains__(self, number: int) -> bool:
         return number in self._units
@@ -64,10 +64,10 @@ class Behind:
         return {number: unit.sn for number, unit in self._units.items()}
 
     @property
-    def units(self) -> list[Unit]:
+    def units(self) -> list[UnitBehind]:
         return list(dict.fromkeys(self._units.values()))
 
-    def forget(self, number: int) -> Unit | None:
+    def forget(self, number: int) -> UnitBehind | None:
         """It is behind no more, or in another way; the unit that it was of."""
         unit = self._units.pop(number, None)
         if unit is not None:
@@ -80,7 +80,7 @@ class Behind:
 
     def wait(self, number: int, sn: int, state: QueryState | None, later: tuple[Hashable, ...] = ()) -> None:
         """`state`: that at `sn`; None: in the snapshot after it the query begins."""
-        self._units[number] = Unit({number}, sn, {number: state}, True, later)
+        self._units[number] = UnitBehind({number}, sn, {number: state}, True, later)
 
     def set_aside(self, number: int, sn: int, state: QueryState | None) -> None:
         """Of one that is held. It is a matter of seconds until it goes on, or is parked."""
@@ -103,7 +103,7 @@ class Behind:
             elif state.unanswered:
                 why = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}"
                 shard.faults[number] = f"{why}; {MADE_UP}"
-        unit = Unit(set(states), state.stands, own, state.unanswered or is_held)
+        unit = UnitBehind(set(states), state.stands, own, state.unanswered or is_held)
         self._units |= dict.fromkeys(states, unit)
 
     def part_from_those_underway(self, in_step: bool) -> None:
@@ -114,7 +114,7 @@ class Behind:
             alone = shard.of_these(numbers)
             alone.sn, alone.catalog, alone.in_step = shard.sn, shard.catalog, in_step
             alone.runs.take_in(shard.runs, [run])
-            unit = Unit(numbers, alone.stands, {}, alone=alone)
+            unit = UnitBehind(numbers, alone.stands, {}, alone=alone)
             self._units |= dict.fromkeys(numbers, unit)
 
     def return_to(self, states: Mapping[int, QueryState]) -> None:
@@ -138,10 +138,10 @@ class Behind:
     def has_more(self) -> bool:
         return any(map(self._goes_on, self.units))
 
-    def _goes_on(self, unit: Unit) -> bool:
+    def _goes_on(self, unit: UnitBehind) -> bool:
         return not (unit.unanswered or self._is_held(unit)) and (unit.sn < self._shard.sn or unit.alone is not None)
 
-    def _is_held(self, unit: Unit) -> bool:
+    def _is_held(self, unit: UnitBehind) -> bool:
         return any(number in self._shard.held for number in unit.numbers)
 
     def go_on(self) -> list[Told]:
@@ -166,10 +166,10 @@ class Behind:
                 parts += self._guarded(unit)
         return parts
 
-    def _guarded(self, unit: Unit) -> Sequence[Told]:
+    def _guarded(self, unit: UnitBehind) -> Sequence[Told]:
         return self._shard.guarded(tuple(unit.numbers), partial(self._make_up, unit)) or []
 
-    def _make_up(self, unit: Unit) -> Sequence[Told]:
+    def _make_up(self, unit: UnitBehind) -> Sequence[Told]:
         """What they have missed, as far as their turn goes; then the others go on."""
         shard, alone, parts = self._shard, unit.alone, list[Told]()
         if unit.sn < shard.store.oldest():
@@ -185,7 +185,7 @@ class Behind:
         shard.say(*alone.give_unsaid())
         return [*parts, *self._end_turn(unit, alone)]
 
-    def _end_turn(self, unit: Unit, alone: Shard) -> Sequence[Told]:
+    def _end_turn(self, unit: UnitBehind, alone: Shard) -> Sequence[Told]:
         """Where they stand now; those that have caught up are with the others again."""
         shard = self._shard
         for number in unit.numbers - alone.runs.of.keys():  # they have ended
@@ -208,7 +208,7 @@ class Behind:
             shard.runs.take_in(alone.runs, list(alone.runs.all))
         return parts
 
-    def _alone_again(self, unit: Unit) -> Shard:
+    def _alone_again(self, unit: UnitBehind) -> Shard:
         """A shard of these queries as they stand."""
         queries = self._shard.catalog.queries
         # One that begins after that was, before it was resumed, another.
@@ -232,7 +232,7 @@ class Behind:
         else:
             shard.give_up(number)
 
-    def _begin_all_from_here(self, unit: Unit) -> Sequence[Told]:
+    def _begin_all_from_here(self, unit: UnitBehind) -> Sequence[Told]:
         shard, parts = self._shard, list[Told]()
         for number in sorted(unit.numbers):
             definition = shard.catalog.queries[number]
@@ -255,7 +255,7 @@ class Behind:
             self.stay({number: state})
             return [self._taken_over(number, state)]
         try:
-            alone = self._alone_again(Unit({number}, left.position, {number: left.state}))
+            alone = self._alone_again(UnitBehind({number}, left.position, {number: left.state}))
             parts = _advanced_to(alone, sn, shard.pace.with_all(shard.interrupted))
         except SnapshotGone:
             return shard.begin_from_here(definition, left.state)
@@ -271,7 +271,7 @@ class Behind:
             state = state_of(run, alone.sn)
             if alone.sn < sn or run.is_underway:
                 state = state if state.stands is not None else state.behind(alone.stands)
-                self._units[number] = Unit({number}, alone.stands, {number: state}, alone=alone)
+                self._units[number] = UnitBehind({number}, alone.stands, {number: state}, alone=alone)
             else:
                 shard.go_on_with(definition, state)
             said.append(self._taken_over(number, state))

@@ -9,7 +9,7 @@ import msgspec
 
 from stream_ext.catalog import Catalog, CatalogStep, Failure, Left, QueryDefinition, StreamDefinition, names_of
 from stream_ext.errors import NameInUse
-from stream_ext.injector import Change, Intent, View
+from stream_ext.injector import Change, HeadView, Intent
 from stream_ext.options import CHANGEABLE, StreamOptions, parse_options
 from stream_ext.readings import query_over
 from stream_ext.schedule import initial_state
@@ -21,7 +21,7 @@ def create_stream(key: str, options: Mapping[str, object], base: str) -> Change:
     own_iri, parsed = parse_options(options)
     names = names_of(key, base + "streams/", own_iri)
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         existing = view.catalog.find_stream(key)
         if existing is not None:
             _check_same(existing, parsed, own_iri)
@@ -43,7 +43,7 @@ def change_stream(key: str, options: Mapping[str, object]) -> Change:
     result: the definition."""
     own_iri, wanted = parse_options(options)
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         existing = view.catalog.stream(key, may_make=False)
         asked, there = wanted.as_json() | {"iri": own_iri}, existing.options.as_json() | {"iri": existing.iri}
         fixed = [name for name in options if name not in CHANGEABLE and asked[name] != there[name]]
@@ -84,7 +84,7 @@ def _json(value: object) -> str:
 
 
 def drop_stream(key: str) -> Change:
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         stream = view.catalog.stream(key, may_make=False)
         if stream.of_query is not None:
             query = view.catalog.queries[stream.of_query]
@@ -102,7 +102,7 @@ def _check_unread(catalog: Catalog, stream: StreamDefinition) -> None:
 
 
 def drop_query(key: str) -> Change:
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         query = view.catalog.query(key)
         steps = [CatalogStep("query", query.number, None)]
         if query.output is not None:
@@ -115,7 +115,7 @@ def drop_query(key: str) -> Change:
     return change
 
 
-def _goes_with(view: View, stream: int, query: int) -> bool:
+def _goes_with(view: HeadView, stream: int, query: int) -> bool:
     """Whether a registration has made the stream, and nobody else has anything to do with it."""
     definition = view.catalog.streams.get(stream)
     if definition is None or definition.made_by is None:
@@ -126,7 +126,7 @@ def _goes_with(view: View, stream: int, query: int) -> bool:
 def pause_query(key: str) -> Change:
     """From the next snapshot on it is evaluated no more. Its result: the snapshot."""
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         query = view.catalog.query(key)
         if not query.is_evaluated:
             return Intent(result=int)
@@ -142,7 +142,7 @@ def fail_query(number: int, failure: Failure, since: int) -> Change:
     What failed is the query as it ran `since` then. One that is gone, paused or failed by the time that this is
     published, or that somebody has resumed, stays as it is."""
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         query = view.catalog.queries.get(number)
         if query is None or not query.is_evaluated or query.since != since:
             return Intent(result=lambda _: False)
@@ -155,7 +155,7 @@ def fail_query(number: int, failure: Failure, since: int) -> Change:
 def resume_query(key: str, t0: int | None, failed: bool) -> Change:
     """It goes on as if registered now; but T0, once it was decided (`t0`), stays. Its result: the snapshot."""
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         query = view.catalog.query(key)
         if query.is_evaluated and not failed:
             return Intent(result=int)
@@ -170,7 +170,7 @@ def resume_query(key: str, t0: int | None, failed: bool) -> Change:
 def move_query(key: str, home: Literal["inline"] | None, left: Callable[[QueryDefinition], Left]) -> Change:
     """After the next snapshot another runner steps it. Its result: the snapshot."""
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         query = view.catalog.query(key)
         if query.home == home:
             return Intent(result=int)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.errors import BadArgument
 from stream_ext.plan.algebra import Query
-from stream_ext.plan.logic import GraphNames, PathSource, Source, sources_of
+from stream_ext.plan.logic import GraphNames, PathSource, PatternScan, sources_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.readings import query_of
 
@@ -21,7 +21,11 @@ def reads_store(query: Query) -> bool:
 
 def _is_in_store(leaf: object) -> bool:
     match leaf:
-        case Source(graph=graph, window=None) | PathSource(graph=graph, window=None) | GraphNames(graph, window=None):
+        case (
+            PatternScan(graph=graph, window=None)
+            | PathSource(graph=graph, window=None)
+            | GraphNames(graph, window=None)
+        ):
             return graph.graphs != ()
         case _:
             return False

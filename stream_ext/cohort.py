@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from stream_ext.grids import Run
 from stream_ext.part import Ids, Part, SharedPart, Told, WindowBounds
-from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, Within, own_begins
+from stream_ext.schedule import Due, LastEvaluation, QueryState, Schedule, Within, own_begins
 from stream_ext.steps import RUN_TOLD_SINGLY_MAX, Said, Steps, part_of
 
 _NONE = np.empty(0, np.uint64)
@@ -68,7 +68,7 @@ class Stand(NamedTuple):
     gaps: Set[int]
 
 
-class Network(Protocol):
+class HostRun(Protocol):
     """What a cohort asks of the run that it is in."""
 
     holds: bool | None
@@ -82,7 +82,7 @@ class Network(Protocol):
 class Cohort:
     """`entered`: the rows of its queries are in the network."""
 
-    def __init__(self, schedule: Schedule, evaluated: Evaluated | None, run: Network) -> None:
+    def __init__(self, schedule: Schedule, evaluated: LastEvaluation | None, run: HostRun) -> None:
         self.schedule, self.evaluated, self.run = schedule, evaluated, run
         self.entered = evaluated is not None
         self.members: dict[int, Member] = {}
@@ -201,7 +201,7 @@ class Cohort:
         if said:
             places = range(len(self.members)) if len(self.members) == 1 else self._apart(said)
             before = self.evaluated
-            last: Evaluated | None = None
+            last: LastEvaluation | None = None
             for place in places:
                 alone = Alone(self, int(self.queries[place]), before)
                 found += _stepped(Steps(alone, sn, self.k), [_of_one(self, each, place) for each in said])
@@ -277,7 +277,7 @@ def _own_state(member: Member, state: QueryState, gaps: Set[int]) -> QueryState:
 class Alone:
     """A query of a cohort, told by itself."""
 
-    def __init__(self, cohort: Cohort, number: int, evaluated: Evaluated | None) -> None:
+    def __init__(self, cohort: Cohort, number: int, evaluated: LastEvaluation | None) -> None:
         self._cohort, self.number, self.evaluated = cohort, number, evaluated
         self.repeats = cohort.run.repeats
         self.bounds_at, self.portable = cohort.run.bounds_at, cohort.run.portable
@@ -285,12 +285,12 @@ class Alone:
     def tell_gap(self) -> bool:
         return self._cohort.tell_gap(self.number)
 
-    def state_after(self, evaluated: Evaluated) -> QueryState:
+    def state_after(self, evaluated: LastEvaluation) -> QueryState:
         self.evaluated = evaluated
         self._cohort.told_alone(self.number)
         return msgspec.structs.replace(self._cohort.state_of(self.number, evaluated.sn), evaluated=evaluated)
 
-    def part(self, evaluated: Evaluated, said: Said) -> Part:
+    def part(self, evaluated: LastEvaluation, said: Said) -> Part:
         return part_of(self, evaluated, said)
 
 
@@ -302,7 +302,7 @@ class Together:
         self.evaluated = cohort.evaluated
         self.repeats = cohort.run.repeats
 
-    def part(self, evaluated: Evaluated, said: Said) -> SharedPart:
+    def part(self, evaluated: LastEvaluation, said: Said) -> SharedPart:
         cohort, (columns, _, _) = self._cohort, said
         *_, reports = cohort.run.empty_said
         whose, *own = columns

@@ -19,7 +19,7 @@ from stream_ext.plan.refuse import runnable
 from stream_ext.syntax import Check, parse_again
 
 
-class Beside(Protocol):
+class DatasetOverride(Protocol):
     """What is said beside a text, and changes what it means."""
 
     def over(self, unit: Unit) -> Unit: ...
@@ -58,7 +58,7 @@ def _term(graph: str, parameter: str) -> bytes:
     return term
 
 
-def read_runnable(text: str, base: str, dataset: Beside | None, check: Check | None = None) -> Unit:
+def read_runnable(text: str, base: str, dataset: DatasetOverride | None, check: Check | None = None) -> Unit:
     """What `text` means over `dataset` (None: over its own), if the engine runs all of it."""
     unit = parse_again(text, base, check)
     return runnable(dataset.over(unit) if dataset else unit, text)

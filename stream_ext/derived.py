@@ -46,7 +46,7 @@ class Pushes(Protocol):
     def derived(self, request: Push | Heartbeat) -> Future[Receipt]: ...
 
 
-class Log(Protocol):
+class EmissionReader(Protocol):
     """What is asked of the emission log."""
 
     def read(self, query: int, after: int = 0, limit: int | None = None) -> Iterator[EmissionRow]: ...
@@ -79,7 +79,7 @@ def elements_of(body: EmissionBody, stream: StreamDefinition) -> Elements:
 
 
 @dataclass(slots=True)
-class _Line:
+class _PendingEmissions:
     """Of one query: the number of the emission that is pushed next, those that were told before their turn, a silence
     that was, and what becomes of the latest push."""
 
@@ -97,11 +97,11 @@ class Derived:
         self._pushes, self._last, self._on_room = pushes, last, on_room
         self._underway = 0  # pushes that are not acknowledged yet
         self._changed = threading.Condition()
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, _PendingEmissions] = {}
         #: Queries one of whose emissions could not be pushed, and why.
         self.faults: dict[int, str] = {}
 
-    def start(self, log: Log, evaluated: Mapping[int, int]) -> None:
+    def start(self, log: EmissionReader, evaluated: Mapping[int, int]) -> None:
         """Pushes again what was stored and did not come to its stream; `evaluated`: for what time each query was last,
         be it silently. Before anything is evaluated."""
         for query in self._pushes.catalog.deriving:
@@ -177,10 +177,10 @@ class Derived:
     def _has_pushed(self, query: int, last: int) -> bool:
         return query not in self._lines or self._lines[query].next > last
 
-    def _line(self, query: QueryDefinition) -> _Line:
+    def _line(self, query: QueryDefinition) -> _PendingEmissions:
         if query.number not in self._lines:
             position = self._pushes.positions.get(query.output or 0)
-            self._lines[query.number] = _Line(taken_of(position, query.number) + 1, {})
+            self._lines[query.number] = _PendingEmissions(taken_of(position, query.number) + 1, {})
         return self._lines[query.number]
 
     def _push_in_turn(self, catalog: Catalog, number: int) -> None:
@@ -204,7 +204,7 @@ class Derived:
             self._enqueue(line, partial(self._pushes.derived, Heartbeat(query.output, line.silence.time)))
             line.silence = None
 
-    def _enqueue(self, line: _Line, push: Callable[[], Future[Receipt]]) -> None:
+    def _enqueue(self, line: _PendingEmissions, push: Callable[[], Future[Receipt]]) -> None:
         try:
             line.latest = push()
             self._underway += 1

@@ -19,12 +19,12 @@ from stream_ext.control import Control
 from stream_ext.derived import taken_of
 from stream_ext.emission import EmissionBody, columns_of, decode_body
 from stream_ext.errors import Gone, NameInUse
-from stream_ext.evaluate import Asking, Graph, evaluate
+from stream_ext.evaluate import Asking, DerivedGraph, evaluate
 from stream_ext.operators.service import placed
 from stream_ext.outside import Outside
 from stream_ext.plan.algebra import R2S, Pattern, Query
 from stream_ext.plan.algebra import Graph as GraphPattern
-from stream_ext.plan.places import Dataset
+from stream_ext.plan.places import GraphsInScope
 from stream_ext.plan.terms import Constant, Node, Variable
 from stream_ext.plan.walk import Part, query_parts, walk
 from stream_ext.readings import query_of, windows_of
@@ -45,24 +45,24 @@ class DerivedGraphs:
     outside: Outside  # whom these may ask when their answer is made again
     control: Control = Control.FREE  # what that may take
 
-    def of_query(self, query: Query) -> tuple[Graph, ...]:
+    def of_query(self, query: Query) -> tuple[DerivedGraph, ...]:
         """Those that a question may mean."""
         return self._there(asked_of(self.catalog, query))
 
-    def of_pattern(self, pattern: Pattern, of: Dataset) -> tuple[Graph, ...]:
+    def of_pattern(self, pattern: Pattern, of: GraphsInScope) -> tuple[DerivedGraph, ...]:
         """Those that a bare pattern over such a dataset may mean."""
         return self._there(self.meant(pattern, of))
 
-    def meant(self, pattern: Pattern, of: Dataset) -> Iterator[QueryDefinition]:
+    def meant(self, pattern: Pattern, of: GraphsInScope) -> Iterator[QueryDefinition]:
         named = {*(of.default.graphs or ()), *(of.listed or ())}
         return _meant(self.catalog, named, (pattern,), of.listed is None)
 
-    def named(self, graph: bytes | None) -> Graph | None:
+    def named(self, graph: bytes | None) -> DerivedGraph | None:
         """None: there is none of this name, or no triple in it."""
         owner = self._owner(graph)
         return None if owner is None else self._graph_of(owner)
 
-    def all(self) -> tuple[Graph, ...]:
+    def all(self) -> tuple[DerivedGraph, ...]:
         return self._there(self.catalog.deriving)
 
     @property
@@ -86,11 +86,11 @@ class DerivedGraphs:
     def _owner(self, graph: bytes | None) -> QueryDefinition | None:
         return next((query for query in self.catalog.deriving if graph == iri(query.iri)), None)
 
-    def _there(self, queries: Iterable[QueryDefinition]) -> tuple[Graph, ...]:
+    def _there(self, queries: Iterable[QueryDefinition]) -> tuple[DerivedGraph, ...]:
         found = [self._graph_of(query) for query in queries]
         return tuple(graph for graph in found if graph is not None)
 
-    def _graph_of(self, definition: QueryDefinition) -> Graph | None:
+    def _graph_of(self, definition: QueryDefinition) -> DerivedGraph | None:
         """None: there is no triple in it."""
         number = taken_of(self.store.vts(self.sn).get(definition.output or 0), definition.number)
         row = next(self.store.emissions.read(definition.number, number - 1, 1), None) if number else None
@@ -102,12 +102,12 @@ class DerivedGraphs:
             )
         body = decode_body(row.body)
         if definition.r2s == R2S.RSTREAM.value:
-            found = Graph(Constant(iri(definition.iri)), body.terms, columns_of(body))
+            found = DerivedGraph(Constant(iri(definition.iri)), body.terms, columns_of(body))
         else:
             found = self._asked_again(definition, body)
         return found if len(found.triples[0]) else None
 
-    def _asked_again(self, definition: QueryDefinition, body: EmissionBody) -> Graph:
+    def _asked_again(self, definition: QueryDefinition, body: EmissionBody) -> DerivedGraph:
         query = query_of(definition.text, definition.base)
         if not query.windows:  # it is silent where nothing came, or went
             with placed(definition.text):
@@ -120,7 +120,7 @@ class DerivedGraphs:
         assert answer.graph is not None, "a CONSTRUCT makes a graph"
         ids, places = np.unique(np.concatenate(answer.graph), return_inverse=True)
         texts = answer.vocabulary.decode(ids) if len(ids) else []
-        return Graph(Constant(iri(definition.iri)), texts, np.split(places.reshape(-1).astype(np.int32), 3))
+        return DerivedGraph(Constant(iri(definition.iri)), texts, np.split(places.reshape(-1).astype(np.int32), 3))
 
 
 def asked_of(catalog: Catalog, query: Query) -> Iterator[QueryDefinition]:

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stream_ext.operators.distinct import Distinct
-from stream_ext.operators.exists import Exists
-from stream_ext.operators.extend import Extend
-from stream_ext.operators.filter import Filter
+from stream_ext.operators.exists import ExistsOperator
+from stream_ext.operators.extend import ExtendOperator
+from stream_ext.operators.filter import FilterOperator
 from stream_ext.operators.intersection import Intersection
-from stream_ext.operators.join import Join
-from stream_ext.operators.left_join import LeftJoin
+from stream_ext.operators.join import JoinOperator
+from stream_ext.operators.left_join import LeftJoinOperator
 from stream_ext.operators.otherwise import Otherwise
 from stream_ext.operators.project import Project
 from stream_ext.operators.store_join import StoreJoin
-from stream_ext.operators.union import Union
+from stream_ext.operators.union import UnionOperator
 from stream_ext.plan.wires import Stage
 
 #: Rows of the first piece, where a few answers are enough; each next one is four times as large.
@@ -36,9 +36,9 @@ class Driver:
 
 
 #: Operators that make of the sum of their inputs the sum of what they make of each, and in which inputs.
-_OF_THE_FIRST = (LeftJoin, Exists, Otherwise)
+_OF_THE_FIRST = (LeftJoinOperator, ExistsOperator, Otherwise)
 #: Values that a question is asked for, or an OPTIONAL looks for, are distinct in each piece: that is all they need.
-_OF_ALL = (StoreJoin, Intersection, Filter, Extend, Project, Union, Distinct)
+_OF_ALL = (StoreJoin, Intersection, FilterOperator, ExtendOperator, Project, UnionOperator, Distinct)
 
 
 def driver_of(stages: Sequence[Stage], last: int) -> Driver | None:
@@ -60,6 +60,6 @@ def _adds_up(stage: Stage, moved: set[int]) -> bool:
     moving = [i in moved for i in stage.inputs]
     if isinstance(stage.operator, _OF_THE_FIRST):
         return moving[0]
-    if isinstance(stage.operator, Join):
+    if isinstance(stage.operator, JoinOperator):
         return moving.count(True) == 1
     return isinstance(stage.operator, _OF_ALL) and all(moving)

@@ -18,7 +18,7 @@ from stream_ext.catalog import QueryDefinition
 from stream_ext.errors import QueryTooLarge
 from stream_ext.operators.key_table import KeyTable
 from stream_ext.part import Ids, Part, SharedPart, WindowBounds
-from stream_ext.schedule import Evaluated
+from stream_ext.schedule import LastEvaluation
 from stream_ext.vocabulary import decoder
 
 _PLACES = np.dtype("<i4")
@@ -42,8 +42,8 @@ class EmissionBody(msgspec.Struct, frozen=True, array_like=True):
     first: int | None
     gap: bool = False
     graph: bool = False  # the columns are those of triples
-    at: Evaluated | None = None
-    before: Evaluated | None = None  # the evaluation before that one
+    at: LastEvaluation | None = None
+    before: LastEvaluation | None = None  # the evaluation before that one
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
     boolean: bool | None  # what is said of an ASK that has a row
     repeated: int
     first: int | None
-    at: Evaluated | None
-    before: Evaluated | None
+    at: LastEvaluation | None
+    before: LastEvaluation | None
 
     @classmethod
     def of(cls, part: SharedPart, decode: Callable[[Ids], list[bytes]]) -> SharedBody:

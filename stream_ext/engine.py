@@ -21,7 +21,7 @@ from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.derived import Derived
 from stream_ext.errors import RilletError
 from stream_ext.faults import failure_of
-from stream_ext.injector import Injector, Intent, Published, View, goes_on_after
+from stream_ext.injector import HeadView, Injector, Intent, PublishedBatch, goes_on_after
 from stream_ext.lag import Lag
 from stream_ext.late_log import LateLog
 from stream_ext.lateness import Lateness
@@ -35,7 +35,7 @@ from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.runner.trial import Process
 from stream_ext.shard import Shard, Takes, takes_all, takes_beside
 from stream_ext.subscriptions import Emissions, Subscriptions
-from stream_ext.turns import Pace
+from stream_ext.turns import TurnLimits
 from stream_ext.waits import Waits
 
 log = logging.getLogger("rillet.queries")
@@ -61,7 +61,7 @@ class Engine:
         catch_up_ms: int,
         subscriptions: Subscriptions | None = None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
-        pace: Pace = Pace(),  # noqa: B008  it never changes
+        pace: TurnLimits = TurnLimits(),  # noqa: B008  it never changes
     ) -> None:
         """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
         self._on_fault = on_fault
@@ -167,7 +167,7 @@ class Engine:
 
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 
-    def published(self, news: Published) -> None:
+    def published(self, news: PublishedBatch) -> None:
         for taken in news.taken:
             self.elements[taken.stream] += len(taken.element_times)
         for step in news.steps:
@@ -175,7 +175,7 @@ class Engine:
             self._follow_home(step)
         self.merge.publish(news.sn, bool(self._at_home))
         self.retention.published(
-            news.sn, View(self._store, news.sn, news.catalog, news.positions, self._injector.numbers.new)
+            news.sn, HeadView(self._store, news.sn, news.catalog, news.positions, self._injector.numbers.new)
         )
         self._lag.published(news.sn, self.clock.now_ms(), self.merge.position)
         self._head_moved(news.sn)
@@ -323,7 +323,7 @@ class Engine:
         else:
             self._at_home.discard(step.number)
 
-    def _follow(self, step: CatalogStep, news: Published) -> None:
+    def _follow(self, step: CatalogStep, news: PublishedBatch) -> None:
         was = news.before.queries.get(step.number) if step.kind == "query" else None
         if was is not None and was.failure is not None:
             self.quarantine.forget(step.number)

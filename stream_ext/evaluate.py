@@ -27,7 +27,7 @@ from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import normalise_pattern, template_of
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.places import Dataset, dataset, window_of_graph
+from stream_ext.plan.places import GraphsInScope, dataset, window_of_graph
 from stream_ext.plan.terms import Constant
 from stream_ext.plan.windows import Dialect
 from stream_ext.plans import Plans
@@ -58,7 +58,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class DerivedGraph:
     """A named graph that is not in the store: its terms, and its triples as places among them."""
 
     name: Constant
@@ -116,7 +116,7 @@ def evaluate(
     at: Instant | None = None,
     ranked: bytes | None = None,
     asking: Asking | None = None,
-    graphs: Sequence[Graph] = (),
+    graphs: Sequence[DerivedGraph] = (),
 ) -> Answer:
     """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in.
 
@@ -139,11 +139,11 @@ def evaluate(
     return _answer(query, rows, moment, asking.salt, graphs)
 
 
-def _windows_of(graphs: Sequence[Graph], moment: Moment) -> list[ScheduledWindow]:
+def _windows_of(graphs: Sequence[DerivedGraph], moment: Moment) -> list[ScheduledWindow]:
     return [graph.window(-place, moment.time) for place, graph in enumerate(graphs, 1)]
 
 
-def _arrive(graphs: Sequence[Graph], held: Sequence[ScheduledWindow], network: Network, moment: Moment) -> None:
+def _arrive(graphs: Sequence[DerivedGraph], held: Sequence[ScheduledWindow], network: Network, moment: Moment) -> None:
     for graph, window in zip(graphs, held, strict=True):
         network.arrive(graph.arrival(window, moment))
 
@@ -175,7 +175,7 @@ def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: 
 
 
 def solve_beside(
-    select: Select, graphs: Sequence[Graph], snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking
+    select: Select, graphs: Sequence[DerivedGraph], snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking
 ) -> ZSet:
     """The same, where there are graphs beside those of the store, which `where` was told of."""
     moment = _solving(snapshot, vocabulary, asking)
@@ -195,8 +195,8 @@ def _solving(snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> Mome
 def where(
     pattern: Pattern,
     names: Sequence[str],
-    of: Dataset,
-    graphs: Sequence[Graph] = (),
+    of: GraphsInScope,
+    graphs: Sequence[DerivedGraph] = (),
     check: Check = Control.FREE.check,
 ) -> Select:
     """A bare pattern, ready to be solved."""
@@ -212,7 +212,7 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
     )  # fmt: skip
 
 
-def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs: Sequence[Graph] = ()) -> Answer:
+def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs: Sequence[DerivedGraph] = ()) -> Answer:
     sn, vocabulary = int(moment.snapshot.sn), moment.vocabulary
     match query.form:
         case Form.ASK:
@@ -232,7 +232,7 @@ def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs:
     return Answer((), [], None, sn, graph, len(graph[0]), vocabulary)
 
 
-def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Graph]) -> tuple[Ids, Ids, Ids]:
+def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[DerivedGraph]) -> tuple[Ids, Ids, Ids]:
     vocabulary = moment.vocabulary
     named = [node.text for node in query.shape.described if isinstance(node, Constant)]
     moment.control.room(rows.count, rows.width + 2)

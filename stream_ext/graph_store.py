@@ -21,11 +21,11 @@ from stream_ext.charged import ChargedBatch, Writes, room_of
 from stream_ext.control import Control
 from stream_ext.derived_graphs import DerivedGraphs
 from stream_ext.errors import BadArgument, BadData, NotFound
-from stream_ext.injector import Change, Intent, View
+from stream_ext.injector import Change, HeadView, Intent
 from stream_ext.iris import is_absolute
 from stream_ext.outside import NOTHING
 from stream_ext.rdf import Parsed, parse_rdf
-from stream_ext.rdf.reading import Reading
+from stream_ext.rdf.reading import ReadingBudget
 from stream_ext.vocabulary import Decode, Vocabulary
 
 DEFAULT_GRAPH = 0
@@ -39,14 +39,14 @@ class Document:
     media_type: str
     base: str
 
-    def parsed(self, reading: Reading | None = None) -> Parsed:
+    def parsed(self, reading: ReadingBudget | None = None) -> Parsed:
         parsed = parse_rdf(self.data, self.media_type, self.base, reading)
         check_terms(parsed.terms)
         return parsed
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GraphWriteOutcome:
     """The snapshot that has the write, and whether the graph is there only since."""
 
     snapshot: int
@@ -122,12 +122,12 @@ def _no_graph(graph: bytes) -> NotFound:
 def replace(
     graph: bytes | None,
     documents: Sequence[Document],
-    reading: Reading | None = None,
+    reading: ReadingBudget | None = None,
     control: Control = Control.FREE,
 ) -> Change:
     parsed = _triples(graph, documents, reading)
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
         existed = _holds(view, graph)
 
@@ -140,7 +140,7 @@ def replace(
 
         comes = any(len(each.s) for each in parsed)
         created = comes and not existed
-        return Intent(lambda sn: Written(sn, created), write=write if existed or comes else None)
+        return Intent(lambda sn: GraphWriteOutcome(sn, created), write=write if existed or comes else None)
 
     return change
 
@@ -148,59 +148,61 @@ def replace(
 def merge(
     graph: bytes | None,
     documents: Sequence[Document],
-    reading: Reading | None = None,
+    reading: ReadingBudget | None = None,
     control: Control = Control.FREE,
 ) -> Change:
     parsed = _triples(graph, documents, reading)
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
         write = _inserting(graph, parsed, control)
         existed = graph is None or _holds(view, graph)
         created = write is not None and not existed
-        return Intent(lambda sn: Written(sn, created), write=write)
+        return Intent(lambda sn: GraphWriteOutcome(sn, created), write=write)
 
     return change
 
 
-def add_quads(documents: Sequence[Document], reading: Reading | None = None, control: Control = Control.FREE) -> Change:
+def add_quads(
+    documents: Sequence[Document], reading: ReadingBudget | None = None, control: Control = Control.FREE
+) -> Change:
     """Each statement into the graph that it names itself."""
     parsed = [document.parsed(reading) for document in documents]
     graphs = {each.terms[place] for each in parsed for place in np.unique(each.g[each.g >= 0]).tolist()}
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         check_writable(view, graphs)
-        return Intent(Written, write=_inserting(None, parsed, control))
+        return Intent(GraphWriteOutcome, write=_inserting(None, parsed, control))
 
     return change
 
 
 def drop(graph: bytes | None, control: Control = Control.FREE) -> Change:
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
         if not _holds(view, graph):
             if graph is not None:
                 raise _no_graph(graph)
-            return Intent(Written)
+            return Intent(GraphWriteOutcome)
 
         def write(batch: Batch) -> None:
             charged = ChargedBatch(batch, control)
             _empty(view, graph, charged, control)
             charged.pack()
 
-        return Intent(Written, write=write)
+        return Intent(GraphWriteOutcome, write=write)
 
     return change
 
 
-def check_writable(view: View, graphs: Iterable[bytes | None]) -> None:
+def check_writable(view: HeadView, graphs: Iterable[bytes | None]) -> None:
     """What a registered query says is not for others to write."""
     derived = DerivedGraphs(view.store, view.catalog, lambda _: None, view.head, NOTHING)
     for graph in graphs:
         derived.check_writable(graph)
 
 
-def _triples(graph: bytes | None, documents: Sequence[Document], reading: Reading | None) -> list[Parsed]:
+def _triples(graph: bytes | None, documents: Sequence[Document], reading: ReadingBudget | None) -> list[Parsed]:
     parsed = [document.parsed(reading) for document in documents]
     if any((each.g >= 0).any() for each in parsed):
         where = "the default graph" if graph is None else graph.decode()
@@ -211,18 +213,18 @@ def _triples(graph: bytes | None, documents: Sequence[Document], reading: Readin
     return parsed
 
 
-def _graph(view: View, graph: bytes | None) -> int | None:
+def _graph(view: HeadView, graph: bytes | None) -> int | None:
     """None: nobody has ever used the name."""
     return DEFAULT_GRAPH if graph is None else int(view.store.ids([graph])[0]) or None
 
 
-def _holds(view: View, graph: bytes | None) -> bool:
+def _holds(view: HeadView, graph: bytes | None) -> bool:
     """Whether there is a triple in it."""
     id = _graph(view, graph)
     return id is not None and bool(len(view.store.at(view.head).predicates(id)))
 
 
-def _empty(view: View, graph: bytes | None, into: Writes, control: Control) -> None:
+def _empty(view: HeadView, graph: bytes | None, into: Writes, control: Control) -> None:
     id = _graph(view, graph)
     if id is not None:
         for p, (s, o) in view.store.at(view.head).by_predicate(id, room_of(control)):

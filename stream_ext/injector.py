@@ -37,7 +37,7 @@ from stream_ext.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.errors import NotWriter, OutcomeUnknown, Overload, RilletError
 from stream_ext.insistence import insist
-from stream_ext.numbers import Numbers
+from stream_ext.numbers import NumberAllocator
 from stream_ext.waits import Waits
 
 #: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
@@ -52,7 +52,7 @@ log = logging.getLogger("rillet.store")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PublishingPace:
     """How often batches are published, and how much may wait."""
 
     spacing_ms: int = 5  # between two batches; LMDB. HBase: 20
@@ -62,7 +62,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class HeadView:
     """What a change sees: everything as it is at the head."""
 
     store: Store
@@ -90,7 +90,7 @@ class Change(Protocol):
     """An update request, or a change of the catalog: a snapshot of its own, unless it `joins` those that are queued
     behind one another and join, too. Such a one only changes the catalog, and encodes terms."""
 
-    def __call__(self, view: View) -> Intent:
+    def __call__(self, view: HeadView) -> Intent:
         """Raises if it cannot be done; nothing has been changed then."""
         ...
 
@@ -107,7 +107,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedBatch:
     """A snapshot that is now the head: what it did to streams, in order, and to the catalog (before and after)."""
 
     sn: int
@@ -119,7 +119,7 @@ class Published:
 
 
 class Listener(Protocol):
-    def published(self, news: Published) -> None:
+    def published(self, news: PublishedBatch) -> None:
         """Called by the writer once the head has moved, before anybody is told; must be quick."""
         ...
 
@@ -135,7 +135,7 @@ class Listener(Protocol):
 class _Nobody:
     """Listens until there is a listener."""
 
-    def published(self, news: Published) -> None:
+    def published(self, news: PublishedBatch) -> None:
         raise AssertionError("published before the start")
 
     def late_in(self, taken: Taken) -> int:
@@ -146,7 +146,7 @@ class _Nobody:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _QueuedRequest:
     """A request in the queue. A push's `size` counts against the limit of the queue."""
 
     request: Request | Change
@@ -166,12 +166,12 @@ class _Waiting:
 
 
 class Injector:
-    def __init__(self, store: Store, clock: Clock, pace: Pace, waits: Waits) -> None:
+    def __init__(self, store: Store, clock: Clock, pace: PublishingPace, waits: Waits) -> None:
         self._store, self._clock, self._pace, self._waits = store, clock, pace, waits
-        self.numbers = Numbers(store.kv)
+        self.numbers = NumberAllocator(store.kv)
         self._listener: Listener = _Nobody()
         self._changed = threading.Condition()
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_QueuedRequest] = deque()
         self._queued_bytes = 0
         self._fault: BaseException | None = None  # why it has stopped,
         self._refusal: RilletError | None = None  # and what those are told who come later
@@ -203,12 +203,12 @@ class Injector:
             # The machine's clock may be set back; arrival never goes back.
             self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
             patience = self._pace.batch_ms if batch_ms is None else batch_ms
-            return self._enqueue(_Waiting(make(self._arrived_ms), size, self._clock.now_ms() + patience))
+            return self._enqueue(_QueuedRequest(make(self._arrived_ms), size, self._clock.now_ms() + patience))
 
     def heartbeat(self, heartbeat: Heartbeat) -> Future[Receipt]:
         with self._changed:
             self._check_count()
-            return self._enqueue(_Waiting(heartbeat, 0, self._clock.now_ms() + self._pace.batch_ms))
+            return self._enqueue(_QueuedRequest(heartbeat, 0, self._clock.now_ms() + self._pace.batch_ms))
 
     def clock_heartbeat(self, stream: int) -> Future[Receipt]:
         """Time has come to the clock's, for a stream that runs by it: an arrival without an element."""
@@ -228,12 +228,12 @@ class Injector:
     def change(self, change: Change) -> Future[Any]:
         with self._changed:
             self._check_count()
-            return self._enqueue(_Waiting(change, 0, self._clock.now_ms()))
+            return self._enqueue(_QueuedRequest(change, 0, self._clock.now_ms()))
 
     def own_change(self, change: Change) -> Future[Any]:
         """A change that nobody has asked for, and nobody would ask for again: never refused."""
         with self._changed:
-            return self._enqueue(_Waiting(change, 0, self._clock.now_ms(), insists=True))
+            return self._enqueue(_QueuedRequest(change, 0, self._clock.now_ms(), insists=True))
 
     def _check_count(self) -> None:
         if len(self._queue) >= self._pace.queue_requests:
@@ -250,9 +250,9 @@ class Injector:
             )
 
     def _enqueue_our_own(self, request: Request, publish_by_ms: int) -> Future[Any]:
-        return self._enqueue(_Waiting(request, 0, publish_by_ms, insists=True))
+        return self._enqueue(_QueuedRequest(request, 0, publish_by_ms, insists=True))
 
-    def _enqueue(self, waiting: _Waiting) -> Future[Any]:
+    def _enqueue(self, waiting: _QueuedRequest) -> Future[Any]:
         if self._refusal is not None:
             raise self._refusal
         if self._halted_by is not None:  # it ends with what is under way
@@ -302,7 +302,7 @@ class Injector:
     # ---- the writer's thread ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        taken: list[_Waiting] = []
+        taken: list[_QueuedRequest] = []
         try:
             while taken := self._take():
                 self._reached = "filling"
@@ -315,7 +315,7 @@ class Injector:
         except BaseException as error:  # noqa: BLE001 -- all who wait are told, now and later
             self._stop(error, taken)
 
-    def _take(self) -> list[_Waiting]:
+    def _take(self) -> list[_QueuedRequest]:
         """What is published next, once it may be; empty at the end."""
         with self._changed:
             while True:
@@ -334,9 +334,9 @@ class Injector:
                 else:
                     self._clock.wait(self._changed, None)
 
-    def _front(self) -> list[_Waiting]:
+    def _front(self) -> list[_QueuedRequest]:
         """The longest front of the queue that makes one snapshot."""
-        front: list[_Waiting] = []
+        front: list[_QueuedRequest] = []
         size = 0
         for waiting in self._queue:
             if front and not (self._joins(waiting, front) and size + waiting.size <= _BATCH_BYTES_MAX):
@@ -347,27 +347,27 @@ class Injector:
                 break
         return front
 
-    def _joins(self, waiting: _Waiting, front: Sequence[_Waiting]) -> bool:
+    def _joins(self, waiting: _QueuedRequest, front: Sequence[_QueuedRequest]) -> bool:
         if front[0].joins:
             return waiting.joins and len(front) < _CHANGES_MAX
         return waiting.grouped
 
-    def _close_at(self, front: list[_Waiting]) -> int | None:
+    def _close_at(self, front: list[_QueuedRequest]) -> int | None:
         """When this batch closes; None: at once."""
         if self._closed or not front[0].grouped or len(front) < len(self._queue) or self._batch_published_ms is None:
             return None
         spaced = self._batch_published_ms + self._pace.spacing_ms
         return min(spaced, min(waiting.publish_by_ms for waiting in front))
 
-    def _remove(self, front: list[_Waiting]) -> list[_Waiting]:
+    def _remove(self, front: list[_QueuedRequest]) -> list[_QueuedRequest]:
         for waiting in front:
             self._queue.popleft()
             self._queued_bytes -= waiting.size
         return front
 
-    def _publish_pushes(self, group: list[_Waiting]) -> None:
+    def _publish_pushes(self, group: list[_QueuedRequest]) -> None:
         gathering = Gathering(self.catalog, self.positions)
-        accepted: list[tuple[_Waiting, Taken]] = []
+        accepted: list[tuple[_QueuedRequest, Taken]] = []
         for waiting in group:
             try:
                 match waiting.request:
@@ -397,7 +397,7 @@ class Injector:
         for waiting, taken in accepted:
             waiting.future.set_result(self._receipt(waiting, taken))
 
-    def _refuse_pushes(self, group: list[_Waiting], error: Exception) -> None:
+    def _refuse_pushes(self, group: list[_QueuedRequest], error: Exception) -> None:
         """Those which are not to blame that their snapshot cannot be written are in one without the others."""
         if len(group) == 1 or isinstance(error, StoreUnavailable):
             _refuse(group, error)
@@ -405,7 +405,7 @@ class Injector:
         for waiting in group:
             self._publish_pushes([waiting])
 
-    def _receipt(self, waiting: _Waiting, taken: Taken) -> Receipt:
+    def _receipt(self, waiting: _QueuedRequest, taken: Taken) -> Receipt:
         request = waiting.request
         assert isinstance(request, (Push, Heartbeat, Idle))
         position = self.positions.get(request.stream)
@@ -414,7 +414,7 @@ class Injector:
             return Receipt(0, 0, batch, self.head, repeated=True)
         return Receipt(len(taken.element_times), self._listener.late_in(taken), batch, self.head)
 
-    def _publish_change(self, waiting: _Waiting) -> None:
+    def _publish_change(self, waiting: _QueuedRequest) -> None:
         change = waiting.request
         assert not isinstance(change, (Push, Heartbeat, Idle))
         try:
@@ -445,13 +445,13 @@ class Injector:
                 return
         waiting.future.set_result(intent.result(self.head))
 
-    def _view(self, catalog: Catalog) -> View:
-        return View(self._store, self.head, catalog, self.positions, self.numbers.new)
+    def _view(self, catalog: Catalog) -> HeadView:
+        return HeadView(self._store, self.head, catalog, self.positions, self.numbers.new)
 
-    def _publish_changes(self, group: Sequence[_Waiting]) -> None:
+    def _publish_changes(self, group: Sequence[_QueuedRequest]) -> None:
         """Each sees what those before it did to the catalog; together they are one snapshot."""
         catalog = self.catalog
-        intents: list[tuple[_Waiting, Intent]] = []
+        intents: list[tuple[_QueuedRequest, Intent]] = []
         for waiting in group:
             change = waiting.request
             assert not isinstance(change, (Push, Heartbeat, Idle))
@@ -496,7 +496,7 @@ class Injector:
         self,
         write: Callable[[Batch], None] | None,
         steps: Sequence[CatalogStep],
-        group: Sequence[_Waiting],
+        group: Sequence[_QueuedRequest],
         terms: Sequence[bytes] = (),
     ) -> Batch | Exception:
         """The batch, or why it could not be written: a batch that is dropped leaves nothing behind."""
@@ -550,9 +550,9 @@ class Injector:
         self.positions = self._store.vts(sn)
         self.head = sn
         news = [one for one in taken if one is not REPEATED]
-        self._listener.published(Published(sn, news, steps, before, self.catalog, self.positions))
+        self._listener.published(PublishedBatch(sn, news, steps, before, self.catalog, self.positions))
 
-    def _stop(self, error: BaseException, taken: list[_Waiting]) -> None:
+    def _stop(self, error: BaseException, taken: list[_QueuedRequest]) -> None:
         refusal = refusal_of(error, self._store.url)
         with self._changed:
             self._fault, self._refusal = error, refusal
@@ -605,7 +605,7 @@ def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _refuse(group: Sequence[_Waiting], error: Exception) -> None:
+def _refuse(group: Sequence[_QueuedRequest], error: Exception) -> None:
     """Nothing of these requests was written; the writer goes on."""
     for waiting in group:
         waiting.future.set_exception(error)

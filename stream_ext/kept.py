@@ -12,7 +12,7 @@ from hbase_store import Store
 _CUT = 4096
 
 
-class Kept:
+class StreamHistory:
     """Oldest first. Numbers, stream times and times of publication ascend."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Kept:
         self.end = 0
 
     @classmethod
-    def read(cls, store: Store, stream: int) -> Kept:
+    def read(cls, store: Store, stream: int) -> StreamHistory:
         """As a service finds it that opens a store: the row of each snapshot knows the one before."""
         found: list[tuple[int, int, int, int]] = []
         for row, sn, time in store.brought(stream, store.head()):

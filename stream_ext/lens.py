@@ -13,7 +13,7 @@ from stream_ext.network import Network
 from stream_ext.operators.construct import Construct
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.moment import Moment
-from stream_ext.operators.r2s import Answer
+from stream_ext.operators.r2s import ResultState
 from stream_ext.operators.ranking import Orders, own_order
 from stream_ext.operators.slice import net_change
 from stream_ext.plan.algebra import R2S
@@ -29,7 +29,7 @@ class Composed:
     """The answer of a query whose evaluations come from several networks."""
 
     def __init__(self, cut: Cut, r2s: R2S, construct: Construct | None, orders: Orders) -> None:
-        self.answer = Answer(cut, r2s, construct, ranking=own_order(orders, cut))
+        self.answer = ResultState(cut, r2s, construct, ranking=own_order(orders, cut))
         self._before = empty(len(cut.variables))
 
     def said(self, moment: Moment, bag: tuple[Columns, Weights]) -> tuple[Columns, Weights]:

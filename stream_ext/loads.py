@@ -65,7 +65,7 @@ class BadLine:
     message: str
 
 
-class Lines:
+class UnusualLineReader:
     """Reads a line that is not as most are. With `go_on` a bad one is left out, counted, and told of; else it is an
     error that ends the load."""
 

@@ -23,13 +23,13 @@ from stream_ext.operators.anew import Anew
 from stream_ext.operators.construct import Construct
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import first_of_each
-from stream_ext.operators.extend import Extend
+from stream_ext.operators.extend import ExtendOperator
 from stream_ext.operators.grouped import Grouped
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.occurrence_scan import OccurrenceScan, arrived
 from stream_ext.operators.parameters import Parameters
 from stream_ext.operators.project import Project
-from stream_ext.operators.r2s import Answer
+from stream_ext.operators.r2s import ResultState
 from stream_ext.operators.ranking import Orders, own_order
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
@@ -38,7 +38,7 @@ from stream_ext.plan.estimate import Estimates
 from stream_ext.plan.logic import Select
 from stream_ext.plan.named_terms import constants_of
 from stream_ext.plan.normalise import template_of
-from stream_ext.plan.parameters import Template as QueryTemplate
+from stream_ext.plan.parameters import QueryTemplate as QueryTemplate
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.wires import Stage
 from stream_ext.schedule import ScheduledWindow
@@ -70,7 +70,7 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class ConstructTemplate:
     """What CONSTRUCT makes of its solutions. Blank nodes are other ones for each `salt`."""
 
     quads: Sequence[QuadPattern]
@@ -96,7 +96,7 @@ def registered_network(
     """Of a registered query: what it says is what R2S makes of its answers; `bags`: each answer as a whole, before it
     is ordered and cut; `returns`: not each step is an evaluation; `check`
     is called again and again while it is planned."""
-    template = Template(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
+    template = ConstructTemplate(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
     r2s = query.r2s or R2S.RSTREAM
     select = logic_of(query, check=check)
     return Network(select, windows, snapshot, encode, r2s, template, bags, None, returns, orders, check)
@@ -124,7 +124,7 @@ class Network:
         snapshot: Snapshot,
         encode: Encode,
         r2s: R2S = R2S.RSTREAM,
-        template: Template | None = None,
+        template: ConstructTemplate | None = None,
         bags: bool = False,
         parameters: Parameters | None = None,
         returns: bool = False,
@@ -155,9 +155,9 @@ class Network:
         limited = template is not None and cut.is_limited
         self.made_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
         if bags:
-            self.answer = Answer(Cut(cut.variables, cut.variables), R2S.RSTREAM)
+            self.answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
-            self.answer = Answer(cut, r2s, self.made_at_end, returns, own_order(self._orders, cut))
+            self.answer = ResultState(cut, r2s, self.made_at_end, returns, own_order(self._orders, cut))
         if not self.answer.reads_what_goes:
             _leave_untold_what_goes(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
@@ -328,9 +328,9 @@ def _leave_untold_what_goes(stages: Sequence[Stage], last: int) -> None:
 
     GROUP BY ?k with (COUNT(*) AS ?n), said by ISTREAM: nobody asks of a count that changed what it was."""
     readers = Counter(i for stage in stages for i in stage.inputs)
-    handed_on: list[Extend | Project] = []
+    handed_on: list[ExtendOperator | Project] = []
     at = last
-    while readers[at] <= (at != last) and isinstance(operator := stages[at].operator, Extend | Project):
+    while readers[at] <= (at != last) and isinstance(operator := stages[at].operator, ExtendOperator | Project):
         handed_on.append(operator)
         (at,) = stages[at].inputs
     operator = stages[at].operator

@@ -13,7 +13,7 @@ from hbase_store.keyvalue import KeyValue
 _AT_ONCE_MAX = 256
 
 
-class Numbers:
+class NumberAllocator:
     """Any thread may ask."""
 
     def __init__(self, kv: KeyValue) -> None:

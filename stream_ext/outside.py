@@ -20,7 +20,7 @@ class OutOfBounds(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UrlParts:
     """A URL in parts that can be compared: the host in lower case, the port always there, the path without escapes.
 
     A file's path is where symbolic links lead in the end."""
@@ -30,7 +30,7 @@ class Place:
     port: int
     path: str
 
-    def holds(self, other: Place) -> bool:
+    def holds(self, other: UrlParts) -> bool:
         """Whether `other` is this place, or lies below it."""
         if (self.scheme, self.host, self.port) != (other.scheme, other.host, other.port):
             return False
@@ -39,8 +39,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    load: tuple[Place, ...] = ()
-    service: tuple[Place, ...] = ()
+    load: tuple[UrlParts, ...] = ()
+    service: tuple[UrlParts, ...] = ()
     bytes_max: int = 64 << 20  # of one document or answer
     timeout_s: float = 30.0
     # Of registered queries:
@@ -58,7 +58,7 @@ class Outside:
 NOTHING = Outside()
 
 
-def places(text: str) -> tuple[Place, ...]:
+def places(text: str) -> tuple[UrlParts, ...]:
     """URLs that are allowed, separated by blanks; BadArgument where one is none."""
     found = []
     for url in text.split():
@@ -69,7 +69,7 @@ def places(text: str) -> tuple[Place, ...]:
     return tuple(found)
 
 
-def _checked(url: str, allowed: tuple[Place, ...], verb: str, flag: str) -> str:
+def _checked(url: str, allowed: tuple[UrlParts, ...], verb: str, flag: str) -> str:
     if not allowed:
         raise OutOfBounds(f"{verb} is off: this server was started without {flag}")
     try:
@@ -84,12 +84,12 @@ def _checked(url: str, allowed: tuple[Place, ...], verb: str, flag: str) -> str:
     return urlunsplit((place.scheme, _authority(place), path, parts.query, ""))
 
 
-def _authority(place: Place) -> str:
+def _authority(place: UrlParts) -> str:
     host = f"[{place.host}]" if ":" in place.host else place.host
     return host if place.port == _PORTS[place.scheme] else f"{host}:{place.port}"
 
 
-def _place(parts: SplitResult) -> Place:
+def _place(parts: SplitResult) -> UrlParts:
     """ValueError for what is not fetched, or can be read in more than one way."""
     scheme = parts.scheme.lower()
     if scheme not in _PORTS:
@@ -103,5 +103,5 @@ def _place(parts: SplitResult) -> Place:
     if not path.startswith("/") or {".", ".."} & set(path.replace("\\", "/").split("/")) or "\0" in path:
         raise ValueError("a path begins with / and has no . or .. in it")
     if scheme == "file":
-        return Place(scheme, "", 0, os.path.realpath(path))
-    return Place(scheme, host, parts.port or _PORTS[scheme], path)
+        return UrlParts(scheme, "", 0, os.path.realpath(path))
+    return UrlParts(scheme, host, parts.port or _PORTS[scheme], path)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext.schedule import Evaluated, QueryState
+from stream_ext.schedule import LastEvaluation, QueryState
 
 Ids = npt.NDArray[np.uint64]
 
@@ -47,7 +47,7 @@ class Part(msgspec.Struct, tag=True):
     emits: bool
     made: list[bytes] = []
     gap: bool = False
-    before: Evaluated | None = None
+    before: LastEvaluation | None = None
     evaluated: bool = True
     taken_over: bool = False
     given_up: bool = False
@@ -76,7 +76,7 @@ class SharedPart(msgspec.Struct, tag=True):
     state: QueryState
     joined: dict[int, QueryState] = {}
     made: list[bytes] = []
-    before: Evaluated | None = None
+    before: LastEvaluation | None = None
     evaluated: bool = True
 
     def own(self, place: int) -> tuple[list[Ids], bool | None]:

@@ -210,7 +210,7 @@ def _walk_but(path: AnyLinkBut, edges: Edges, tags: Tags, nodes: Ids, control: C
 def _walk_repeated(path: Repeated, edges: Edges, tags: Tags, nodes: Ids, control: Control) -> Walked:
     """The set of pairs is worked out once for each distinct node, and met by whoever stands there."""
     starts, standing = np.unique(nodes, return_inverse=True)
-    pairs = Reached(path, starts)
+    pairs = ReachedPairs(path, starts)
     pairs.grow(edges, control)
     order = np.argsort(pairs.tags, kind="stable")
     lows, highs = pairs.tags[order].searchsorted(standing), pairs.tags[order].searchsorted(standing, "right")
@@ -225,7 +225,7 @@ def _together(parts: list[Walked]) -> Walked:
     return np.concatenate([tags for tags, _ in parts]), np.concatenate([nodes for _, nodes in parts])
 
 
-class Reached:
+class ReachedPairs:
     """The pairs (tag, node) of a repeated path, each once, where tag i stands for the start `starts[i]`."""
 
     def __init__(self, path: Repeated, starts: Ids) -> None:

@@ -22,7 +22,7 @@ _SNAPSHOTS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _CachedPlan:
     query: weakref[Query]  # its end is the plan's, too: a long text is not kept here when nobody else keeps it
     network: Network
     sn: int
@@ -36,7 +36,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._plans: OrderedDict[int, _Plan] = OrderedDict()
+        self._plans: OrderedDict[int, _CachedPlan] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -56,7 +56,7 @@ class Plans:
             self._plans.pop(key, None)
 
         with self._lock:
-            self._plans[key] = _Plan(weakref(query, forget), network, sn)
+            self._plans[key] = _CachedPlan(weakref(query, forget), network, sn)
             while len(self._plans) > _KEPT_MAX:
                 self._plans.popitem(last=False)
         return network

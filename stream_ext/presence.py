@@ -18,16 +18,16 @@ class Presence:
     """Of one window. Times that are in no instance are left out."""
 
     window: ScheduledWindow
-    waiting: list[_Waiting] = field(default_factory=list)
+    waiting: list[_WaitingTimes] = field(default_factory=list)
     held_until: int | None = None
 
     def arrive(self, times: Times) -> None:
         first, last = least_and_greatest(times) if len(times) else (0, -1)
         if first == last:  # as in most pushes
             if self.window.last_of(first) >= first + self.window.lead_ms:
-                self.waiting.append(_Waiting(times[:1], first, last))
+                self.waiting.append(_WaitingTimes(times[:1], first, last))
         elif len(held := times[self.window.holds_ever(times)]):
-            self.waiting.append(_Waiting(held, *least_and_greatest(held)))
+            self.waiting.append(_WaitingTimes(held, *least_and_greatest(held)))
 
     def move_to(self, time: int) -> None:
         waiting, self.waiting = self.waiting, []
@@ -40,7 +40,7 @@ class Presence:
             if latest > came:
                 due = some.times <= came
                 latest, later = int(some.times[due].max()), some.times[~due]
-                self.waiting.append(_Waiting(later, int(later.min()), some.last))
+                self.waiting.append(_WaitingTimes(later, int(later.min()), some.last))
             until = self.window.last_of(latest)  # what is later stays longer
             self.held_until = until if self.held_until is None else max(until, self.held_until)
 
@@ -52,7 +52,7 @@ class Presence:
         return min((some.first + self.window.lead_ms for some in self.waiting), default=None)
 
 
-class _Waiting(NamedTuple):
+class _WaitingTimes(NamedTuple):
     """Times of elements that no evaluation has seen yet, with the least and the greatest of them."""
 
     times: Times

@@ -20,7 +20,7 @@ from stream_ext.grids import Run
 from stream_ext.lens import Composed, Lens
 from stream_ext.network import registered_network
 from stream_ext.operators.moment import Moment, QuadChange, seed_of
-from stream_ext.operators.r2s import Answer
+from stream_ext.operators.r2s import ResultState
 from stream_ext.operators.ranking import Orders
 from stream_ext.operators.service import Unanswered
 from stream_ext.part import Ids, Part, WindowBounds
@@ -29,7 +29,7 @@ from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.volatile import is_volatile
 from stream_ext.plan.walk import has_services
 from stream_ext.presence import reach
-from stream_ext.schedule import Due, Evaluated, QueryState, Schedule, ScheduledWindow, Timing, Within
+from stream_ext.schedule import Due, LastEvaluation, QueryState, Schedule, ScheduledWindow, Timing, Within
 from stream_ext.steps import Said, Steps, part_of, silent_part
 from stream_ext.turns import Turn
 from stream_ext.vocabulary import Vocabulary
@@ -141,7 +141,7 @@ class QueryRun:
         self._composed: Composed | None = None
         self._heard: Heard | None = None
         self._last: Lens | None = None  # that of the last evaluation
-        self.evaluated: Evaluated | None = None
+        self.evaluated: LastEvaluation | None = None
         self._gap = False
         self._went_on_silently = False
         self._sn = 0  # the snapshot that it is stepped in, or was last
@@ -245,7 +245,7 @@ class QueryRun:
         return [lens for lens in (self._at_closes, self._at_arrivals) if lens is not None]
 
     @property
-    def _answer(self) -> Answer:
+    def _answer(self) -> ResultState:
         return self._lenses[0].network.answer if self._composed is None else self._composed.answer
 
     # -- one snapshot --------------------------------------------------------------------------------------------
@@ -481,10 +481,10 @@ class QueryRun:
             told.append(WindowBounds(label, start, end, window.bounds.value))
         return told
 
-    def part(self, evaluated: Evaluated, said: Said) -> Part:
+    def part(self, evaluated: LastEvaluation, said: Said) -> Part:
         return part_of(self, evaluated, said)
 
-    def state_after(self, evaluated: Evaluated) -> QueryState:
+    def state_after(self, evaluated: LastEvaluation) -> QueryState:
         self.evaluated = evaluated
         return self.state_now(evaluated.sn)
 

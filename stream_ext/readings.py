@@ -19,7 +19,7 @@ from stream_ext.timing import timing_of
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RegisteredText:
     """What a text says: its query, what that asks for, its template and constants. `parametrised` None: it shares no
     network."""
 
@@ -28,7 +28,7 @@ class Reading:
     parametrised: Parametrised | None
 
     @classmethod
-    def of(cls, query: Query, check: Check = Control.FREE.check) -> Reading:
+    def of(cls, query: Query, check: Check = Control.FREE.check) -> RegisteredText:
         select = logic_of(query, check=check)
         return cls(query, select, parametrised(query, select, ()))
 
@@ -39,18 +39,18 @@ class Reading:
         return list(dict.fromkeys([*named_terms.constants_of(self.select), *shared]))
 
 
-def reading_of(text: str, base: str, check: Check = Control.FREE.check) -> Reading:
+def reading_of(text: str, base: str, check: Check = Control.FREE.check) -> RegisteredText:
     """Whoever registers, counts what is late, retains and runs a query reads it, one soon after the other. `check` is
     called again and again while a long one is read."""
     return _remembered(text, base) if len(text) <= _REMEMBERED_CHARACTERS else _read(text, base, check)
 
 
-def _read(text: str, base: str, check: Check = Control.FREE.check) -> Reading:
+def _read(text: str, base: str, check: Check = Control.FREE.check) -> RegisteredText:
     unit = parse_again(text, base, check)
     query = unit.query if isinstance(unit, Register) else unit
     if not isinstance(query, Query):
         raise TypeError(f"an update is no query: {text!r}")  # registration has refused it already
-    return Reading.of(query, check)
+    return RegisteredText.of(query, check)
 
 
 _remembered = lru_cache(maxsize=512)(_read)
@@ -69,7 +69,7 @@ def query_over(definition: QueryDefinition, catalog: Catalog) -> Query:
 
 
 def constants_of(query: Query) -> list[bytes]:
-    return Reading.of(query).constants
+    return RegisteredText.of(query).constants
 
 
 def windows_of(

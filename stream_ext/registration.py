@@ -24,7 +24,7 @@ from stream_ext.catalog import (
 from stream_ext.chains import check_ends
 from stream_ext.control import Control
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
-from stream_ext.injector import Intent, View
+from stream_ext.injector import HeadView, Intent
 from stream_ext.names import meant
 from stream_ext.options import StreamOptions
 from stream_ext.plan.advice import warnings_of
@@ -64,7 +64,7 @@ class Registration:
         """Many that come at once are one snapshot."""
         return True
 
-    def __call__(self, view: View) -> Intent:
+    def __call__(self, view: HeadView) -> Intent:
         names = self.names or self._generated(view.catalog)
         existing = view.catalog.find_query(names.name) or view.catalog.find_query(names.iri)
         if existing is not None:
@@ -129,7 +129,7 @@ class Registration:
         """What a CONSTRUCT says is a stream; not that of a connection, which nobody else could name."""
         return self.query.form is Form.CONSTRUCT and not self.live
 
-    def _output(self, names: Names, number: int, found: _Found, view: View) -> int:
+    def _output(self, names: Names, number: int, found: _Found, view: HeadView) -> int:
         """The stream of what the query says: a new one of its name, or one that waits for it under that name."""
         there = found.catalog.find_stream(names.name) or found.catalog.find_stream(names.iri)
         if there is None:
@@ -178,14 +178,14 @@ def read_registration(
     return Registration(text, base, names, query, constants, queries_max)
 
 
-def _waits(stream: StreamDefinition, view: View) -> bool:
+def _waits(stream: StreamDefinition, view: HeadView) -> bool:
     """Whether nothing was ever pushed to it, and no option says where its elements have their times."""
     position = view.positions.get(stream.number)
     pushed = position is not None and position.batch > 0
     return not pushed and stream.runs_by is None and stream.of_query is None and stream.options.time is None
 
 
-def _empty_graphs(query: Query, view: View) -> Iterator[str]:
+def _empty_graphs(query: Query, view: HeadView) -> Iterator[str]:
     """A graph that FROM mistypes is as empty as one that is filled later."""
     for graph in dict.fromkeys(clause.graph for clause in query.shape.graphs if clause.graph is not None):
         id = int(view.store.ids([graph.text])[0])
@@ -222,7 +222,7 @@ def _answers_alone(catalog: Catalog, key: str) -> str:
     return f" ({key!r} is a query, but only what a CONSTRUCT says is a stream)"
 
 
-def _resolve(windows: Sequence[WindowClause], view: View, base: str, query: str) -> _Found:
+def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: str) -> _Found:
     found = _Found(view.catalog)
     for window in windows:
         if window.stream.variable is not None:

@@ -26,7 +26,7 @@ from stream_ext.operators.service import placed
 from stream_ext.outside import Outside
 from stream_ext.part import Ids, Part
 from stream_ext.plan.algebra import R2S, Query
-from stream_ext.schedule import Evaluated, QueryState, ScheduledWindow
+from stream_ext.schedule import LastEvaluation, QueryState, ScheduledWindow
 from stream_ext.vocabulary import Vocabulary
 
 Rows = list[tuple[bytes, ...]]
@@ -72,7 +72,7 @@ class Rerun:
         definition = self.definition
         return self._answer(body.at, is_last and definition.is_evaluated and body.at.sn >= definition.since)
 
-    def _answer(self, at: Evaluated, is_retained: bool = False) -> Answer:
+    def _answer(self, at: LastEvaluation, is_retained: bool = False) -> Answer:
         number = self.definition.number
         asking = Asking(
             seed=seed_of(number, at.sn, at.k), salt=salt_of(number), outside=self.outside, control=self.control

@@ -23,8 +23,8 @@ from stream_ext.alarms import Alarms
 from stream_ext.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.errors import Overload
-from stream_ext.injector import Change, Intent, View
-from stream_ext.kept import Kept
+from stream_ext.injector import Change, HeadView, Intent
+from stream_ext.kept import StreamHistory
 from stream_ext.plan.walk import reads_store
 from stream_ext.presence import reach
 from stream_ext.readings import query_over
@@ -78,7 +78,7 @@ class Retention:
         self._collect = collect_emissions
         self._store, self._clock, self._alarms, self._retain = store, clock, alarms, retain
         self._stored, self._submit = stored, submit
-        self._kept: dict[int, Kept] = {}
+        self._kept: dict[int, StreamHistory] = {}
         self._queries: dict[int, _Needs] = {}
         #: Streams of queries that are read no more, and from which snapshot on.
         self._left: list[tuple[int, frozenset[int]]] = []
@@ -95,7 +95,7 @@ class Retention:
             if query.is_evaluated:
                 self.follow(query, catalog)
         for stream in catalog.streams:
-            self._kept[stream] = Kept.read(self._store, stream)
+            self._kept[stream] = StreamHistory.read(self._store, stream)
         # Who read what between the queries' position and the head is not known here.
         self._left = [(int(self._store.head()), frozenset(catalog.streams))]
         self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
@@ -126,14 +126,16 @@ class Retention:
                 del self._shared_by[needs], self._needs[needs]
         return needs
 
-    def published(self, sn: int, view: View) -> None:
+    def published(self, sn: int, view: HeadView) -> None:
         row = self._store.newest_row()
         assert row is not None
         assert row.sn == sn
         for place in row.places:
             time = view.positions[place.stream].time_last
             if time is not None:
-                self._kept.setdefault(place.stream, Kept()).append(sn, time, row.published_ms, place.slice_bytes)
+                self._kept.setdefault(place.stream, StreamHistory()).append(
+                    sn, time, row.published_ms, place.slice_bytes
+                )
         for gone in [stream for stream in self._kept if stream not in view.catalog.streams]:
             del self._kept[gone]
         if self._timing_bytes() > self._retain.timing_bytes and not self.is_full:
@@ -142,7 +144,7 @@ class Retention:
     def _timing_bytes(self) -> int:
         return sum(kept.nbytes for kept in list(self._kept.values()))  # any thread asks, while the writer adds
 
-    def _look(self, view: View) -> Intent:
+    def _look(self, view: HeadView) -> Intent:
         """The change that alarms submit: it publishes no snapshot."""
         stored = self._stored()
         places = _since(int(self._store.oldest()), self._places(view, stored))
@@ -165,7 +167,7 @@ class Retention:
             self._alarms.set("retention", self._clock.now_ms() + _FULL_EVERY_MS, self._due)
         return Intent(result=lambda _: None)
 
-    def _needed(self, view: View, position: int, places: Sequence[_Place]) -> tuple[int, dict[int, int]]:
+    def _needed(self, view: HeadView, position: int, places: Sequence[_Place]) -> tuple[int, dict[int, int]]:
         """The oldest snapshot, and of each stream the oldest whose elements are."""
         floor = self._floor(view, position, places)
         position = min([position, *(sn for *_, state in places if (sn := _stands(state)) is not None)])
@@ -174,7 +176,7 @@ class Retention:
     def _bytes_from(self, horizons: Mapping[int, int]) -> int:
         return sum(self._kept[stream].nbytes_from(horizon) for stream, horizon in horizons.items())
 
-    def _places(self, view: View, stored: Stored) -> list[_Place]:
+    def _places(self, view: HeadView, stored: Stored) -> list[_Place]:
         """Each place once where queries stand, however many stand there."""
         found: dict[tuple[object, ...], _Place] = {}
         for number in self._queries.keys() - stored.grouped:
@@ -189,7 +191,7 @@ class Retention:
                 found[some,] = some, self._queries[some], state
         return list(found.values())
 
-    def _floor(self, view: View, position: int, places: Sequence[_Place]) -> int:
+    def _floor(self, view: HeadView, position: int, places: Sequence[_Place]) -> int:
         """The snapshot that was the newest `snapshots_ms` ago, or an older one that a query holds."""
         by_time = self._newest_before(self._clock.now_ms() - self._retain.snapshots_ms, view.head)
         held = {"the queries' position": position}
@@ -213,7 +215,7 @@ class Retention:
                 high = middle - 1
         return low
 
-    def _horizons(self, view: View, floor: int, position: int, places: Sequence[_Place]) -> dict[int, int]:
+    def _horizons(self, view: HeadView, floor: int, position: int, places: Sequence[_Place]) -> dict[int, int]:
         windows = {stream: kept.end for stream, kept in self._kept.items()}
         horizons = dict(windows)
         for stream, kept in self._kept.items():

@@ -14,7 +14,7 @@ from stream_ext.cohort import Joining
 from stream_ext.elsewhere import Elsewhere
 from stream_ext.part import Told
 from stream_ext.plan.algebra import Query
-from stream_ext.plan.parameters import Parametrised, Template
+from stream_ext.plan.parameters import Parametrised, QueryTemplate
 from stream_ext.query_run import QueryRun
 from stream_ext.schedule import QueryState, Timing
 from stream_ext.steps import AFTER_ALL, silent_part
@@ -23,11 +23,11 @@ from stream_ext.template_run import TemplateRun
 
 Run = QueryRun | StoreRun | TemplateRun
 #: Equal for queries that may share a network: the template, and how its streams are called.
-Key = tuple[Template, tuple[str, ...]]
+Key = tuple[QueryTemplate, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlannedQuery:
     """A query of the catalog, and what is known of it before it runs. `parametrised` None: it shares no network."""
 
     number: int
@@ -60,7 +60,7 @@ class Runs:
         self._store, self._elsewhere, self._budget = store, elsewhere, budget
         self.of: dict[int, Run] = {}  # by query
         self.all: dict[Run, None] = {}  # each once
-        self._alone: dict[int, Asked] = {}  # those without others that might have some
+        self._alone: dict[int, PlannedQuery] = {}  # those without others that might have some
         self._templates: dict[Key, list[QueryRun | TemplateRun]] = {}
         self._keys: dict[QueryRun | TemplateRun, Key] = {}
 
@@ -76,19 +76,19 @@ class Runs:
 
     # ---- who comes
 
-    def start(self, alike: Sequence[Asked], sn: int) -> None:
+    def start(self, alike: Sequence[PlannedQuery], sn: int) -> None:
         """Queries of one template that stand at one place, or one query; with those that run already."""
         left = [asked for asked in alike if asked.key is None or not self._finds_others(asked, asked.key, sn)]
         if left:
             self.start_apart(left, sn)
 
-    def start_apart(self, alike: Sequence[Asked], sn: int) -> None:
+    def start_apart(self, alike: Sequence[PlannedQuery], sn: int) -> None:
         if len(alike) > 1:
             self._share(alike, sn)
         else:
             self._start_alone(alike[0], sn)
 
-    def _finds_others(self, asked: Asked, key: Key, sn: int) -> bool:
+    def _finds_others(self, asked: PlannedQuery, key: Key, sn: int) -> bool:
         for run in self._templates.get(key, ()):
             if run.accepts(asked.timing, asked.state):
                 if isinstance(run, TemplateRun):
@@ -101,7 +101,7 @@ class Runs:
                 return True
         return False
 
-    def _start_alone(self, asked: Asked, sn: int) -> None:
+    def _start_alone(self, asked: PlannedQuery, sn: int) -> None:
         if not asked.query.windows:
             over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere, self._budget)
             over_store.resume(asked.state, sn)
@@ -116,7 +116,7 @@ class Runs:
             self._alone[asked.number] = asked
             self._keep(alone, asked.key)
 
-    def _share(self, alike: Sequence[Asked], sn: int) -> None:
+    def _share(self, alike: Sequence[PlannedQuery], sn: int) -> None:
         first = alike[0]
         assert first.parametrised is not None and first.key is not None
         shared = TemplateRun(
@@ -126,7 +126,7 @@ class Runs:
         self._run(alike, shared)
         self._keep(shared, first.key)
 
-    def _run(self, alike: Sequence[Asked], run: Run) -> None:
+    def _run(self, alike: Sequence[PlannedQuery], run: Run) -> None:
         self.of |= dict.fromkeys((asked.number for asked in alike), run)
         self.all[run] = None
 

@@ -36,7 +36,7 @@ _FLOOR_MS = 1000
 _FEW = 64
 
 
-class Reached(Protocol):
+class StreamReach(Protocol):
     """How far a stream has come."""
 
     @property
@@ -50,7 +50,7 @@ class Reached(Protocol):
         ...
 
 
-class StreamTime(Reached, Protocol):
+class StreamTime(StreamReach, Protocol):
     """Where a stream has come to (the store's `StreamPosition` is one)."""
 
     @property
@@ -69,7 +69,7 @@ class StreamTime(Reached, Protocol):
         ...
 
 
-class Moved(Protocol):
+class StreamAdvance(Protocol):
     """A push, a heartbeat or a mark of idleness: its elements' times, and where the stream stands after it."""
 
     @property
@@ -84,7 +84,7 @@ class Moved(Protocol):
     def idle(self) -> bool: ...
 
 
-class Evaluated(msgspec.Struct, frozen=True, array_like=True):
+class LastEvaluation(msgspec.Struct, frozen=True, array_like=True):
     """The last evaluation: in which snapshot, after which of its pushes, how manyeth there, for which time; and whether
     it was that of an arrival: then of the elements of that push those up to `arrived_at` had arrived."""
 
@@ -119,7 +119,7 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     not answer; else it is catching up."""
 
     registered: int | None = None
-    evaluated: Evaluated | None = None
+    evaluated: LastEvaluation | None = None
     ranked: bytes | None = None
     t0: int | None = None
     after: int | None = None
@@ -270,7 +270,7 @@ class ScheduledWindow:
     def for_arrivals(self) -> ScheduledWindow:
         return self if self.by_arrival else replace(self, by_arrival=True)
 
-    def closed_up_to(self, stream: Reached) -> int | None:
+    def closed_up_to(self, stream: StreamReach) -> int | None:
         """The last time at which it can be evaluated: a window that holds its end closes when time has passed it, or
         on a heartbeat at it."""
         latest = None if stream.latest is None else stream.latest - self.lateness_ms - self.holds_end
@@ -413,7 +413,7 @@ class Schedule:
 
     # ---- what comes in -----------------------------------------------------------------------------------------
 
-    def take(self, moved: Moved) -> Mask:
+    def take(self, moved: StreamAdvance) -> Mask:
         """Takes one push, heartbeat or mark in; says which of its elements are late for this query."""
         stands, times = self._stands[moved.stream], moved.element_times
         if len(times) and not self.timing.is_settled:
@@ -429,7 +429,7 @@ class Schedule:
         stands.idle = moved.idle
         return late
 
-    def due(self, moved: Moved, arrived_at: int | None = None) -> Iterator[Due]:
+    def due(self, moved: StreamAdvance, arrived_at: int | None = None) -> Iterator[Due]:
         """What is to be evaluated after `moved` was taken, in order of time: a close before an arrival at it, unless
         it holds what arrives. `arrived_at`: its elements up to this time have been looked at before.
 
@@ -520,7 +520,7 @@ class Schedule:
         return None not in self._begins
 
     def state(
-        self, evaluated: Evaluated | None, ranked: bytes | None = None, sn: int = 0, gap: bool = False
+        self, evaluated: LastEvaluation | None, ranked: bytes | None = None, sn: int = 0, gap: bool = False
     ) -> QueryState:
         begins, ended = self.begins, self.timing.ends_at is not None
         return QueryState(self.registered, evaluated, ranked, self.t0, self.after, self.last, begins, sn, gap, ended)

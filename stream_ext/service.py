@@ -48,15 +48,15 @@ from stream_ext.catalog_changes import (
 )
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.control import Control
-from stream_ext.dataset import Beside, read_runnable
+from stream_ext.dataset import DatasetOverride, read_runnable
 from stream_ext.derived_graphs import DerivedGraphs, asked_of
 from stream_ext.emission import Emission
 from stream_ext.engine import Engine
 from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluate import Answer, Asking
 from stream_ext.explanation import explain, operators_of
-from stream_ext.graph_store import Document, GraphAnswer, Written, checked_graph
-from stream_ext.injector import Change, Injector, Intent, Pace, Receipt, View, goes_on_after, refusal_of
+from stream_ext.graph_store import Document, GraphAnswer, GraphWriteOutcome, checked_graph
+from stream_ext.injector import Change, HeadView, Injector, Intent, PublishingPace, Receipt, goes_on_after, refusal_of
 from stream_ext.known_values import KnownValues
 from stream_ext.late import told
 from stream_ext.loads import Loaded, graph_term, loaded
@@ -65,7 +65,7 @@ from stream_ext.outside import NOTHING, Outside
 from stream_ext.plan.algebra import R2S, Admin, Query, Update
 from stream_ext.plan.walk import query_parts
 from stream_ext.plans import Plans
-from stream_ext.rdf.reading import Reading, deadline
+from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.readings import query_over, windows_of
 from stream_ext.registration import Registered, Registration, read_registration
 from stream_ext.rerun import Rerun
@@ -131,7 +131,7 @@ class Service:
         store: Store,
         base: str,
         clock: Clock,
-        pace: Pace,
+        pace: PublishingPace,
         limits: Limits,
         spark: SparkSettings | None,
         retain: Retain,
@@ -220,7 +220,7 @@ class Service:
         try:
             store.take_lease(address)
             store.emissions.take_over()
-            pace = Pace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
+            pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
             return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside, budget)
         except BaseException:
@@ -366,7 +366,7 @@ class Service:
         self,
         text: str,
         wait: Wait = "published",
-        dataset: Beside | None = None,
+        dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
     ) -> Updated:
         """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them.
@@ -401,7 +401,7 @@ class Service:
     def _load_turn(self, graphs: Iterable[bytes | None], publish: Callable[[], Sn | None]) -> Sn | None:
         found: list[Sn | None] = []
 
-        def change(view: View) -> Intent:
+        def change(view: HeadView) -> Intent:
             graph_store.check_writable(view, graphs)
             # Nothing is found where its outcome was not known at once: then it is the head.
             return Intent(result=lambda sn: found[0] if found else Sn(sn), publish=lambda: found.append(publish()))
@@ -419,7 +419,7 @@ class Service:
         text: str,
         snapshot: int | None = None,
         at: int | None = None,
-        dataset: Beside | None = None,
+        dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
     ) -> Answer:
         """`dataset` goes before the one that the text names; `control` may end it early."""
@@ -442,7 +442,7 @@ class Service:
         state = self._engine.merge.state(query)
         return None if state is None else state.t0
 
-    def asks_derived(self, query: Query, dataset: Beside | None = None) -> bool:
+    def asks_derived(self, query: Query, dataset: DatasetOverride | None = None) -> bool:
         """Whether it may read what a registered query said, of which the store alone says nothing."""
         if not self._injector.catalog.deriving:
             return False
@@ -450,7 +450,7 @@ class Service:
         return isinstance(asked, Query) and any(asked_of(self._injector.catalog, asked))
 
     def rows_expected(
-        self, text: str, snapshot: int, at: int | None, dataset: Beside | None, control: Control = Control.FREE
+        self, text: str, snapshot: int, at: int | None, dataset: DatasetOverride | None, control: Control = Control.FREE
     ) -> float:
         """How much work a query is, told by its plan: so many rows its operators are expected to make together.
 
@@ -498,7 +498,7 @@ class Service:
         documents: Sequence[Document],
         wait: Wait = "published",
         control: Control = Control.FREE,
-    ) -> Written:
+    ) -> GraphWriteOutcome:
         """`control` may end it until it is published, as it may all writes of graphs; then nothing of it was done."""
         reading = self._reading_of(documents)
         return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
@@ -509,33 +509,35 @@ class Service:
         documents: Sequence[Document],
         wait: Wait = "published",
         control: Control = Control.FREE,
-    ) -> Written:
+    ) -> GraphWriteOutcome:
         reading = self._reading_of(documents)
         return self._write(graph_store.merge(_graph_term(graph), documents, reading, control), wait)
 
     def add_quads(
         self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
-    ) -> Written:
+    ) -> GraphWriteOutcome:
         """Each statement into the graph that it names itself."""
         return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
 
-    def drop_graph(self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE) -> Written:
+    def drop_graph(
+        self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE
+    ) -> GraphWriteOutcome:
         return self._write(graph_store.drop(_graph_term(graph), control), wait)
 
-    def _reading_of(self, documents: Sequence[Document]) -> Reading:
+    def _reading_of(self, documents: Sequence[Document]) -> ReadingBudget:
         return self._reading("document", sum(len(document.data) for document in documents))
 
-    def _reading(self, what: str, size: int) -> Reading:
+    def _reading(self, what: str, size: int) -> ReadingBudget:
         """Of what a request has brought; what is unpacked may be more than can be sent."""
-        return Reading(self._deadline(what), max(self.limits.push_bytes, size))
+        return ReadingBudget(self._deadline(what), max(self.limits.push_bytes, size))
 
     def _deadline(self, what: str) -> Callable[[], None]:
         return deadline(self.limits.read_s, f"reading the {what}")
 
-    def _write(self, change: Change, wait: Wait) -> Written:
+    def _write(self, change: Change, wait: Wait) -> GraphWriteOutcome:
         _check_wait(wait)
         try:
-            written = cast("Written", self._injector.change(change).result())
+            written = cast("GraphWriteOutcome", self._injector.change(change).result())
         except MemoryError as error:  # nothing of it was done
             raise QueryTooLarge(f"the request needs more memory than there is ({error}): send it in parts") from error
         self._await(written.snapshot, wait)

@@ -16,7 +16,7 @@ from hbase_store import Store
 from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.arrivals import Arrival, arrivals
-from stream_ext.behind import MADE_UP, Behind, Unit
+from stream_ext.behind import MADE_UP, QueriesBehind, UnitBehind
 from stream_ext.budget import USUAL, Budget
 from stream_ext.catalog import Catalog, QueryDefinition
 from stream_ext.elsewhere import Elsewhere
@@ -28,13 +28,13 @@ from stream_ext.part import Told
 from stream_ext.plan.algebra import Form
 from stream_ext.query_run import QueryRun
 from stream_ext.readings import query_over, reading_of
-from stream_ext.runs import Asked, Run, Runs, state_of
+from stream_ext.runs import PlannedQuery, Run, Runs, state_of
 from stream_ext.schedule import NOWHERE, QueryState, initial_state
 from stream_ext.steps import AFTER_ALL, silent_part
 from stream_ext.store_run import StoreRun
 from stream_ext.template_run import TemplateRun
 from stream_ext.timing import timing_of
-from stream_ext.turns import UNHURRIED, Pace, Turn
+from stream_ext.turns import UNHURRIED, Turn, TurnLimits
 
 #: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
 _TRIES_MAX = 200
@@ -78,7 +78,7 @@ class Shard:
         outside: Outside = NOTHING,
         elsewhere: Elsewhere | None = None,
         budget: Budget = USUAL,
-        pace: Pace = UNHURRIED,
+        pace: TurnLimits = UNHURRIED,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too. `budget`: that of each network. Once
@@ -96,7 +96,7 @@ class Shard:
 
     def _forget_all(self) -> None:
         self.catalog = Catalog()
-        self.those_behind = Behind(self)
+        self.those_behind = QueriesBehind(self)
         self.resumes: dict[int, QueryState] = {}  # of those that are in the middle of the snapshot they begin in
         self.in_step = False  # some run is underway in the next snapshot; else in the one that it began in
         self._turn: Turn | None = None  # of all that this shard does next; None: each run has its own
@@ -109,7 +109,7 @@ class Shard:
         self._forget_all()
         self.elsewhere.comes_to(sn)
         catalog = self.catalog = Catalog.read(self.store, sn)
-        together: dict[tuple[object, ...], list[Asked]] = {}
+        together: dict[tuple[object, ...], list[PlannedQuery]] = {}
         for definition in filter(self.takes, catalog.queries.values()):
             number = definition.number
             asked = self.guarded((number,), partial(self.read, definition, states.get(number), catalog))
@@ -301,7 +301,7 @@ class Shard:
         part = silent_part(number, self.sn, AFTER_ALL, self.since_it_runs(number, self.catalog.queries[number].state))
         self._unsaid.append(msgspec.structs.replace(part, given_up=True))
 
-    def forget_fault(self, number: int) -> Unit | None:
+    def forget_fault(self, number: int) -> UnitBehind | None:
         """Of those that were behind, where it was."""
         self.faults.pop(number, None)
         return self.those_behind.forget(number)
@@ -415,7 +415,7 @@ class Shard:
         return parts
 
     def _without_faulty(
-        self, alike: Sequence[Asked], error: Exception, go_on: Callable[[Sequence[Asked]], Sequence[Told]]
+        self, alike: Sequence[PlannedQuery], error: Exception, go_on: Callable[[Sequence[PlannedQuery]], Sequence[Told]]
     ) -> list[Told]:
         """Who fails alone is found by halves, and reported; the others go on in networks of their own."""
         parts: list[Told] = []
@@ -446,7 +446,7 @@ class Shard:
 
     # ---- who runs with whom
 
-    def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> Asked | None:
+    def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> PlannedQuery | None:
         """None: it is paused, has failed, or waits for a stream to be there."""
         if not definition.is_evaluated:
             return None
@@ -461,9 +461,9 @@ class Shard:
         alone = timing.arrivals or timing.ends_at is not None or definition.any_stream
         if query.windows and not alone and query.form is not Form.CONSTRUCT:
             shared = reading_of(definition.text, definition.base).parametrised
-        return Asked(definition.number, query, timing, labels, shared, standing)
+        return PlannedQuery(definition.number, query, timing, labels, shared, standing)
 
-    def _start(self, alike: Sequence[Asked]) -> None:
+    def _start(self, alike: Sequence[PlannedQuery]) -> None:
         """Queries of one template that stand at one place; or one query."""
         self.stepping(self.sn, [asked.number for asked in alike])
         try:
@@ -475,7 +475,7 @@ class Shard:
             self._without_faulty(left, error, lambda asked: [])
 
 
-def _halves(some: Sequence[Asked]) -> list[Sequence[Asked]]:
+def _halves(some: Sequence[PlannedQuery]) -> list[Sequence[PlannedQuery]]:
     middle = len(some) // 2
     return [half for half in (some[:middle], some[middle:]) if half]
 
@@ -486,4 +486,4 @@ def open_shard(
     """For a process of its own (a Spark task, or a trial of these queries): a reader of the store, and a shard over
     it."""
     takes = takes_on_spark if only is None else lambda query: query.number in only
-    return Shard(open_store(store_url, read_only=True), takes, outside, budget=budget, pace=Pace())
+    return Shard(open_store(store_url, read_only=True), takes, outside, budget=budget, pace=TurnLimits())

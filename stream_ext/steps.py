@@ -13,7 +13,7 @@ import numpy as np
 
 from stream_ext.grids import Grid, Run
 from stream_ext.part import Ids, Part, SharedPart, WindowBounds
-from stream_ext.schedule import Due, Evaluated, QueryState
+from stream_ext.schedule import Due, LastEvaluation, QueryState
 
 RUN_TOLD_SINGLY_MAX = 1000
 
@@ -29,9 +29,9 @@ class Teller(Protocol[Made_co]):
     """What is known of the query, or the queries. `repeats`: it says its whole answer each time (RSTREAM)."""
 
     repeats: bool
-    evaluated: Evaluated | None
+    evaluated: LastEvaluation | None
 
-    def part(self, evaluated: Evaluated, said: Said) -> Made_co:
+    def part(self, evaluated: LastEvaluation, said: Said) -> Made_co:
         """Of the evaluation after `self.evaluated`, which it is from now on."""
         ...
 
@@ -45,8 +45,8 @@ class _Untold:
     k: int
     arrived_at: int | None = None
 
-    def at(self, sn: int, k: int, time: int) -> Evaluated:
-        return Evaluated(sn, self.push, k, time, self.arrived_at is not None, self.arrived_at)
+    def at(self, sn: int, k: int, time: int) -> LastEvaluation:
+        return LastEvaluation(sn, self.push, k, time, self.arrived_at is not None, self.arrived_at)
 
 
 class Steps(Generic[Made]):
@@ -139,12 +139,12 @@ class Single(Protocol):
     """What a part needs to know of its query."""
 
     number: int
-    evaluated: Evaluated | None
+    evaluated: LastEvaluation | None
 
     def tell_gap(self) -> bool: ...
     def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]: ...
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]: ...
-    def state_after(self, evaluated: Evaluated) -> QueryState: ...
+    def state_after(self, evaluated: LastEvaluation) -> QueryState: ...
 
 
 def silent_part(query: int, sn: int, k: int, state: QueryState) -> Part:
@@ -152,7 +152,7 @@ def silent_part(query: int, sn: int, k: int, state: QueryState) -> Part:
     return Part(query, sn, k, state.after or 0, [], [], None, 0, None, state, False, evaluated=False)
 
 
-def part_of(query: Single, evaluated: Evaluated, said: Said) -> Part:
+def part_of(query: Single, evaluated: LastEvaluation, said: Said) -> Part:
     columns, boolean, emits = said
     gap, before = emits and query.tell_gap(), query.evaluated
     state = query.state_after(evaluated)

@@ -23,7 +23,7 @@ from stream_ext.plan.algebra import R2S, Query
 from stream_ext.plan.volatile import is_of_time
 from stream_ext.plan.walk import has_services
 from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, as_it_is_without_an_answer, said_of
-from stream_ext.schedule import Evaluated, QueryState
+from stream_ext.schedule import LastEvaluation, QueryState
 from stream_ext.steps import Said
 from stream_ext.turns import Turn
 from stream_ext.vocabulary import Vocabulary
@@ -134,7 +134,7 @@ class StoreRun:
         unchanged = ChangesBetween(self._store, low, low)
         self._network.step(replace(self._moment(sn, unchanged), snapshot=self._store.at(low), asks_again=False))
 
-    def _moment(self, sn: int, changes: ChangesBetween | None, evaluated: Evaluated | None = None) -> Moment:
+    def _moment(self, sn: int, changes: ChangesBetween | None, evaluated: LastEvaluation | None = None) -> Moment:
         """Of a snapshot; NOW() and chance may be those of an evaluation before."""
         time = self._time(sn) if evaluated is None else evaluated.time
         seed = seed_of(self.number, sn if evaluated is None else evaluated.sn, 0)
@@ -160,7 +160,7 @@ class StoreRun:
         before = self._state.evaluated
         self._state = msgspec.structs.replace(
             self._state,
-            evaluated=Evaluated(sn, 0, 0, time),
+            evaluated=LastEvaluation(sn, 0, 0, time),
             ranked=self._orders.save(self._vocabulary),
             sn=sn,
             gap=self._state.gap and not gap,

@@ -15,7 +15,7 @@ from typing import Protocol
 from hbase_store import EmissionLog, EmissionRow
 from stream_ext.catalog import QueryDefinition
 from stream_ext.emission import Emission, EmissionBody, SharedBody, decode_body, decode_shared_body, to_json
-from stream_ext.runner.standings import Membership
+from stream_ext.runner.standings import GroupMembership
 
 #: How many emissions are handed out at a time.
 _TAKE_MAX = 256
@@ -24,14 +24,14 @@ _TAKE_BYTES = 256 << 10
 _RECENT_BYTES_MAX = 16 << 20
 
 
-class Numbers(Protocol):
+class NumbersOfQueries(Protocol):
     def __call__(self, query: int) -> int:
         """The number of the query's last emission."""
         ...
 
 
 class Memberships(Protocol):
-    def __call__(self, query: int) -> Sequence[Membership]:
+    def __call__(self, query: int) -> Sequence[GroupMembership]:
         """Which of the query's emissions are records of groups, the oldest first."""
         ...
 
@@ -51,7 +51,7 @@ class Emissions:
     def __init__(
         self,
         log: EmissionLog,
-        last: Numbers,
+        last: NumbersOfQueries,
         memberships: Memberships,
         definition: Callable[[int], QueryDefinition | None],
     ) -> None:
@@ -140,7 +140,7 @@ class Emissions:
 
     # ---- what queries said together ----------------------------------------------------------------------------
 
-    def _bodies(self, query: int, member: Membership, since: int, limit: int | None) -> Iterator[EmissionBody]:
+    def _bodies(self, query: int, member: GroupMembership, since: int, limit: int | None) -> Iterator[EmissionBody]:
         """What it said after number `since` as this member."""
         definition = self._definition(query)
         if definition is None:
@@ -231,12 +231,12 @@ class Subscription:
 
 
 class Subscriptions:
-    def __init__(self, emissions: Emissions, last: Numbers, memberships: Memberships) -> None:
+    def __init__(self, emissions: Emissions, last: NumbersOfQueries, memberships: Memberships) -> None:
         self._emissions, self._last, self._memberships = emissions, last, memberships
         self._lock = threading.Lock()
         self._of: dict[int, set[Subscription]] = {}
 
-    def serve(self, emissions: Emissions, last: Numbers, memberships: Memberships) -> None:
+    def serve(self, emissions: Emissions, last: NumbersOfQueries, memberships: Memberships) -> None:
         """From now on another engine says what there is: who reads goes on after the last number that he has had."""
         self._emissions, self._last, self._memberships = emissions, last, memberships
 

@@ -27,7 +27,7 @@ from stream_ext.operators.moment import Moment
 from stream_ext.operators.parameters import Parameters
 from stream_ext.part import Ids, Told, WindowBounds
 from stream_ext.plan.algebra import R2S, Form, Query
-from stream_ext.plan.parameters import Template
+from stream_ext.plan.parameters import QueryTemplate
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.query_run import TERMS_MADE_MAX, ChangesBetween, repeated_within, retained, said_of, vocabulary_of
 from stream_ext.schedule import QueryState, Schedule, Timing, Within
@@ -37,7 +37,7 @@ from stream_ext.turns import Turn
 
 class TemplateRun:
     def __init__(
-        self, template: Template, query: Query, timing: Timing, labels: Sequence[str], store: Store, budget: Budget
+        self, template: QueryTemplate, query: Query, timing: Timing, labels: Sequence[str], store: Store, budget: Budget
     ) -> None:
         """`budget`: that of one query, for all of them together."""
         self._control, self._state_bytes = budget.control(), budget.bytes

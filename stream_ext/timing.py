@@ -5,7 +5,7 @@ from __future__ import annotations
 from stream_ext.catalog import Catalog
 from stream_ext.errors import BadArgument
 from stream_ext.plan.algebra import Query
-from stream_ext.plan.policy import Empty, Evaluated, FirstClose, WindowPolicy, policy_of
+from stream_ext.plan.policy import Empty, EvaluationTrigger, FirstClose, WindowPolicy, policy_of
 from stream_ext.plan.windows import Extent, WindowClause
 from stream_ext.schedule import ScheduledWindow, Timing
 
@@ -14,12 +14,12 @@ def timing_of(query: Query, catalog: Catalog, t0: int | None = None) -> Timing:
     """Over the streams that the catalog knows. `t0` is the origin where the first push has decided it already."""
     policy = policy_of(query)
     kinds = policy.evaluated.value
-    by_arrival = kinds == (Evaluated.ARRIVAL,)
+    by_arrival = kinds == (EvaluationTrigger.ARRIVAL,)
     timing = Timing(
         windows=tuple(_scheduled(window, catalog, by_arrival) for window in policy.windows),
-        closes=Evaluated.CLOSE in kinds,
-        every_ms=policy.every_ms if Evaluated.PERIODIC in kinds else (),
-        arrivals=Evaluated.ARRIVAL in kinds,
+        closes=EvaluationTrigger.CLOSE in kinds,
+        every_ms=policy.every_ms if EvaluationTrigger.PERIODIC in kinds else (),
+        arrivals=EvaluationTrigger.ARRIVAL in kinds,
         content_only=policy.empty.value is Empty.SILENT_WITHOUT_CONTENT,
     )
     return timing if t0 is None else timing.settled(t0)

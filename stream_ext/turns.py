@@ -38,7 +38,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TurnLimits:
     """A run that does not get through a snapshot in `evaluations`, or in `seconds`, falls behind the others. It then
     goes on in turns of `evaluations_behind` or `seconds_behind`."""
 
@@ -76,4 +76,4 @@ class Share:
 
 
 #: For whom evaluations take no time.
-UNHURRIED = Pace(seconds=None, seconds_behind=None)
+UNHURRIED = TurnLimits(seconds=None, seconds_behind=None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 from stream_ext.errors import RilletError
 
 if TYPE_CHECKING:
-    from stream_ext.outside import Place
+    from stream_ext.outside import UrlParts
 
 DEFAULT_STORE = "lmdb:rillet-data"
 DEFAULT_SERVER = "http://127.0.0.1:8000"
@@ -192,7 +192,7 @@ def base_iri(text: str) -> str:
     return text
 
 
-def urls(text: str) -> tuple[Place, ...]:
+def urls(text: str) -> tuple[UrlParts, ...]:
     """The value of a flag that allows URLs, separated by blanks."""
     from stream_ext.errors import BadArgument
     from stream_ext.outside import places

@@ -21,7 +21,7 @@ from stream_ext.control import Control
 from stream_ext.group_kernels import LOW_BITS
 from stream_ext.operators import occurrences
 from stream_ext.operators.key_table import KeyTable, Slots
-from stream_ext.operators.tallies import ONCE, Bound, Counts, Extremum, Members, Rows, Sums, Tally
+from stream_ext.operators.tallies import ONCE, Counts, Extremum, Members, RowCounts, Sums, Tally, ValueCounts
 from stream_ext.operators.terms_of_groups import TermsOfGroups
 from stream_ext.plan.algebra import ArithmeticOp
 from stream_ext.plan.logic import LATEST, Occurrence
@@ -74,7 +74,7 @@ class Tallies:
         followed = {name for aggregate in aggregates for name in aggregate.followed}
         self._inside = tuple(name for name in inside if name not in followed)  # the variables of a solution
         self.arguments: tuple[str, ...] = ()  # the columns that the tallies want of each row
-        self._bound: dict[str, Bound] = {}
+        self._bound: dict[str, ValueCounts] = {}
         self._sums: dict[str, Sums] = {}
         self._members: dict[tuple[str, ...], Members] = {}
         self._listed: set[str] = set()  # arguments of which every value is told
@@ -114,11 +114,11 @@ class Tallies:
     def _want(self, names: tuple[str, ...]) -> None:
         self.arguments += tuple(name for name in names if name not in self.arguments)
 
-    def _bound_of(self, argument: str, distinct: bool) -> Bound:
+    def _bound_of(self, argument: str, distinct: bool) -> ValueCounts:
         if distinct:
-            return self._follower("bound", argument, lambda members: Bound())
+            return self._follower("bound", argument, lambda members: ValueCounts())
         self._want((argument,))
-        return self._bound.setdefault(argument, Bound())
+        return self._bound.setdefault(argument, ValueCounts())
 
     def _sums_of(self, argument: str, distinct: bool) -> Sums:
         if distinct:
@@ -147,7 +147,7 @@ class Tallies:
 
     def _count_distinct_rows(self) -> Result:
         members = self._members_of(tuple(filter(has_name, self._inside)))
-        rows = Rows()
+        rows = RowCounts()
         members.followers.append(rows)
         return _count_of(rows)
 
@@ -165,7 +165,7 @@ class Tallies:
         for members in self._members.values():
             members.clean()
 
-    def _all(self) -> Iterator[Bound | Sums | Members]:
+    def _all(self) -> Iterator[ValueCounts | Sums | Members]:
         yield from self._bound.values()
         yield from self._sums.values()
         yield from self._members.values()
@@ -234,7 +234,7 @@ class Tallies:
         return self._terms.ids_of_numbers(values)[places]
 
     def _concatenation(
-        self, members: Members, bound: Bound, distinct: bool, separator: str, slots: Slots, rows: Counts, ids: Ids
+        self, members: Members, bound: ValueCounts, distinct: bool, separator: str, slots: Slots, rows: Counts, ids: Ids
     ) -> None:
         entries = members.of(slots)
         owners, values, counts = members.owners(entries), members.values(entries), members.counts(entries)
@@ -307,7 +307,7 @@ def _count_rows(slots: Slots, rows: Counts, ids: Ids) -> None:
     ids += np.uint64(_ZERO_ID)
 
 
-def _count_of(tally: Bound | Rows) -> Result:
+def _count_of(tally: ValueCounts | RowCounts) -> Result:
     return lambda slots, rows, ids: kernels.count_ids(slots, tally.counts, ids)
 
 
@@ -315,7 +315,7 @@ def _choose(extremum: Extremum, slots: Slots, ids: Ids) -> None:
     ids[:] = extremum.best[slots]
 
 
-def _choose_unless_error(extremum: Extremum, bound: Bound, slots: Slots, rows: Counts, ids: Ids) -> None:
+def _choose_unless_error(extremum: Extremum, bound: ValueCounts, slots: Slots, rows: Counts, ids: Ids) -> None:
     _choose(extremum, slots, ids)
     ids[bound.counts[slots] < rows] = 0
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from stream_ext.operators.distinct import Distinct
-from stream_ext.operators.join import Join, Pairs
+from stream_ext.operators.join import JoinOperator, Pairs
 from stream_ext.operators.moment import Moment
 from stream_ext.zset import Ids, ZSet, concat
 
@@ -26,12 +26,12 @@ class Keep(StrEnum):
     BOTH = "a column that says which"
 
 
-class Exists:
+class ExistsOperator:
     def __init__(self, inside: tuple[str, ...], shared: tuple[str, ...], keep: Keep, name: str) -> None:
         self._keep = keep
         self.variables = (*inside, name) if keep is Keep.BOTH else inside
         self._found = Distinct(shared)
-        self._join = Join(inside, shared)
+        self._join = JoinOperator(inside, shared)
         self._pairs = Pairs(inside, shared)
 
     def step(self, moment: Moment, left: ZSet, found: ZSet) -> ZSet:

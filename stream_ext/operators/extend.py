@@ -11,7 +11,7 @@ from stream_ext.operators.testing import Calculator
 from stream_ext.zset import Deferred, Ids, ZSet
 
 
-class Extend:
+class ExtendOperator:
     def __init__(self, inside: tuple[str, ...], *made: tuple[str, Calculator]) -> None:
         """Each of those that are `made` sees the ones before it."""
         self.variables = (*inside, *(variable for variable, _ in made))

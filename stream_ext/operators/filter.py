@@ -9,7 +9,7 @@ from stream_ext.operators.testing import Tester
 from stream_ext.zset import ZSet
 
 
-class Filter:
+class FilterOperator:
     def __init__(self, variables: tuple[str, ...], test: Tester) -> None:
         self.variables = variables
         self._test = test

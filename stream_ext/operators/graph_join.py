@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_ext.operators.join import Join
+from stream_ext.operators.join import JoinOperator
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdGraph, Ids
 from stream_ext.operators.store_edges import StoreEdges
@@ -18,7 +18,7 @@ class GraphJoin:
     def __init__(self, left: tuple[str, ...], graph: IdGraph, maybe: Names) -> None:
         self._graph = graph
         names = () if graph.each is None else (graph.each,)
-        self._join = Join(left, names, maybe & set(names))
+        self._join = JoinOperator(left, names, maybe & set(names))
         self.variables = self._join.variables
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:

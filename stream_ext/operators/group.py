@@ -19,12 +19,12 @@ from stream_ext.operators.tallies import ONCE
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import ZSet, empty, soonest
 
-__all__ = ["Aggregated", "Group"]
+__all__ = ["Aggregated", "GroupOperator"]
 
 _CLEAN_LEAST = 4096
 
 
-class Group:
+class GroupOperator:
     def __init__(
         self,
         inside: tuple[str, ...],

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stream_ext.control import Control
-from stream_ext.operators.group import Group
+from stream_ext.operators.group import GroupOperator
 from stream_ext.operators.moment import Moment
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import ZSet
 
 
 class Grouped:
-    def __init__(self, variables: tuple[str, ...], make: Callable[[Vocabulary, Control], Group]) -> None:
+    def __init__(self, variables: tuple[str, ...], make: Callable[[Vocabulary, Control], GroupOperator]) -> None:
         self.variables = variables
         self._make = make
-        self._group: Group | None = None
+        self._group: GroupOperator | None = None
         self.tells_gone = True
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:

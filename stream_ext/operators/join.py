@@ -10,7 +10,7 @@ import numpy as np
 
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pairing import Pairing, places
-from stream_ext.operators.row_index import Beside, RowIndex, Rows, Slots
+from stream_ext.operators.row_index import KeyedRows, RowIndex, SideBySideRows, Slots
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.zset import Columns, ZSet
 
@@ -37,7 +37,7 @@ class Pairs:
         """Rows side by side; until when both are valid, and how often they count, is said on the left."""
         if self._stays:
             return self._beside_what_stays(moment, left, right)
-        time, rows, others = moment.time, Rows.of(left, self._left.key), Rows.of(right, self._right.key)
+        time, rows, others = moment.time, KeyedRows.of(left, self._left.key), KeyedRows.of(right, self._right.key)
         width = left.width + right.width + _BESIDE
         old = self._right.partners(rows, time, control=moment.control)
         moment.control.room(len(old[0]), width)
@@ -46,7 +46,7 @@ class Pairs:
         count = len(old[0]) + len(new[0])
         moment.control.room(count, width)
         weighted = self._left.weighted or self._right.weighted or right.weights is not None
-        out = Beside(left.width + right.width, count, weighted)
+        out = SideBySideRows(left.width + right.width, count, weighted)
         self._right.pair(rows, old, (0, left.width), 0, out)
         self._left.pair(others, new, (left.width, 0), len(old[0]), out)
         self._right.insert_rows(others, time)
@@ -91,7 +91,7 @@ def _index_of(keys: Columns, rows: ZSet, moment: Moment) -> RowIndex:
     return index
 
 
-class Join:
+class JoinOperator:
     """`maybe`: the shared variables that a solution of either side may leave unbound. `stays`: as in `Pairs`."""
 
     def __init__(

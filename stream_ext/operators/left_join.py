@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stream_ext.operators.distinct import Distinct
-from stream_ext.operators.join import Join, Pairs
+from stream_ext.operators.join import JoinOperator, Pairs
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.testing import Tester
 from stream_ext.plan.logic import NO_NAMES, Names
@@ -23,14 +23,14 @@ class Uncovered:
     def __init__(self, variables: tuple[str, ...]) -> None:
         self.variables = variables
         self._covers = Distinct(variables)
-        self._covered = Join(variables, variables)
+        self._covered = JoinOperator(variables, variables)
 
     def step(self, moment: Moment, left: ZSet, covers: ZSet) -> ZSet:
         covered = self._covered.step(moment, left, self._covers.step(moment, covers))
         return concat([left, covered.negated()], len(self.variables))
 
 
-class LeftJoin:
+class LeftJoinOperator:
     def __init__(
         self, left: tuple[str, ...], right: tuple[str, ...], tests: Sequence[Tester], maybe: Names = NO_NAMES
     ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stream_ext.operators.moment import Moment
-from stream_ext.operators.row_index import Beside, RowIndex, Rows
+from stream_ext.operators.row_index import KeyedRows, RowIndex, SideBySideRows
 from stream_ext.zset import ZSet, concat, empty
 
 #: After so many steps it is tried again what looking up elsewhere would find.
@@ -64,7 +64,7 @@ class ManyJoin:
 
     # ---- from one part to all -----------------------------------------------------------------------------------
 
-    def _from(self, moment: Moment, first: int, rows: Rows) -> ZSet:
+    def _from(self, moment: Moment, first: int, rows: KeyedRows) -> ZSet:
         names, joined = self._parts[first].variables, frozenset((first,))
         while len(joined) < len(self._parts) and len(rows):
             n = self._next(moment, joined, names, rows)
@@ -76,8 +76,8 @@ class ManyJoin:
         return ZSet(columns, len(rows), rows.weights if len(rows.weights) else None, rows.untils)
 
     def _joined(
-        self, moment: Moment, first: int, n: int, joined: frozenset[int], names: tuple[str, ...], rows: Rows
-    ) -> tuple[tuple[str, ...], Rows]:
+        self, moment: Moment, first: int, n: int, joined: frozenset[int], names: tuple[str, ...], rows: KeyedRows
+    ) -> tuple[tuple[str, ...], KeyedRows]:
         part = self._parts[n]
         index, mark = part.held.index(part.key(names), moment.time)
         rows = rows.keyed(part.places(names))
@@ -85,10 +85,10 @@ class ManyJoin:
         self._count(joined, n, len(rows), len(found[0]))
         own = [place for place, v in enumerate(part.variables) if v not in names]
         moment.control.room(len(found[0]), len(names) + len(own))
-        out = Beside(len(names) + len(own), len(found[0]), index.weighted or len(rows.weights) > 0)
+        out = SideBySideRows(len(names) + len(own), len(found[0]), index.weighted or len(rows.weights) > 0)
         index.pair(rows, found, (0, len(names)), 0, out, own)
         names += tuple(part.variables[place] for place in own)
-        return names, Rows(out.matrix, out.untils, out.weights, ())
+        return names, KeyedRows(out.matrix, out.untils, out.weights, ())
 
     def _told_by(self, changes: Sequence[ZSet]) -> frozenset[int] | None:
         """A combination is new where one of its rows is."""
@@ -103,7 +103,7 @@ class ManyJoin:
 
     # ---- which comes next ---------------------------------------------------------------------------------------
 
-    def _next(self, moment: Moment, joined: frozenset[int], names: tuple[str, ...], rows: Rows) -> int:
+    def _next(self, moment: Moment, joined: frozenset[int], names: tuple[str, ...], rows: KeyedRows) -> int:
         candidates = self._candidates(joined, set(names))
         if len(candidates) > 1:
             for n in candidates:
@@ -117,7 +117,7 @@ class ManyJoin:
         near = [n for n in left if names & set(self._parts[n].variables)]
         return [n for n in left if n in near or len(self._parts[n].held) <= _HARDLY_ANY] if near else left
 
-    def _try(self, moment: Moment, joined: frozenset[int], n: int, names: tuple[str, ...], rows: Rows) -> None:
+    def _try(self, moment: Moment, joined: frozenset[int], n: int, names: tuple[str, ...], rows: KeyedRows) -> None:
         part = self._parts[n]
         index, _ = part.held.index(part.key(names), moment.time)
         some = rows.some(_TRIED).keyed(part.places(names))
@@ -165,8 +165,8 @@ class _Held:
     def __len__(self) -> int:
         return len(next(iter(self._indexes.values())))
 
-    def take_in(self, change: ZSet, time: int) -> Rows:
-        rows = Rows.of(change, ())
+    def take_in(self, change: ZSet, time: int) -> KeyedRows:
+        rows = KeyedRows.of(change, ())
         for key, index in self._indexes.items():
             index.insert_rows(rows.keyed(key), time)
             self._marks[key] = index.number - change.count

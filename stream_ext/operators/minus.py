@@ -11,7 +11,7 @@ from stream_ext.plan.logic import Names
 from stream_ext.zset import ZSet
 
 
-class Minus:
+class MinusOperator:
     """`hidden`: columns of the left that are none of its solutions' own; `carried`: as in Pairing."""
 
     def __init__(

@@ -12,7 +12,7 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Ids, distinct_values
 from stream_ext.operators.distinct import Distinct
-from stream_ext.operators.join import Join
+from stream_ext.operators.join import JoinOperator
 from stream_ext.operators.moment import Moment, StoreChanges
 from stream_ext.operators.path_edges import WindowEdges, all_nodes, are_nodes
 from stream_ext.operators.path_pairs import NO_CHANGE, EdgeChange, PathPairs
@@ -48,7 +48,7 @@ class PathJoin:
         ends = (object, subject) if turned else (subject, object)
         self._make = partial(Search, left, ends, reversed_path(path) if turned else path, graph, certain)
         self._search: Search | None = None
-        self._join = Join(left, self._make().added, maybe)
+        self._join = JoinOperator(left, self._make().added, maybe)
         self.variables = self._join.variables
 
     def step(self, moment: Moment, left: ZSet, window: ZSet | None = None) -> ZSet:
@@ -76,7 +76,7 @@ class Search:
         self.added = tuple(dict.fromkeys(name for name in (*ends, graph.each) if isinstance(name, str)))
         # Nothing is to be compared or left out of a pair then.
         self._names_all = self.added == ends
-        self._asked = Asked(left, self._start, certain)
+        self._asked = PathStarts(left, self._start, certain)
         self._pairs: dict[int, PathPairs] = {}  # by graph, where they are told apart
         self._windows: dict[int, WindowEdges] = {}  # by graph, where they are told apart
 
@@ -200,7 +200,7 @@ class Search:
         return pairs.with_columns(tuple(named[name] for name in self.added)).take(fits)
 
 
-class Asked:
+class PathStarts:
     """From which nodes a path is asked for: those that the solutions on the left have, as long as one has it."""
 
     def __init__(self, left: tuple[str, ...], start: End, certain: Names) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Ids, Mask
 from stream_ext.control import Control
-from stream_ext.paths import Edges, IdPath, Link, Reached, Repeated, connected, is_one_step, links, walk
+from stream_ext.paths import Edges, IdPath, Link, ReachedPairs, Repeated, connected, is_one_step, links, walk
 from stream_ext.vocabulary import is_local
 from stream_ext.zset import ZSet, concat, consolidate, empty, of_columns
 
@@ -62,7 +62,7 @@ class PathPairs:
         self._pairs = empty(2)
         self._reached = None
         if isinstance(path, Repeated) and is_one_step(path.inner):
-            self._reached = Reached(path, NO_IDS)
+            self._reached = ReachedPairs(path, NO_IDS)
 
     @property
     def starts(self) -> Ids:
@@ -138,7 +138,7 @@ class PathPairs:
     # ---- a path that repeats one step
 
     @staticmethod
-    def _step_plain(reached: Reached, edges: Edges, steps: Steps, gone: Ids, new: Ids, control: Control) -> ZSet:
+    def _step_plain(reached: ReachedPairs, edges: Edges, steps: Steps, gone: Ids, new: Ids, control: Control) -> ZSet:
         sources, targets, signs = steps
         left = reached.drop(gone)
         anew = reached.tags_at(sources[signs < 0])

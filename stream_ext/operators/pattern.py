@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope, Source
+from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope, PatternScan
 from stream_ext.plan.terms import Constant, Node, Variable
 
 Ids = npt.NDArray[np.uint64]
@@ -67,7 +67,7 @@ class IdPattern:
         return fits, lambda which: tuple([columns[place][which] for place in self._places])
 
 
-def id_pattern(source: Source, resolve: Resolve) -> IdPattern:
+def id_pattern(source: PatternScan, resolve: Resolve) -> IdPattern:
     fixed: dict[int, int] = {}
     binding: dict[int, str] = {}
     for position, node in enumerate((source.subject, source.predicate, source.object)):

@@ -21,7 +21,7 @@ from stream_ext.plan.algebra import R2S
 from stream_ext.zset import Columns, Weights, ZSet, consolidate, empty, repeated, sum_equal_rows
 
 
-class Answer:
+class ResultState:
     """The answer of the last evaluation, and the verb that moves it to the next."""
 
     def __init__(

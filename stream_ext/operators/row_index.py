@@ -48,7 +48,7 @@ def key_of(columns: Sequence[Ids] | Ids, count: int) -> Ids:
     return key
 
 
-class Rows:
+class KeyedRows:
     """A change as kernels take it: a matrix with a line for each column, and each row's key for an index."""
 
     def __init__(self, matrix: Ids, untils: Untils, weights: Weights | None, key: Sequence[int]) -> None:
@@ -59,7 +59,7 @@ class Rows:
         self._look_up_by(key)
 
     @classmethod
-    def of(cls, change: ZSet, key: Sequence[int]) -> Rows:
+    def of(cls, change: ZSet, key: Sequence[int]) -> KeyedRows:
         matrix = np.empty((change.width, change.count), np.uint64)
         for place, line in enumerate(matrix):
             line[:] = change.column(place)
@@ -81,20 +81,20 @@ class Rows:
         counts = np.minimum(len(self) - starts, _CHUNK)
         return list(zip(counts.tolist(), np.maximum.reduceat(self.untils, starts).tolist(), strict=True))
 
-    def keyed(self, key: Sequence[int]) -> Rows:
+    def keyed(self, key: Sequence[int]) -> KeyedRows:
         """The same rows for another index."""
-        other = Rows.__new__(Rows)
+        other = KeyedRows.__new__(KeyedRows)
         other.matrix, other.untils, other.weights = self.matrix, self.untils, self.weights
         other._given = self._given
         other._look_up_by(key)
         return other
 
-    def some(self, count: int) -> Rows:
+    def some(self, count: int) -> KeyedRows:
         """So many of them at most, from everywhere; whatever they are valid until."""
         if len(self) <= count:
             return self
         places = np.arange(count) * len(self) // count
-        return Rows(np.ascontiguousarray(self.matrix[:, places]), self.untils[places], None, ())
+        return KeyedRows(np.ascontiguousarray(self.matrix[:, places]), self.untils[places], None, ())
 
     def __len__(self) -> int:
         return len(self.untils)
@@ -147,9 +147,9 @@ class RowIndex:
 
     def insert(self, change: ZSet, time: int) -> None:
         if change.count:
-            self.insert_rows(Rows.of(change, self.key), time)
+            self.insert_rows(KeyedRows.of(change, self.key), time)
 
-    def insert_rows(self, rows: Rows, time: int) -> None:
+    def insert_rows(self, rows: KeyedRows, time: int) -> None:
         if not len(rows):
             return
         while self._ends and self._ends[0][1] < time:
@@ -158,7 +158,7 @@ class RowIndex:
             self._lay_out(time, len(rows))
         self._append(rows)
 
-    def _append(self, rows: Rows) -> None:
+    def _append(self, rows: KeyedRows) -> None:
         if len(rows.weights) and not self.weighted:
             self._weights = np.ones(len(self._cells), np.int64)
         if self.weighted:
@@ -178,7 +178,7 @@ class RowIndex:
             held = consolidate(held)
         self._allocate(max(_LEAST_CAPACITY, (len(held) + coming) * 3 // 2))
         if held.count:
-            self._append(Rows.of(held, self.key))
+            self._append(KeyedRows.of(held, self.key))
 
     def held(self, time: int, start: int = 0, stop: int = _NUMBERS_MAX) -> ZSet:
         """All that is remembered and valid, with a number from `start` on and below `stop`."""
@@ -237,7 +237,7 @@ class RowIndex:
             room = found
 
     def partners(
-        self, rows: Rows, time: int, limit: int = _NUMBERS_MAX, control: Control = Control.FREE
+        self, rows: KeyedRows, time: int, limit: int = _NUMBERS_MAX, control: Control = Control.FREE
     ) -> tuple[Slots, Slots]:
         """As `probe`, of rows whose keys are known; among the rows with a number below `limit`."""
         if not len(rows) or not len(self):
@@ -245,7 +245,7 @@ class RowIndex:
         return self._found(rows.keys, rows.key, time, limit, control)
 
     def pair(
-        self, rows: Rows, found: tuple[Slots, Slots], lines: tuple[int, int], start: int, out: Beside,
+        self, rows: KeyedRows, found: tuple[Slots, Slots], lines: tuple[int, int], start: int, out: SideBySideRows,
         own: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         """Writes the rows and their partners side by side, from `start` on; each side from its line on. `own`: only
@@ -259,7 +259,7 @@ class RowIndex:
         )  # fmt: skip
 
 
-class Beside:
+class SideBySideRows:
     """Room for rows of two sides, side by side."""
 
     def __init__(self, width: int, count: int, weighted: bool) -> None:

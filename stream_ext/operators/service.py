@@ -24,10 +24,10 @@ from stream_ext.elsewhere import Elsewhere, Heard
 from stream_ext.errors import NotAllowed, ServiceFailed
 from stream_ext.fetching import CannotFetch, NoAnswer
 from stream_ext.operators.moment import Moment
-from stream_ext.operators.told import Found, Held, Key, Told
+from stream_ext.operators.told import EmittedRows, Found, Key, PresentRows
 from stream_ext.outside import OutOfBounds, Outside
 from stream_ext.plan.algebra import Form, Join, Pattern, Query, Values
-from stream_ext.plan.algebra import Service as Written
+from stream_ext.plan.algebra import ServicePattern as Written
 from stream_ext.plan.rename import rename_query
 from stream_ext.plan.terms import Constant, Node, Position, Variable
 from stream_ext.plan.walk import Part, parts_of, walk
@@ -98,7 +98,7 @@ def check_services(roots: Iterable[Part], outside: Outside, text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ServiceCall:
     """SERVICE as it is written."""
 
     service: Node
@@ -108,8 +108,8 @@ class Call:
     position: Position
 
 
-class Service:
-    def __init__(self, left: tuple[str, ...], call: Call) -> None:
+class ServiceOperator:
+    def __init__(self, left: tuple[str, ...], call: ServiceCall) -> None:
         self._call, self._left = call, left
         self._shared = tuple(name for name in call.names if name in left)
         self._asker = call.service.name if isinstance(call.service, Variable) else None
@@ -117,8 +117,8 @@ class Service:
         if self._asker is not None and self._asker not in (*left, *rest):
             rest.append(self._asker)
         self.variables = (*left, *rest)
-        self._told = Told(call.names)
-        self._held = Held(len(left))
+        self._told = EmittedRows(call.names)
+        self._held = PresentRows(len(left))
         self._heard = Heard()
         self._turn = 0  # in which all was asked for last
         self._unanswered: set[Key] = set()  # SILENT
@@ -131,7 +131,7 @@ class Service:
     def _once(self, moment: Moment, left: ZSet) -> ZSet:
         if not left.count:
             return empty(len(self.variables))
-        told, (keys, of_row) = Told(self._call.names), self._keys(left)
+        told, (keys, of_row) = EmittedRows(self._call.names), self._keys(left)
         told.take(self._answers(keys, moment)[0], moment.vocabulary)
         return self._joined(moment, left, [told.places[key] for key in keys], of_row, told)
 
@@ -165,7 +165,7 @@ class Service:
         came = self._joined(moment, rows, [told.places.get(key, _NONE) for key in keys], of_row, told)
         return [consolidate(concat([came, went.negated()], len(self.variables)))]
 
-    def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, told: Told) -> ZSet:
+    def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, told: EmittedRows) -> ZSet:
         """Each row with the solutions at its places. What the left side has unbound comes from the other."""
         starts, counts = (np.array([f(place) for place in places], np.int64) for f in (_start, len))
         repeats = counts[of_row]
@@ -316,7 +316,7 @@ class Service:
 class _Asked:
     """The question as it is sent: names that SPARQL can write, and a column that numbers the values."""
 
-    def __init__(self, call: Call, shared: tuple[str, ...]) -> None:
+    def __init__(self, call: ServiceCall, shared: tuple[str, ...]) -> None:
         self._call, self._shared = call, shared
         used = {part.name for part in walk(call.inner) if isinstance(part, Variable)} | set(call.names)
         self._names = _writable(used)

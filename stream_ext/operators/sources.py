@@ -11,7 +11,7 @@ from stream_ext.plan.terms import Constant
 from stream_ext.zset import ZSet, empty, unit
 
 
-class Unit:
+class UnitRow:
     """The one row without columns, once."""
 
     variables: tuple[str, ...] = ()
@@ -20,7 +20,7 @@ class Unit:
         return unit() if moment.changes is None else empty(0)
 
 
-class Table:
+class TableOperator:
     def __init__(self, variables: tuple[str, ...], rows: Sequence[Sequence[Constant | None]]) -> None:
         self.variables = variables
         self._count = len(rows)

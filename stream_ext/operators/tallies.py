@@ -37,7 +37,7 @@ class Tally(Protocol):
         """Counts rows in (sign 1) or out (-1). Arrays are read-only; empty weights mean 1 each."""
 
 
-class Bound:
+class ValueCounts:
     """How many rows of each group have a value."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Bound:
         kernels.tally_bound(slots, weights, sign, ids, self.counts)
 
 
-class Rows:
+class RowCounts:
     """How many rows each group has."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from hbase_store.arrays import Ids
 from hbase_store.terms import INTEGER, literal, parse_term, tag_of
 from stream_ext.control import Control
 from stream_ext.decoding import decoded_within
-from stream_ext.plan.expressions.rows import Scope
+from stream_ext.plan.expressions.rows import ExpressionContext
 from stream_ext.plan.ordering import order_ranks
 from stream_ext.plan.values import Value, text_of, value_of
 from stream_ext.vocabulary import Vocabulary
@@ -48,7 +48,7 @@ class TermsOfGroups:
         if bool((tag_of(ids) == INTEGER).all()):
             return ids.view(np.int64)  # their ids sort as they do
         distinct, places = np.unique(ids, return_inverse=True)
-        ranks = order_ranks(distinct, Scope(self._vocabulary, control=self._control))
+        ranks = order_ranks(distinct, ExpressionContext(self._vocabulary, control=self._control))
         if len(np.unique(ranks)) < len(ranks):
             texts = self._texts(distinct)
             order = sorted(range(len(texts)), key=lambda i: (ranks[i], texts[i]))

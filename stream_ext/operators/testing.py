@@ -10,7 +10,14 @@ import numpy.typing as npt
 
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pairing import places
-from stream_ext.plan.expressions import Columns, Computed, Condition, Scope, compile_condition, compile_value
+from stream_ext.plan.expressions import (
+    Columns,
+    Computed,
+    Condition,
+    ExpressionContext,
+    compile_condition,
+    compile_value,
+)
 from stream_ext.plan.formulas import Expression
 from stream_ext.plan.functions import registered_functions
 from stream_ext.plan.logic import NO_NAMES, Names
@@ -19,8 +26,10 @@ from stream_ext.plan.walk import walk
 from stream_ext.zset import Ids, ZSet
 
 
-def scope_of(moment: Moment) -> Scope:
-    return Scope(moment.vocabulary, moment.now_ms, moment.seed, moment.base, registered_functions(), moment.control)
+def scope_of(moment: Moment) -> ExpressionContext:
+    return ExpressionContext(
+        moment.vocabulary, moment.now_ms, moment.seed, moment.base, registered_functions(), moment.control
+    )
 
 
 def _places(variables: Columns, sees: Names, expression: Expression) -> dict[str, int]:

@@ -15,7 +15,7 @@ from stream_ext.operators.moment import Moment as Evaluation
 from stream_ext.operators.pattern import IdPattern
 from stream_ext.operators.window_scan import Times, WindowScan
 from stream_ext.schedule import ScheduledWindow
-from stream_ext.times import Moment, datetime_text
+from stream_ext.times import ZonedSeconds, datetime_text
 from stream_ext.vocabulary import Vocabulary
 from stream_ext.zset import Columns, Ids, ZSet, concat, empty
 
@@ -69,5 +69,7 @@ def _latest(columns: Columns, times: Times, is_old: Mask) -> Mask:
 
 def _as_terms(times: Times, vocabulary: Vocabulary) -> Ids:
     distinct, places = np.unique(times, return_inverse=True)
-    texts = [literal(datetime_text(Moment(Fraction(time, 1000), 0)), datatype=_DATETIME) for time in distinct.tolist()]
+    texts = [
+        literal(datetime_text(ZonedSeconds(Fraction(time, 1000), 0)), datatype=_DATETIME) for time in distinct.tolist()
+    ]
     return vocabulary.encode(texts)[places.reshape(-1)] if texts else np.empty(0, np.uint64)

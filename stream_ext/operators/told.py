@@ -21,7 +21,7 @@ Found = Mapping[Key, Sequence[Solution]]
 _FEW = 1024
 
 
-class Told:
+class EmittedRows:
     def __init__(self, names: tuple[str, ...]) -> None:
         self.columns: dict[str, Ids] = {name: np.empty(0, np.uint64) for name in names}
         self.places: dict[Key, range] = {}
@@ -70,7 +70,7 @@ def _said(solutions: Sequence[Solution]) -> bytes:
     return blake2b(b"\0".join([b"%d" % len(lines), *sorted(lines)]), digest_size=16).digest()
 
 
-class Held:
+class PresentRows:
     """The rows that are there: summed now and then, when as many have come as there were."""
 
     def __init__(self, width: int) -> None:

@@ -10,7 +10,7 @@ from stream_ext.operators.project import Project
 from stream_ext.zset import ZSet, concat
 
 
-class Union:
+class UnionOperator:
     def __init__(self, parts: Sequence[tuple[str, ...]]) -> None:
         self.variables = tuple(dict.fromkeys(v for part in parts for v in part))
         self._aligned = [Project(part, self.variables) for part in parts]

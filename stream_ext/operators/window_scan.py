@@ -31,7 +31,7 @@ class WindowScan:
         self.variables = pattern.variables
         self._width = len(self.variables)
         self._content = None if as_bag else WindowContent(self._width)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingRows] = []
 
     def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, beside: Columns = ()) -> None:
         """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `beside`:
@@ -50,7 +50,7 @@ class WindowScan:
             self._wait((*columns(fits), *(column[fits] for column in beside)), times[fits])
 
     def _wait(self, columns: Columns, times: Times) -> None:
-        self._waiting.append(_Waiting(columns, times, *least_and_greatest(times)))
+        self._waiting.append(_WaitingRows(columns, times, *least_and_greatest(times)))
 
     def step(self, moment: Moment) -> ZSet:
         columns, untils = self._entering(moment)
@@ -85,11 +85,11 @@ class WindowScan:
                 due = rows.times <= came
                 self._wait(_taken(rows.columns, ~due), rows.times[~due])
                 times = rows.times[due]
-                rows = _Waiting(_taken(rows.columns, due), times, rows.first, int(times.max()))
+                rows = _WaitingRows(_taken(rows.columns, due), times, rows.first, int(times.max()))
                 entering.append(self._held(rows, time))
         return entering
 
-    def _held(self, rows: _Waiting, time: int) -> Entering:
+    def _held(self, rows: _WaitingRows, time: int) -> Entering:
         """The rows that the instance at `time` holds, and until when they are in one."""
         if rows.first == rows.last:  # as a push often is
             until = self.window.last_of(rows.first)
@@ -102,7 +102,7 @@ class WindowScan:
         return _taken(rows.columns, held), rows.times[held], untils[held]
 
 
-class _Waiting(NamedTuple):
+class _WaitingRows(NamedTuple):
     """Rows that are in no instance yet, with the times of their elements and the least and greatest of these."""
 
     columns: Columns

@@ -16,11 +16,11 @@ from stream_ext.plan.formulas import (
     And,
     Arithmetic,
     ArithmeticOp,
-    Call,
     Compare,
     CompareOp,
     Exists,
     Expression,
+    FunctionCall,
     Membership,
     Negate,
     Not,
@@ -43,7 +43,6 @@ __all__ = [
     "Arithmetic",
     "ArithmeticOp",
     "BlankLabel",
-    "Call",
     "Compare",
     "CompareOp",
     "Constant",
@@ -51,6 +50,7 @@ __all__ = [
     "Dialect",
     "Exists",
     "Expression",
+    "FunctionCall",
     "GraphClause",
     "Membership",
     "Negate",
@@ -165,7 +165,7 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServicePattern:
     service: Node
     inner: Pattern
     silent: bool
@@ -206,7 +206,7 @@ Pattern = (
     | Extend
     | Values
     | Graph
-    | Service
+    | ServicePattern
     | InWindow
     | InAnyWindow
     | SubSelect

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stream_ext.plan.logic import Either, GraphScope, Logic, Select, Source
+from stream_ext.plan.logic import Alternatives, GraphScope, Logic, PatternScan, Select
 from stream_ext.plan.terms import Node, Variable
 
 
@@ -15,13 +15,13 @@ def shape_of(item: Logic) -> tuple[Logic, tuple[str, ...]]:
     """The part with numbers for names, and the names that have these numbers. What is more than triple patterns, and
     a set of some that are merged, is its own shape."""
     names: list[str] = []
-    if isinstance(item, Source):
+    if isinstance(item, PatternScan):
         return _numbered(item, names), tuple(names)
-    if isinstance(item, Select) and item == _bare(item) and isinstance(item.inner, Either):
+    if isinstance(item, Select) and item == _bare(item) and isinstance(item.inner, Alternatives):
         names += item.names
-        if all(isinstance(part, Source) for part in item.inner.parts):
-            parts = tuple(_numbered(part, names) for part in item.inner.parts if isinstance(part, Source))
-            shape = replace(item, inner=Either(parts), names=tuple(map(str, range(len(item.names)))))
+        if all(isinstance(part, PatternScan) for part in item.inner.parts):
+            parts = tuple(_numbered(part, names) for part in item.inner.parts if isinstance(part, PatternScan))
+            shape = replace(item, inner=Alternatives(parts), names=tuple(map(str, range(len(item.names)))))
             return shape, tuple(names)
     return item, tuple(sorted(item.variables))
 
@@ -31,7 +31,7 @@ def _bare(select: Select) -> Select:
     return Select(select.inner, (), None, (), (), (), select.names, select.distinct, 0, None)
 
 
-def _numbered(source: Source, names: list[str]) -> Source:
+def _numbered(source: PatternScan, names: list[str]) -> PatternScan:
     def number(name: str) -> str:
         if name not in names:
             names.append(name)

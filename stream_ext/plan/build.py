@@ -17,17 +17,17 @@ from stream_ext.operators.construct import Construct
 from stream_ext.operators.counting import can_count
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
-from stream_ext.operators.exists import Exists, Keep
-from stream_ext.operators.extend import Extend
-from stream_ext.operators.filter import Filter
+from stream_ext.operators.exists import ExistsOperator, Keep
+from stream_ext.operators.extend import ExtendOperator
+from stream_ext.operators.filter import FilterOperator
 from stream_ext.operators.graph_join import GraphJoin
-from stream_ext.operators.group import Group
+from stream_ext.operators.group import GroupOperator
 from stream_ext.operators.grouped import Grouped
 from stream_ext.operators.intersection import Intersection, leads_to
-from stream_ext.operators.join import Join
-from stream_ext.operators.left_join import LeftJoin
+from stream_ext.operators.join import JoinOperator
+from stream_ext.operators.left_join import LeftJoinOperator
 from stream_ext.operators.many_join import ManyJoin
-from stream_ext.operators.minus import Minus
+from stream_ext.operators.minus import MinusOperator
 from stream_ext.operators.no_rows import NoRows
 from stream_ext.operators.occurrence_scan import OccurrenceScan
 from stream_ext.operators.operator import Operator
@@ -37,14 +37,14 @@ from stream_ext.operators.path_join import PathJoin
 from stream_ext.operators.pattern import UNKNOWN, G, IdGraph, IdPattern, O, P, S, id_graph, id_pattern
 from stream_ext.operators.project import Project
 from stream_ext.operators.ranking import Orders, Ranking
-from stream_ext.operators.service import Call, Service
+from stream_ext.operators.service import ServiceCall, ServiceOperator
 from stream_ext.operators.slice import Slice
-from stream_ext.operators.sources import Table as TableSource
-from stream_ext.operators.sources import Unit
+from stream_ext.operators.sources import TableOperator as TableSource
+from stream_ext.operators.sources import UnitRow
 from stream_ext.operators.store_join import StoreJoin
 from stream_ext.operators.testing import Calculator, Tester
 from stream_ext.operators.timed_scan import TimedScan
-from stream_ext.operators.union import Union
+from stream_ext.operators.union import UnionOperator
 from stream_ext.operators.watched_scan import WatchedScan
 from stream_ext.operators.window_scan import WindowScan
 from stream_ext.paths import IdPath, id_path, may_be_empty, predicates_of
@@ -55,20 +55,20 @@ from stream_ext.plan.formulas import Not
 from stream_ext.plan.logic import (
     NO_NAMES,
     Aggregation,
+    Alternatives,
     Assign,
     Conjunction,
-    Either,
     GraphNames,
     Grouping,
     Logic,
     Names,
     Optional,
     PathSource,
+    PatternScan,
     PerGraph,
     Question,
     Remote,
     Select,
-    Source,
     Table,
     Test,
     Without,
@@ -105,7 +105,7 @@ class Builder:
         self,
         windows: Mapping[str, ScheduledWindow],
         resolve: Callable[[bytes], int],
-        estimates: Callable[[Callable[[Source], IdPattern]], Estimates],
+        estimates: Callable[[Callable[[PatternScan], IdPattern]], Estimates],
         orders: Orders,
         check: Check = Control.FREE.check,
     ) -> None:
@@ -118,9 +118,9 @@ class Builder:
         self._sliced: Counter[str] = Counter()
         self._windows = windows
         self._resolve = resolve
-        self._patterns: dict[Source, IdPattern] = {}
+        self._patterns: dict[PatternScan, IdPattern] = {}
         self._estimates = estimates(self._pattern)
-        self._unit = self._add(Unit(), (), certain=NO_NAMES, says="the unit row")
+        self._unit = self._add(UnitRow(), (), certain=NO_NAMES, says="the unit row")
         self._parameters: Wire | None = None
         self._makes_terms = False
         # What was built, by the part, where it began, and what it was worked out for.
@@ -195,7 +195,7 @@ class Builder:
 
     def _extended(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
         match node:
-            case Source():
+            case PatternScan():
                 return self._source(node, wire)
             case PathSource():
                 return self._path(node, wire)
@@ -212,7 +212,7 @@ class Builder:
                 return self._optional(node, wire, ground)
             case Without(left, right):
                 return self._without(self.extend(left, wire, ground), left, right, ground)
-            case Either(parts):
+            case Alternatives(parts):
                 return self._either([self.extend(part, wire, ground) for part in parts])
             case Assign(inner, variable, test):
                 return self._assign(variable, test, self.extend(inner, wire, ground), ground)
@@ -233,16 +233,16 @@ class Builder:
 
     def _remote(self, node: Remote, wire: Wire) -> Wire:
         service = node.service
-        call = Call(service, node.inner, tuple(sorted(node.inner_variables)), node.silent, node.position)
+        call = ServiceCall(service, node.inner, tuple(sorted(node.inner_variables)), node.silent, node.position)
         said = f"?{service.name}" if isinstance(service, Variable) else service.text.decode()
-        return self._add(Service(wire.variables, call), (wire,), wire.certain, f"service {said}", node)
+        return self._add(ServiceOperator(wire.variables, call), (wire,), wire.certain, f"service {said}", node)
 
-    def _pattern(self, source: Source) -> IdPattern:
+    def _pattern(self, source: PatternScan) -> IdPattern:
         if source not in self._patterns:
             self._patterns[source] = id_pattern(source, self._resolve)
         return self._patterns[source]
 
-    def _source(self, node: Source, wire: Wire) -> Wire:
+    def _source(self, node: PatternScan, wire: Wire) -> Wire:
         pattern = self._pattern(node)
         if node.window is None:
             operator = StoreJoin(wire.variables, pattern, wire.maybe)
@@ -341,7 +341,7 @@ class Builder:
                 wire = self._test_what_is_bound(waiting, wire, ground)
                 continue
             unseen = unread & item.variables & only_once
-            if isinstance(item, Source) and unseen and self._can_count(item, wire, unseen):
+            if isinstance(item, PatternScan) and unseen and self._can_count(item, wire, unseen):
                 operator = StoreJoin(wire.variables, self._pattern(item), NO_NAMES, unseen)
                 wire = self._add(operator, (wire,), wire.certain, f"count of {_said(item)}", item)
             else:
@@ -372,7 +372,7 @@ class Builder:
             return Conjunction(tuple(items), node.tests), self.extend(first, wire, ground)
         ordered = order_items(items, NO_NAMES, self._estimates.rows, self._check)
         count = next((i for i, item in enumerate(ordered, 1) if mentioned(item) & bound), 0)
-        if not count or not isinstance(ordered[count - 1], Source):
+        if not count or not isinstance(ordered[count - 1], PatternScan):
             return node, wire
         head, rest = tuple(ordered[:count]), tuple(ordered[count:])
         certain = NO_NAMES.union(*(item.certain for item in head))
@@ -419,7 +419,7 @@ class Builder:
             return False
         if not reads_store(item):
             return True
-        merged = isinstance(item, Select) and isinstance(item.inner, Either)
+        merged = isinstance(item, Select) and isinstance(item.inner, Alternatives)
         return merged and self._estimates.peak(item, NO_NAMES) < _KEPT_MAX
 
     def _closing(self, item: Logic, others: Ordered, wire: Wire) -> list[Logic]:
@@ -429,17 +429,17 @@ class Builder:
         return [] if new is None else others.take_of(new, lambda other: self._leads_to(other, wire) == new)
 
     def _leads_to(self, item: Logic, wire: Wire) -> str | None:
-        if not isinstance(item, Source) or item.window is not None or item.variables & wire.maybe:
+        if not isinstance(item, PatternScan) or item.window is not None or item.variables & wire.maybe:
             return None
         return leads_to(self._pattern(item), wire.certain)
 
     def _intersection(self, items: Sequence[Logic], wire: Wire) -> Wire:
-        sources = [item for item in items if isinstance(item, Source)]
+        sources = [item for item in items if isinstance(item, PatternScan)]
         operator = Intersection(wire.variables, tuple(map(self._pattern, sources)))
         certain = wire.certain.union(*(source.certain for source in sources))
         return self._add(operator, (wire,), certain, " and ".join(map(_said, sources)), Conjunction(tuple(sources)))
 
-    def _can_count(self, item: Source, wire: Wire, unseen: Names) -> bool:
+    def _can_count(self, item: PatternScan, wire: Wire, unseen: Names) -> bool:
         return item.window is None and can_count(self._pattern(item), wire.certain, unseen)
 
     def _test_what_is_bound(self, waiting: Waiting, wire: Wire, ground: Ground) -> Wire:
@@ -453,7 +453,7 @@ class Builder:
         testers = [Tester(merged, test.condition, self._sees(test, ground), resources) for test in node.tests]
         if any(test.questions for test in node.tests) or any(tester.is_volatile for tester in testers):
             return self._optional_that_asks(node, left, right, ground)
-        operator = LeftJoin(left.variables, right.variables, testers, maybe_of(left, right))
+        operator = LeftJoinOperator(left.variables, right.variables, testers, maybe_of(left, right))
         return self._add(operator, (left, right), left.certain, "optional", node)
 
     def _optional_that_asks(self, node: Optional, left: Wire, right: Wire, ground: Ground) -> Wire:
@@ -481,7 +481,7 @@ class Builder:
             return left  # nothing is compatible with what it shares no variable with
         other = self.extend(right, ground.wire, ground)
         hidden = frozenset(left.variables) - own.variables - ground.carried
-        operator = Minus(left.variables, other.variables, maybe_of(left, other), hidden, ground.carried)
+        operator = MinusOperator(left.variables, other.variables, maybe_of(left, other), hidden, ground.carried)
         return self._add(operator, (left, other), left.certain, "minus")
 
     def _either(self, parts: list[Wire]) -> Wire:
@@ -489,12 +489,12 @@ class Builder:
             # Each part is given the columns of all: of many parts some are given those of some first.
             parts = [self._either(parts[at : at + _MERGED_MAX]) for at in range(0, len(parts), _MERGED_MAX)]
         certain = parts[0].certain.intersection(*(part.certain for part in parts[1:]))
-        return self._add(Union([part.variables for part in parts]), tuple(parts), certain, "union")
+        return self._add(UnionOperator([part.variables for part in parts]), tuple(parts), certain, "union")
 
     def _assign(self, variable: str, test: Test, wire: Wire, ground: Ground) -> Wire:
         wire = self._answered(test, wire, ground)
         calculator = Calculator(wire.variables, test.condition, self._sees(test, ground), wire.resources)
-        operator: Operator = Extend(wire.variables, (variable, calculator))
+        operator: Operator = ExtendOperator(wire.variables, (variable, calculator))
         if calculator.is_volatile:
             operator = Anew(wire.variables, operator, test.draws)
         return self._add(operator, (wire,), wire.certain, f"bind ?{variable}")
@@ -523,7 +523,7 @@ class Builder:
         for name, test in each:
             made.append((name, Calculator(columns, test.condition, self._sees(test, ground), wire.resources)))
             columns[name] = len(columns)
-        return self._add(Extend(wire.variables, *made), (wire,), wire.certain, f"bind {len(each)} variables")
+        return self._add(ExtendOperator(wire.variables, *made), (wire,), wire.certain, f"bind {len(each)} variables")
 
     # ---- conditions ---------------------------------------------------------------------------------------------
 
@@ -538,7 +538,7 @@ class Builder:
                 continue
             wire = self._answered(test, wire, ground)
             tester = Tester(wire.variables, test.condition, self._sees(test, ground), wire.resources)
-            operator: Operator = Filter(wire.variables, tester)
+            operator: Operator = FilterOperator(wire.variables, tester)
             if tester.is_volatile:
                 operator = Anew(wire.variables, operator, test.draws)
             wire = self._add(operator, (wire,), wire.certain, "filter")
@@ -561,7 +561,7 @@ class Builder:
         found = self._project(self.extend(question.inner, carried, ground), shared, marks)
         certain = wire.certain | ({question.name} if keep is Keep.BOTH else NO_NAMES)
         return self._add(
-            Exists(wire.variables, shared, keep, question.name), (wire, found), certain, keep.value.lower()
+            ExistsOperator(wire.variables, shared, keep, question.name), (wire, found), certain, keep.value.lower()
         )
 
     # ---- sub-SELECTs ----------------------------------------------------------------------------------------------
@@ -599,7 +599,7 @@ class Builder:
         unread = node.inner.variables - read_of(node) - frozenset(start.variables)
         if isinstance(node.inner, Conjunction) and takes(node.inner, frozenset(start.variables) - ground.carried):
             wire = self._conjunction(node.inner, start, ground, unread)
-        elif isinstance(node.inner, Source):
+        elif isinstance(node.inner, PatternScan):
             wire = self._conjunction(Conjunction((node.inner,)), start, ground, unread)
         else:
             wire = self.extend(node.inner, start, ground)
@@ -627,7 +627,7 @@ class Builder:
         counted = Aggregation(".rows", "COUNT", None, False, "")
         groups = self._groups(replace(grouping, aggregates=(*grouping.aggregates, counted)), wire, kept)
         values = self._distinct(self._project(start, kept))
-        operator = LeftJoin(values.variables, groups.variables, (), NO_NAMES)
+        operator = LeftJoinOperator(values.variables, groups.variables, (), NO_NAMES)
         every = self._add(operator, (values, groups), values.certain, "every value")
         functions = [(each.variable, each.function) for each in grouping.aggregates]
         return self._add(NoRows(every.variables, ".rows", functions), (every,), every.certain, "groups without rows")
@@ -641,7 +641,7 @@ class Builder:
         inside, always = wire.variables, grouping.always and not kept
         variables = keys + tuple(each.variable for each in aggregates)
         operator = Grouped(
-            variables, lambda vocabulary, control: Group(inside, keys, aggregates, vocabulary, always, control)
+            variables, lambda vocabulary, control: GroupOperator(inside, keys, aggregates, vocabulary, always, control)
         )
         return self._add(operator, (wire,), wire.certain & frozenset(keys), f"group by {' '.join(keys)}")
 
@@ -653,7 +653,7 @@ class Builder:
         if right.stage == self._unit.stage:
             return left
         stays = isinstance(self.plan.stages[right.stage].operator, TableSource)
-        operator = Join(left.variables, right.variables, maybe_of(left, right), stays)
+        operator = JoinOperator(left.variables, right.variables, maybe_of(left, right), stays)
         return self._add(operator, (left, right), left.certain | right.certain, "join")
 
     def _distinct(self, wire: Wire) -> Wire:
@@ -706,7 +706,7 @@ def _alone(test: Test) -> Keep | None:
     return Keep.WITHOUT if test.condition == Not(name) else None
 
 
-def _said(node: Source) -> str:
+def _said(node: PatternScan) -> str:
     return " ".join(_node(part) for part in (node.subject, node.predicate, node.object))
 
 

@@ -13,18 +13,18 @@ import numpy as np
 from hbase_store import NAMED, Snapshot
 from stream_ext.operators.pattern import IdPattern, O, P, S
 from stream_ext.plan.logic import (
+    Alternatives,
     Assign,
     Conjunction,
-    Either,
     GraphNames,
     Logic,
     Names,
     Optional,
     PathSource,
+    PatternScan,
     PerGraph,
     Remote,
     Select,
-    Source,
     Table,
     Without,
 )
@@ -38,16 +38,16 @@ _KEPT = 0.3
 
 
 class Estimates:
-    def __init__(self, snapshot: Snapshot, pattern_of: Callable[[Source], IdPattern]) -> None:
+    def __init__(self, snapshot: Snapshot, pattern_of: Callable[[PatternScan], IdPattern]) -> None:
         self._snapshot, self._pattern_of = snapshot, pattern_of
         # Counted once: ordering asks for each source again and again.
-        self._counts: dict[Source, float] = {}
+        self._counts: dict[PatternScan, float] = {}
         self._rows: dict[tuple[Logic, Names], float] = {}
         self._fans: dict[tuple[int, bool, bool], float] = {}
 
     def rows(self, node: Logic, bound: Names) -> float:
         """For one value of each variable in `bound`."""
-        if isinstance(node, Source):
+        if isinstance(node, PatternScan):
             return self._source(node, bound)
         # Ordering the parts around it asks again and again, each of them for all that is inside of it.
         key = node, node.variables & bound
@@ -67,13 +67,13 @@ class Estimates:
                 return self._conjunction(items, bound) * math.pow(_KEPT, min(len(tests), 3))
             case Optional(left, _) | Without(left, _):
                 return self.rows(left, bound)
-            case Either(parts):
+            case Alternatives(parts):
                 return sum(self.rows(part, bound) for part in parts)
             case Assign(inner) | PerGraph(_, _, inner):
                 return self.rows(inner, bound)
             case Select():
                 return self._select(node, bound)
-            case Source():
+            case PatternScan():
                 return self._source(node, bound)
             case Remote():
                 return GUESSED
@@ -113,7 +113,7 @@ class Estimates:
 
     # ---- triple patterns ----------------------------------------------------------------------------------------
 
-    def _source(self, node: Source, bound: Names) -> float:
+    def _source(self, node: PatternScan, bound: Names) -> float:
         if node.window is not None:
             return math.pow(GUESSED, 0.5 if node.variables & bound else 1)
         pattern = self._pattern_of(node)

@@ -67,7 +67,7 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function of SPARQL by its name in upper case, or another one by its IRI (then `name` is ``<iri>``)."""
 
     name: str
@@ -104,7 +104,18 @@ class Aggregate:
 
 
 Expression = (
-    Variable | Constant | Compare | Arithmetic | Negate | Not | And | Or | Call | Membership | Exists | Aggregate
+    Variable
+    | Constant
+    | Compare
+    | Arithmetic
+    | Negate
+    | Not
+    | And
+    | Or
+    | FunctionCall
+    | Membership
+    | Exists
+    | Aggregate
 )
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from hbase_store import terms
 from hbase_store.arrays import Ids
-from stream_ext.plan.expressions.rows import Scope
+from stream_ext.plan.expressions.rows import ExpressionContext
 from stream_ext.plan.expressions.vectors import Terms
 from stream_ext.plan.values import Duration, Opaque, Resource, Tagged, Timed, Value
 from stream_ext.plan.values.kinds import DATE, DATETIME, TIME
@@ -34,7 +34,7 @@ _FEW = 64
 _MONTH_SECONDS = 2629746
 
 
-def order_ranks(ids: Ids, scope: Scope) -> Ranks:
+def order_ranks(ids: Ids, scope: ExpressionContext) -> Ranks:
     """Comparable within one call only."""
     if not len(ids):
         return np.zeros(0, np.int64)
@@ -50,7 +50,7 @@ def order_ranks(ids: Ids, scope: Scope) -> Ranks:
     return _ranks_of(column.factored().pool.values)[codes]
 
 
-def leading(ids: Ids, scope: Scope, count: int, descending: bool) -> npt.NDArray[np.bool_]:
+def leading(ids: Ids, scope: ExpressionContext, count: int, descending: bool) -> npt.NDArray[np.bool_]:
     """Which rows come first by this column alone: `count` of them, and those that are equal to the last of these."""
     column = Terms(ids, scope.vocabulary)
     if column.are_inline:

@@ -20,16 +20,16 @@ from stream_ext.plan.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.plan.formulas import And, Compare, Expression, Membership, Not, Or, PathRepeat, Repeat
 from stream_ext.plan.logic import (
     ORDERED,
+    Alternatives,
     Assign,
     Conjunction,
-    Either,
     Logic,
     Optional,
     PathSource,
+    PatternScan,
     PerGraph,
     Question,
     Select,
-    Source,
     Test,
     Without,
     children,
@@ -47,7 +47,7 @@ _PARTS_MAX = 64
 
 
 @dataclass(frozen=True)
-class Template:
+class QueryTemplate:
     """`names` are the variables that stand for the constants of `select` and `made` (what CONSTRUCT makes)."""
 
     select: Select
@@ -74,7 +74,7 @@ class Template:
 class Parametrised:
     """A query as its template and the constants (canonical texts), one for each of the template's names."""
 
-    template: Template
+    template: QueryTemplate
     constants: tuple[bytes, ...]
 
 
@@ -87,7 +87,7 @@ def parametrised(query: Query, select: Select, made: Sequence[QuadPattern]) -> P
     without = taken.select(select)
     quads = tuple(map(taken.quad, made))
     names = tuple(f".c{i}" for i in range(1, len(taken.constants) + 1))
-    template = Template(without, quads, names, query.form, query.r2s or R2S.RSTREAM, query.variables)
+    template = QueryTemplate(without, quads, names, query.form, query.r2s or R2S.RSTREAM, query.variables)
     return Parametrised(template, tuple(taken.constants))
 
 
@@ -123,13 +123,13 @@ def _inside(node: Logic) -> list[Logic]:
 def _is_anchored(node: Logic) -> bool:
     """Whether each of its solutions comes from a triple pattern with a constant, so that few of them fit a query."""
     match node:
-        case Source():
+        case PatternScan():
             return isinstance(node.subject, Constant) or isinstance(node.object, Constant)
         case Conjunction(items):
             return any(map(_is_anchored, items))
         case Optional(left, _) | Without(left, _):
             return _is_anchored(left)
-        case Either(parts):
+        case Alternatives(parts):
             return all(map(_is_anchored, parts))
         case Assign(inner) | Select(inner):
             return _is_anchored(inner)
@@ -152,7 +152,7 @@ class _Taken:
 
     def logic(self, node: Logic) -> Logic:
         match node:
-            case Source():
+            case PatternScan():
                 return replace(node, subject=self._node(node.subject), object=self._node(node.object))
             case PathSource(path=PathRepeat(Constant(), Repeat.ONE_OR_MORE)):
                 # Of a path that may have no edge at all, a constant end need be no node of the graph, a variable must.
@@ -163,8 +163,8 @@ class _Taken:
                 return Optional(self.logic(left), self.logic(right), self._tests(tests))
             case Without(left, right):
                 return Without(self.logic(left), self.logic(right))
-            case Either(parts):
-                return Either(tuple(map(self.logic, parts)))
+            case Alternatives(parts):
+                return Alternatives(tuple(map(self.logic, parts)))
             case Assign(inner, variable, test):
                 return Assign(self.logic(inner), variable, self._test(test))
             case PerGraph(_, _, inner):

@@ -32,7 +32,7 @@ class Said(Generic[Value]):
     origin: Origin
 
 
-class Evaluated(StrEnum):
+class EvaluationTrigger(StrEnum):
     """What makes a query be evaluated; `REPORT` adds triggers up."""
 
     ARRIVAL = "at every arrival"
@@ -41,7 +41,7 @@ class Evaluated(StrEnum):
     CHANGE = "at registration, and at each snapshot that changes the answer"
 
 
-class Scope(StrEnum):
+class PatternScope(StrEnum):
     """What a pattern outside of STREAM and WINDOW reads."""
 
     DEFAULT_GRAPH = "the store's default graph"
@@ -80,9 +80,9 @@ class WindowPolicy:
 class Policy:
     dialect: Dialect
     r2s: Said[R2S]
-    evaluated: Said[tuple[Evaluated, ...]]
+    evaluated: Said[tuple[EvaluationTrigger, ...]]
     every_ms: tuple[int, ...]  # of PERIODIC
-    scope: Said[Scope]
+    scope: Said[PatternScope]
     empty: Said[Empty]
     windows: tuple[WindowPolicy, ...]
 
@@ -113,34 +113,34 @@ def _periods(query: Query) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*([query.shape.every_ms] if query.shape.every_ms else []), *reports]))
 
 
-def _evaluated(query: Query, periods: tuple[int, ...]) -> Said[tuple[Evaluated, ...]]:
+def _evaluated(query: Query, periods: tuple[int, ...]) -> Said[tuple[EvaluationTrigger, ...]]:
     triggers = {report.trigger for window in query.windows for report in window.reports}
     found = [
-        *([Evaluated.CLOSE] if Trigger.WINDOW_CLOSE in triggers else []),
-        *([Evaluated.ARRIVAL] if Trigger.CONTENT_CHANGE in triggers else []),
-        *([Evaluated.PERIODIC] if periods else []),
+        *([EvaluationTrigger.CLOSE] if Trigger.WINDOW_CLOSE in triggers else []),
+        *([EvaluationTrigger.ARRIVAL] if Trigger.CONTENT_CHANGE in triggers else []),
+        *([EvaluationTrigger.PERIODIC] if periods else []),
     ]
     if found:
         return Said(tuple(found), Origin.WRITTEN)
     if not query.windows:
-        return Said((Evaluated.CHANGE,), Origin.DEFAULT)
+        return Said((EvaluationTrigger.CHANGE,), Origin.DEFAULT)
     by_arrival = query.dialect is Dialect.CQELS or all(window.extent in _ARRIVALS for window in query.windows)
-    return Said((Evaluated.ARRIVAL if by_arrival else Evaluated.CLOSE,), Origin.DEFAULT)
+    return Said((EvaluationTrigger.ARRIVAL if by_arrival else EvaluationTrigger.CLOSE,), Origin.DEFAULT)
 
 
-def _scope(query: Query) -> Said[Scope]:
+def _scope(query: Query) -> Said[PatternScope]:
     graphs = [clause for clause in query.shape.graphs if not clause.named]
     origin = Origin.WRITTEN if query.shape.graphs else Origin.DEFAULT
     if query.dialect is Dialect.CSPARQL:
         if graphs:
-            return Said(Scope.WINDOWS_AND_GRAPHS, origin)
+            return Said(PatternScope.WINDOWS_AND_GRAPHS, origin)
         bare = any(window.declared is Declared.BARE_NAME for window in query.windows)
-        return Said(Scope.WINDOWS_AND_DEFAULT_GRAPH if bare else Scope.WINDOWS, Origin.DEFAULT)
+        return Said(PatternScope.WINDOWS_AND_DEFAULT_GRAPH if bare else PatternScope.WINDOWS, Origin.DEFAULT)
     if graphs:
-        return Said(Scope.GRAPHS, origin)
+        return Said(PatternScope.GRAPHS, origin)
     if query.shape.graphs and not query.windows:
-        return Said(Scope.NOTHING, origin)
-    return Said(Scope.DEFAULT_GRAPH, Origin.DEFAULT)
+        return Said(PatternScope.NOTHING, origin)
+    return Said(PatternScope.DEFAULT_GRAPH, Origin.DEFAULT)
 
 
 def _empty(query: Query) -> Said[Empty]:

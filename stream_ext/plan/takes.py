@@ -6,9 +6,9 @@ which the part binds for certain. Joining values of ?z may not: OPTIONAL would l
 from __future__ import annotations
 
 from stream_ext.plan.logic import (
+    Alternatives,
     Assign,
     Conjunction,
-    Either,
     Logic,
     Names,
     Optional,
@@ -32,7 +32,7 @@ def takes(node: Logic, names: Names) -> bool:
             return not names & own and takes(left, names) and _untouched(tests, names, node.certain | own)
         case Without(left, right):
             return not names & (right.variables - left.certain) and takes(left, names)
-        case Either(parts):
+        case Alternatives(parts):
             return all(takes(part, names) for part in parts)
         case Assign(inner, variable, test):
             return variable not in names and takes(inner, names) and _untouched((test,), names, inner.certain)

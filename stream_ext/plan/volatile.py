@@ -4,8 +4,8 @@ SELECT ?s { ?s ?p ?o }      =>  False          SELECT (NOW() AS ?t) {}     =>  T
 
 from __future__ import annotations
 
-from stream_ext.plan.algebra import Query, Service
-from stream_ext.plan.formulas import Call, Expression
+from stream_ext.plan.algebra import Query, ServicePattern
+from stream_ext.plan.formulas import Expression, FunctionCall
 from stream_ext.plan.walk import Part, query_parts, walk
 
 #: The calls that are another value each time they are made.
@@ -22,17 +22,17 @@ def is_volatile(query: Query) -> bool:
 def is_of_time(query: Query) -> bool:
     """Whether it is for another reason than what others say."""
     nodes = (node for part in query_parts(query) for node in walk(part))
-    return any(_varies(node) for node in nodes if not isinstance(node, Service))
+    return any(_varies(node) for node in nodes if not isinstance(node, ServicePattern))
 
 
 def is_of_the_moment(expression: Expression) -> bool:
     """Whether the same row may have another value at another moment; functions that others wrote are pure."""
-    return any(isinstance(part, Call) and part.name in VOLATILE for part in walk(expression))
+    return any(isinstance(part, FunctionCall) and part.name in VOLATILE for part in walk(expression))
 
 
 def draws(expression: Expression) -> bool:
     """Whether each solution has a value of its own, whatever it binds."""
-    return any(isinstance(part, Call) and part.name in _DRAWN for part in walk(expression))
+    return any(isinstance(part, FunctionCall) and part.name in _DRAWN for part in walk(expression))
 
 
 def is_chance(expression: Expression) -> bool:
@@ -42,10 +42,10 @@ def is_chance(expression: Expression) -> bool:
 
 def _varies(node: Part) -> bool:
     match node:
-        case Call(name):
+        case FunctionCall(name):
             # Of a function that others wrote nothing is known.
             return name in VOLATILE or (name.startswith("<") and not name.startswith(_CASTS))
-        case Service():
+        case ServicePattern():
             return True
         case _:
             return False

@@ -16,7 +16,7 @@ from stream_ext.plan.algebra import (
     Minus,
     Pattern,
     Query,
-    Service,
+    ServicePattern,
     SubSelect,
     Union,
     Values,
@@ -25,10 +25,10 @@ from stream_ext.plan.formulas import (
     Aggregate,
     And,
     Arithmetic,
-    Call,
     Compare,
     Exists,
     Expression,
+    FunctionCall,
     Membership,
     Negate,
     Not,
@@ -50,11 +50,11 @@ def parts_of(node: Part) -> tuple[Part, ...]:
             return (left, right)
         case Filter(condition, inner):
             return (inner, condition)
-        case Graph(_, inner) | InWindow(_, inner) | InAnyWindow(_, inner) | Service(_, inner):
+        case Graph(_, inner) | InWindow(_, inner) | InAnyWindow(_, inner) | ServicePattern(_, inner):
             return (inner,)
         case Not(inner) | Negate(inner):
             return (inner,)
-        case Call(_, arguments):
+        case FunctionCall(_, arguments):
             return arguments
         case Membership(inner, items):
             return (inner, *items)
@@ -97,7 +97,7 @@ def walk(root: Part) -> Iterator[Part]:
 
 def has_services(query: Query) -> bool:
     """Whether it asks others."""
-    return any(isinstance(node, Service) for part in query_parts(query) for node in walk(part))
+    return any(isinstance(node, ServicePattern) for part in query_parts(query) for node in walk(part))
 
 
 def reads_store(query: Query) -> bool:

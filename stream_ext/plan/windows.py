@@ -91,7 +91,7 @@ class StreamRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ClauseInText:
     """Something of a window's clause that stands in the text, under the name that a refusal gives it."""
 
     clause: str
@@ -120,7 +120,7 @@ class WindowClause:
     lateness_ms: int | None = None
     reports: tuple[Report, ...] = ()
     declared: Declared = Declared.WINDOW
-    written: tuple[Written, ...] = field(default=(), compare=False)
+    written: tuple[ClauseInText, ...] = field(default=(), compare=False)
     without_unit: tuple[str, ...] = field(default=(), compare=False)  # its lengths that are bare numbers: RANGE 10
 
     def place(self, clause: str) -> Position | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stream_ext.operators.intersection import Intersection
-from stream_ext.operators.join import Join
-from stream_ext.operators.left_join import LeftJoin
+from stream_ext.operators.join import JoinOperator
+from stream_ext.operators.left_join import LeftJoinOperator
 from stream_ext.operators.operator import Operator
-from stream_ext.operators.union import Union
+from stream_ext.operators.union import UnionOperator
 from stream_ext.operators.window_scan import WindowScan
-from stream_ext.plan.logic import NO_NAMES, Conjunction, Logic, Names, Source
+from stream_ext.plan.logic import NO_NAMES, Conjunction, Logic, Names, PatternScan
 from stream_ext.plan.terms import Variable
 
 
@@ -56,13 +56,13 @@ class Plan:
 def resources_of(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None) -> Names:
     """Subjects, predicates and graphs are no literals; joins keep what both their sides keep."""
     found = inputs[0].resources if inputs else NO_NAMES
-    if isinstance(operator, Union):
+    if isinstance(operator, UnionOperator):
         others = [wire.resources | (frozenset(operator.variables) - set(wire.variables)) for wire in inputs]
         found = others[0].intersection(*others[1:])
-    elif isinstance(operator, Join | LeftJoin):
+    elif isinstance(operator, JoinOperator | LeftJoinOperator):
         found = both_resources(inputs[0], inputs[1])
     for source in node.items if isinstance(operator, Intersection) and isinstance(node, Conjunction) else (node,):
-        if isinstance(source, Source):
+        if isinstance(source, PatternScan):
             parts = (source.subject, source.predicate, source.graph.node)
             found |= {part.name for part in parts if isinstance(part, Variable)}
     return found

@@ -11,10 +11,10 @@ from stream_ext.plan.formulas import (
     And,
     Arithmetic,
     ArithmeticOp,
-    Call,
     Compare,
     Exists,
     Expression,
+    FunctionCall,
     Membership,
     Negate,
     Not,
@@ -79,7 +79,7 @@ class Expressions(ABC):
 
     def constraint(self, expression: Expression) -> str:
         """As FILTER and HAVING take it."""
-        if isinstance(expression, Call | Exists):
+        if isinstance(expression, FunctionCall | Exists):
             return self.expression(expression)
         return f"({self.expression(expression)})"
 
@@ -104,7 +104,7 @@ class Expressions(ABC):
                 return _UNARY, self._unary(expression)
             case Exists(pattern, negated):
                 return _PRIMARY, f"{'NOT ' * negated}EXISTS {self.group(pattern)}"
-            case Call():
+            case FunctionCall():
                 return _PRIMARY, self._call(expression)
             case Aggregate():
                 return _PRIMARY, self._aggregate(expression)
@@ -112,7 +112,7 @@ class Expressions(ABC):
     def _list(self, items: tuple[Expression, ...]) -> str:
         return ", ".join([self.expression(item) for item in items])
 
-    def _call(self, call: Call) -> str:
+    def _call(self, call: FunctionCall) -> str:
         if call.base is not None:
             self.base = call.base
         return f"{call.name}({'DISTINCT ' * call.distinct}{self._list(call.arguments)})"

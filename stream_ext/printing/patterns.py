@@ -17,7 +17,7 @@ from stream_ext.plan.algebra import (
     Minus,
     Pattern,
     Query,
-    Service,
+    ServicePattern,
     SubSelect,
     Union,
     Values,
@@ -109,7 +109,7 @@ class Patterns(Expressions):
                 return f"{self._window(name)} {self.group(inner)}", False
             case InAnyWindow(name, inner):
                 return f"{'GRAPH' if self.plain else 'WINDOW'} ?{name} {self.group(inner)}", False
-            case Service(node, inner, silent):
+            case ServicePattern(node, inner, silent):
                 return f"SERVICE {'SILENT ' * silent}{self.fixed(node)} {self.group(inner)}", False
             case Union(parts):
                 return " UNION ".join([self.group(part) for part in parts]), False

@@ -31,7 +31,7 @@ from stream_ext.plan.algebra import (
     Pattern,
     Query,
     Register,
-    Service,
+    ServicePattern,
     SubSelect,
     Union,
     Unit,
@@ -54,7 +54,7 @@ def explain_text(unit: Unit) -> str:
     """What a unit means, a line a fact."""
     while isinstance(unit, Explain):
         unit = unit.unit
-    lines = list(_Plan(plain=False).lines(unit))
+    lines = list(_PlanText(plain=False).lines(unit))
     refusal = first_refusal(unit)
     if refusal is not None:
         position, name = refusal
@@ -66,7 +66,7 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
     return (_INDENT + line for line in lines)
 
 
-class _Plan(Units):
+class _PlanText(Units):
     def lines(self, unit: Unit) -> Iterator[str]:
         if isinstance(unit, Update):
             yield "update"
@@ -159,7 +159,7 @@ class _Plan(Units):
                 return [self._table(pattern)], []
             case Graph(node, inner):
                 return [f"graph {self.fixed(node)}"], [inner]
-            case Service(node, inner, silent):
+            case ServicePattern(node, inner, silent):
                 return [f"service{' silent' * silent} {self.fixed(node)}"], [inner]
             case InWindow(name, inner):
                 return [f"window <{name}>"], [inner]

@@ -31,8 +31,8 @@ from stream_ext.plan.algebra import (
     Update,
     Whole,
 )
-from stream_ext.plan.formulas import Call
-from stream_ext.plan.policy import Scope, policy_of
+from stream_ext.plan.formulas import FunctionCall
+from stream_ext.plan.policy import PatternScope, policy_of
 from stream_ext.plan.terms import Constant, Variable
 from stream_ext.plan.windows import Declared, Dialect, GraphClause
 from stream_ext.printing import terms
@@ -113,7 +113,7 @@ class Units(Patterns):
     def _group_key(self, key: Assigned) -> str:
         if key.variable is not None:
             return f"({self.expression(key.expression)} AS ?{key.variable})"
-        if isinstance(key.expression, Variable | Call):
+        if isinstance(key.expression, Variable | FunctionCall):
             return self.expression(key.expression)
         return f"({self.expression(key.expression)})"
 
@@ -216,7 +216,7 @@ def _named(named: Named) -> str:
 
 def _merged(query: Query) -> list[str]:
     """C-SPARQL: windows are part of the default graph, beside what FROM names; GRAPH reaches them too."""
-    default = [DEFAULT_GRAPH] if policy_of(query).scope.value is Scope.WINDOWS_AND_DEFAULT_GRAPH else []
+    default = [DEFAULT_GRAPH] if policy_of(query).scope.value is PatternScope.WINDOWS_AND_DEFAULT_GRAPH else []
     merged = [f"FROM <{name}>" for name in [*default, *(window.name for window in query.windows)]]
     return merged + [f"FROM NAMED <{window.name}>" for window in query.windows]
 

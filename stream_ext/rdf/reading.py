@@ -33,7 +33,7 @@ def deadline(seconds: float, what: str, clock: Callable[[], float] = time.monoto
     return check
 
 
-class Reading:
+class ReadingBudget:
     """Of one request, or of one file: all documents in it together. `check` is called often, and raises when nobody
     wants it any more."""
 

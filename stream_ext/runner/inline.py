@@ -20,7 +20,7 @@ from stream_ext.turns import Share
 _PAUSE_S = 0.25
 
 
-class Shard(Protocol):
+class InlineShard(Protocol):
     """What the runner asks of stream_ext/shard.py."""
 
     sn: int
@@ -39,7 +39,7 @@ class InlineRunner:
     def __init__(
         self,
         merge: Merge,
-        make_shard: Callable[[Role], Shard],
+        make_shard: Callable[[Role], InlineShard],
         on_sent: Callable[[], None] = lambda: None,
         held: Callable[[], Collection[int]] = frozenset,
         on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,
@@ -139,7 +139,7 @@ class InlineRunner:
                 self._merge.take_piece(role, parts)
                 self._tell_faults(faults)
 
-    def _new_faults(self, shard: Shard) -> dict[int, tuple[str, int]]:
+    def _new_faults(self, shard: InlineShard) -> dict[int, tuple[str, int]]:
         """Which are seen from now on; with the snapshot since which each query runs."""
         before, self.faults = self._known_faults, dict(shard.faults)
         self._known_faults = {query: (why, shard.generation(query)) for query, why in shard.faults.items()}
@@ -149,7 +149,7 @@ class InlineRunner:
         for query, (why, since) in faults.items():
             self._on_fault(query, why, since)
 
-    def _step(self, shard: Shard, sn: int) -> list[Told]:
+    def _step(self, shard: InlineShard, sn: int) -> list[Told]:
         began_ms = self._stepping_since_ms = self._clock.now_ms()
         try:
             return shard.step(sn)
@@ -159,10 +159,10 @@ class InlineRunner:
             self._share.stepped(took_ms)
             self._on_step(took_ms)
 
-    def _goes_on_behind(self, shard: Shard) -> bool:
+    def _goes_on_behind(self, shard: InlineShard) -> bool:
         return shard.has_more and self._has_room() and (shard.sn >= self._head or self._share.is_due)
 
-    def _go_on(self, shard: Shard) -> list[Told]:
+    def _go_on(self, shard: InlineShard) -> list[Told]:
         others_wait, began_ms = shard.sn < self._head, self._clock.now_ms()
         try:
             return shard.go_on()
@@ -180,7 +180,7 @@ class InlineRunner:
         """Nothing that is being evaluated counts any more."""
         return self._closed
 
-    def _has_work(self, role: Role, shard: Shard) -> bool:
+    def _has_work(self, role: Role, shard: InlineShard) -> bool:
         """Waits for the next snapshot, unless some queries are behind. False: the merge does not stand where the shard
         does, for another has (or had) the queries meanwhile."""
 

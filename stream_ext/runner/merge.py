@@ -49,7 +49,7 @@ from stream_ext.errors import DeadlineExceeded
 from stream_ext.insistence import insist
 from stream_ext.part import Ids, Part, SharedPart, Told
 from stream_ext.runner.homes import Homes
-from stream_ext.runner.standings import Group, Membership, Standings, Stored
+from stream_ext.runner.standings import EmissionGroup, GroupMembership, Standings, Stored
 from stream_ext.schedule import NOWHERE, QueryState
 from stream_ext.waits import Waits
 
@@ -62,7 +62,7 @@ Role = Literal["inline", "beside"]
 _STORE_WITHIN_MS = 1_000
 
 
-class Log(Protocol):
+class EmissionCommits(Protocol):
     """What the merge asks of the store's `EmissionLog`."""
 
     def commit(self, emissions: Sequence[EmissionRow], states: dict[int, bytes | None], position: Sn) -> int: ...
@@ -80,7 +80,7 @@ class Queries(Protocol):
 class Merge:
     def __init__(
         self,
-        log: Log,
+        log: EmissionCommits,
         clock: Clock,
         queries: Queries,
         decode: Callable[[Ids], list[bytes]],
@@ -166,7 +166,7 @@ class Merge:
         with self._changed:
             return self._standings.last(query)
 
-    def memberships(self, query: int) -> list[Membership]:
+    def memberships(self, query: int) -> list[GroupMembership]:
         """Which of its emissions are records of groups, the oldest first."""
         with self._changed:
             return self._standings.memberships(query)
@@ -547,7 +547,7 @@ class Merge:
             self._silent[part.query] = Silence(part.time, self._standings.last(part.query))
 
     def _said_together(
-        self, part: SharedPart, group: Group, queries: Mapping[int, QueryDefinition]
+        self, part: SharedPart, group: EmissionGroup, queries: Mapping[int, QueryDefinition]
     ) -> Iterator[EmissionRow]:
         """One record for all; where nothing is said of an empty answer, an emission of each that has another."""
         if not part.evaluated or not (part.reports or len(part.whose)):

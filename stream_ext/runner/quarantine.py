@@ -69,7 +69,7 @@ class Trial(Protocol):
     def close(self) -> None: ...
 
 
-class Merge(Protocol):
+class MergePosition(Protocol):
     @property
     def position(self) -> int: ...
     def attempt(self, runner: str) -> tuple[int, int, Mapping[int, Any]]: ...
@@ -78,7 +78,7 @@ class Merge(Protocol):
 class Quarantine:
     def __init__(
         self,
-        merge: Merge,
+        merge: MergePosition,
         trial: Trial,
         *,
         all_queries: Callable[[], Collection[int]],

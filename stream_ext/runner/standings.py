@@ -25,7 +25,7 @@ from stream_ext.part import Ids, SharedPart
 from stream_ext.schedule import QueryState, own_begins
 
 
-class Membership(msgspec.Struct, frozen=True, array_like=True):
+class GroupMembership(msgspec.Struct, frozen=True, array_like=True):
     """The emissions of a query after number `before` are the records of a group from `first` on.
 
     `until`: the last of them; None: it is in the group. `gap`: the first of them is the first since a pause."""
@@ -47,7 +47,7 @@ class _Standing(msgspec.Struct, frozen=True, array_like=True):
     """As it is stored of a query that is, or was, in groups. `state` is what is its own: in a group, how it came."""
 
     state: QueryState
-    memberships: list[Membership]
+    memberships: list[GroupMembership]
     last: int
 
 
@@ -63,7 +63,7 @@ _STANDING, _TOGETHER = b"M", b"G"
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Group:
+class EmissionGroup:
     """`queries`: those of its last part, and `absent` those of them that are in it no more. `kept`: its state, as it is
     stored."""
 
@@ -109,7 +109,7 @@ class Stored:
     grouped: frozenset[int] = frozenset()
 
 
-class Log(Protocol):
+class ProgressLog(Protocol):
     """What of the emission log says where the queries stand."""
 
     def last(self, query: int) -> int: ...
@@ -119,15 +119,15 @@ class Log(Protocol):
 class Standings:
     """Not safe to use from several threads: the merge has the lock."""
 
-    def __init__(self, log: Log, queries: Mapping[int, QueryDefinition], new_number: Callable[[], int]) -> None:
+    def __init__(self, log: ProgressLog, queries: Mapping[int, QueryDefinition], new_number: Callable[[], int]) -> None:
         """`new_number`: one that no query and no group has had."""
         self._new_number = new_number
         self._states: dict[int, QueryState] = {}  # of those in a group: how they came
         self._kept: dict[int, QueryState] = {}  # as stored, of those in no group
         self._numbers: dict[int, int] = {}  # the last emission, but for those in a group that reports
-        self._members: dict[int, Membership] = {}
-        self._past: dict[int, list[Membership]] = {}
-        self._groups: dict[int, Group] = {}
+        self._members: dict[int, GroupMembership] = {}
+        self._past: dict[int, list[GroupMembership]] = {}
+        self._groups: dict[int, EmissionGroup] = {}
         self._evaluations: Counter[int] = Counter()
         self._rows: Counter[int] = Counter()
         self._dirty: set[int] = set()
@@ -137,12 +137,12 @@ class Standings:
         self.moved = False  # somebody has come to a group, or gone: it must be stored with what is said
         self._read(log, queries)
 
-    def _read(self, log: Log, queries: Mapping[int, QueryDefinition]) -> None:
+    def _read(self, log: ProgressLog, queries: Mapping[int, QueryDefinition]) -> None:
         standings: dict[int, _Standing] = {}
         for number, body in log.states().items():
             if body[:1] == _TOGETHER:
                 stored = msgspec.msgpack.decode(body[1:], type=_Together)
-                self._groups[number] = Group(number, stored.reports, stored.state, log.last(number))
+                self._groups[number] = EmissionGroup(number, stored.reports, stored.state, log.last(number))
             elif number not in queries:
                 self._gone.add(number)
             elif body[:1] == _STANDING:
@@ -216,7 +216,7 @@ class Standings:
             return member.number(group.records)
         return self._numbers.get(query, 0)
 
-    def memberships(self, query: int) -> list[Membership]:
+    def memberships(self, query: int) -> list[GroupMembership]:
         """Which of its emissions are records of groups, the oldest first; of groups that are still known."""
         found = [each for each in self._past.get(query, ()) if each.group in self._groups]
         member = self._members.get(query)
@@ -259,7 +259,7 @@ class Standings:
             self._dirty.add(query)
         return self.say(query, 0), state.gap
 
-    def together(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> Group | None:
+    def together(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> EmissionGroup | None:
         """The group that this part is of, after it; None: none of its queries is there any more."""
         group = self._same(part) or self._gathered(part, queries)
         if group is not None:
@@ -271,11 +271,11 @@ class Standings:
             self._dirty_groups.add(group.number)
         return group
 
-    def is_in(self, query: int, group: Group) -> bool:
+    def is_in(self, query: int, group: EmissionGroup) -> bool:
         member = self._members.get(query)
         return member is not None and member.group == group.number
 
-    def _same(self, part: SharedPart) -> Group | None:
+    def _same(self, part: SharedPart) -> EmissionGroup | None:
         member = self._members.get(int(part.queries[0]))
         if member is None or part.joined:
             return None
@@ -289,7 +289,7 @@ class Standings:
         self._keep_begins(group, part.state.begins)
         return group
 
-    def _gathered(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> Group | None:
+    def _gathered(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> EmissionGroup | None:
         """Somebody has come or gone, or says how it came. Looked at are these; the others are where they were."""
         group = self._that_of_most(part)
         if group is None:
@@ -311,7 +311,7 @@ class Standings:
         group.absent = {query for query in looked_at if not self.is_in(query, group)}
         return group if group.members else None
 
-    def _keep_begins(self, group: Group, begins: list[int | None]) -> None:
+    def _keep_begins(self, group: EmissionGroup, begins: list[int | None]) -> None:
         """Those whose first closes are the group's have them for themselves, where those of the part are other ones:
         queries come to one network from several, and another runner may put them together in another way."""
         if own_begins(group.state.begins, begins) == begins:
@@ -325,7 +325,7 @@ class Standings:
                 self._states[query] = msgspec.structs.replace(state, begins=mine)
                 self._dirty.add(query)
 
-    def _that_of_most(self, part: SharedPart) -> Group | None:
+    def _that_of_most(self, part: SharedPart) -> EmissionGroup | None:
         """The first, the last and the one in the middle mostly say which it is."""
         some = part.queries[[0, len(part.queries) // 2, -1]].tolist()
         for asked in (some, part.queries.tolist()):
@@ -337,12 +337,12 @@ class Standings:
                     return group
         return None
 
-    def _new_group(self, part: SharedPart) -> Group:
+    def _new_group(self, part: SharedPart) -> EmissionGroup:
         number = self._new_number()
-        group = self._groups[number] = Group(number, part.reports, part.state, 0)
+        group = self._groups[number] = EmissionGroup(number, part.reports, part.state, 0)
         return group
 
-    def _goes_on(self, query: int, group: Group, joined: QueryState | None) -> bool:
+    def _goes_on(self, query: int, group: EmissionGroup, joined: QueryState | None) -> bool:
         """Whether it is in the group already, and is not one that came anew."""
         if not self.is_in(query, group):
             return False
@@ -351,13 +351,13 @@ class Standings:
             (joined.evaluated, joined.registered, joined.gap) == (state.evaluated, state.registered, state.gap)
         )
 
-    def _enter(self, query: int, group: Group, state: QueryState) -> None:
+    def _enter(self, query: int, group: EmissionGroup, state: QueryState) -> None:
         if query in self._members:
             self._leave(query)
         last = self._numbers.get(query, 0)
         self._states[query] = state
         self._catching_up.discard(query)
-        self._members[query] = Membership(group.number, group.records + 1, last, state.gap)
+        self._members[query] = GroupMembership(group.number, group.records + 1, last, state.gap)
         self._evaluations[query] -= group.evaluations
         group.members += 1
         self._dirty.add(query)
@@ -415,7 +415,7 @@ class Standings:
             return _encode(state)
         return _STANDING + _encode(_Standing(state, memberships, self._numbers.get(query, 0)))
 
-    def _stored_memberships(self, query: int) -> Iterator[Membership]:
+    def _stored_memberships(self, query: int) -> Iterator[GroupMembership]:
         yield from (each for each in self._past.get(query, ()) if each.group in self._groups)
         if (member := self._members.get(query)) is not None:
             yield member

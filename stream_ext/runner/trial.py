@@ -37,7 +37,7 @@ from stream_ext.outside import Outside
 from stream_ext.runner.quarantine import Outcome
 from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.runner.underway import Underway, Watched
+from stream_ext.runner.underway import StepWatch, Underway
 
 #: Interpreter, imports, compiled loops and store; on a busy machine.
 _OPENS_S = 120.0
@@ -46,7 +46,7 @@ _GOES_ON_S = 5.0
 _WHY_BYTES_MAX = 2_000
 
 
-class Job(msgspec.Struct, frozen=True):
+class TrialJob(msgspec.Struct, frozen=True):
     store_url: str
     base: str
     outside: Outside
@@ -82,7 +82,7 @@ class Process:
 
     def _run_from(self, sn: int, states: Mapping[int, Any], until: int) -> Outcome:
         with tempfile.TemporaryDirectory(prefix="rillet-trial-") as folder:
-            watched = Watched(Path(folder) / "underway")
+            watched = StepWatch(Path(folder) / "underway")
             try:
                 return self._run(self._job(states, sn, until, watched.path), watched)
             except OSError as error:
@@ -96,14 +96,14 @@ class Process:
             if self._process is not None:
                 self._process.kill()
 
-    def _job(self, states: Mapping[int, Any], sn: int, until: int, underway: Path) -> Job:
+    def _job(self, states: Mapping[int, Any], sn: int, until: int, underway: Path) -> TrialJob:
         goes_on = {number: msgspec.structs.replace(state, stands=None) for number, state in states.items()}
-        return Job(
+        return TrialJob(
             self._store_url, self._base, self._outside, self._budget, self._factory, str(underway), until, sn,
             wire.Codec(self._factory).encode_states(goes_on),
         )  # fmt: skip
 
-    def _run(self, job: Job, watched: Watched) -> Outcome:
+    def _run(self, job: TrialJob, watched: StepWatch) -> Outcome:
         with self._lock:
             if self._closed:
                 return Outcome("failed", "the service is being closed")
@@ -126,7 +126,7 @@ class Process:
             finally:
                 process.kill()
 
-    def _followed(self, process: subprocess.Popen[bytes], watched: Watched) -> Outcome:
+    def _followed(self, process: subprocess.Popen[bytes], watched: StepWatch) -> Outcome:
         """What became of it; killed, if it shows no sign of life for too long."""
         assert process.stdout is not None
         said, changes, alive = b"", 0, time.monotonic()
@@ -146,7 +146,7 @@ class Process:
                     return Outcome("failed", f"it did not start within {limit_s:g} s")
                 return self._died(f"it did not answer for {limit_s:g} s", watched)
 
-    def _ended(self, process: subprocess.Popen[bytes], said: bytes, watched: Watched) -> Outcome:
+    def _ended(self, process: subprocess.Popen[bytes], said: bytes, watched: StepWatch) -> Outcome:
         code = process.wait()
         last, _, why = said.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace").partition(" ")
         if last == "stepped":
@@ -158,7 +158,7 @@ class Process:
         by = signal.Signals(-code).name if code < 0 else f"status {code}"
         return self._died(f"it ended by {by}", watched)
 
-    def _died(self, why: str, watched: Watched) -> Outcome:
+    def _died(self, why: str, watched: StepWatch) -> Outcome:
         stepping = watched.read()
         return Outcome("died", why, None if stepping is None else stepping.numbers)
 
@@ -170,7 +170,7 @@ def main() -> None:
     _end_with_parent()
     say = os.dup(1)
     os.dup2(2, 1)  # what others print is no report
-    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Job)
+    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=TrialJob)
     try:
         _step(job, lambda word: os.write(say, word.encode() + b"\n"))
     except StoreUnavailable as error:
@@ -188,7 +188,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:_WHY_BYTES_MAX]
 
 
-def _step(job: Job, say: Callable[[str], object]) -> None:
+def _step(job: TrialJob, say: Callable[[str], object]) -> None:
     warm.warm()
     codec, underway = wire.Codec(job.factory), Underway(Path(job.underway))
     shard = codec.open_shard(job.store_url, job.base, job.outside, job.budget, job.states.keys())

@@ -58,7 +58,7 @@ class Underway:
         self._map.close()
 
 
-class Watched:
+class StepWatch:
     """Read by who watches that process; the file is made here, with all of its space, and goes when this is closed."""
 
     def __init__(self, path: Path) -> None:

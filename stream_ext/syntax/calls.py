@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_ext.plan.formulas import Aggregate, Call, Exists, Expression
+from stream_ext.plan.formulas import Aggregate, Exists, Expression, FunctionCall
 from stream_ext.plan.terms import Variable
 from stream_ext.syntax import conditions, groups  # they import this one: a condition holds calls, a call conditions
 from stream_ext.syntax.cursor import Cursor
@@ -27,7 +27,7 @@ def call_by_word(cursor: Cursor) -> Expression:
     if word == "BOUND" and not isinstance(given[0], Variable):
         cursor.fail("BOUND takes a variable: BOUND(?x)", start)
     name = SYNONYMS.get(word, word)
-    return Call(name, given, False, position, cursor.base if name == "IRI" else None)
+    return FunctionCall(name, given, False, position, cursor.base if name == "IRI" else None)
 
 
 def _check_count(cursor: Cursor, word: str, given: int, start: int) -> None:
@@ -48,7 +48,7 @@ def call_by_iri(cursor: Cursor) -> Expression:
     distinct = cursor.peek_word() == "DISTINCT"
     if distinct:
         cursor.advance()
-    return Call(name, arguments(cursor, name, distinct), distinct, position)
+    return FunctionCall(name, arguments(cursor, name, distinct), distinct, position)
 
 
 def arguments(cursor: Cursor, owner: str, opened: bool = False) -> tuple[Expression, ...]:

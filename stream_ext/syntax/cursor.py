@@ -10,7 +10,7 @@ from stream_ext.errors import QuerySyntaxError, Unsupported
 from stream_ext.iris import is_absolute, resolve
 from stream_ext.plan.terms import Constant, Position, Variable
 from stream_ext.plan.windows import GraphClause, WindowClause
-from stream_ext.syntax.tokens import Check, Source, Token, unescape
+from stream_ext.syntax.tokens import Check, SourceText, Token, unescape
 from stream_ext.syntax.words import WELL_KNOWN_PREFIXES, meant
 
 #: How deep groups, brackets and blank nodes may stand in one another: far above any text that a person
@@ -59,7 +59,7 @@ class Cursor:
     )
 
     def __init__(self, text: str, base: str, check: Check | None = None) -> None:
-        self.source = Source(text, check)
+        self.source = SourceText(text, check)
         self.home = self.base = base
         self.prefixes: dict[str, str] = {}
         self.windows: dict[str, WindowClause] = {}

@@ -17,7 +17,7 @@ from stream_ext.plan.algebra import (
     Minus,
     PathPattern,
     Pattern,
-    Service,
+    ServicePattern,
     SubSelect,
     TriplePattern,
     Union,
@@ -275,7 +275,7 @@ def _service(cursor: Cursor) -> Pattern:
         service = cursor.constant()
     else:
         cursor.expected("the IRI of a service, or a variable, after SERVICE")
-    return Service(service, group(cursor), silent, position)
+    return ServicePattern(service, group(cursor), silent, position)
 
 
 def _values(cursor: Cursor) -> Pattern:

@@ -33,7 +33,7 @@ _COUNT_MAX = 2**63 - 1
 _NO_PATTERN = Bgp(())
 
 
-class _Draft:
+class _QueryDraft:
     """A query while it is read. `places`: where its clauses stand, by the names that a refusal gives them."""
 
     __slots__ = (
@@ -109,15 +109,15 @@ def sub_select(cursor: Cursor) -> Query:
     return made
 
 
-def _begin(cursor: Cursor) -> _Draft:
-    draft = _Draft(Form(cursor.word()))
+def _begin(cursor: Cursor) -> _QueryDraft:
+    draft = _QueryDraft(Form(cursor.word()))
     if draft.form in (Form.CONSTRUCT, Form.DESCRIBE):
         draft.places.append((draft.form.value, cursor.position()))
     cursor.advance()
     return draft
 
 
-def _made(cursor: Cursor, draft: _Draft, start: int, is_inner: bool = False) -> Query:
+def _made(cursor: Cursor, draft: _QueryDraft, start: int, is_inner: bool = False) -> Query:
     variables = tuple(cursor.visible if draft.star and draft.form is Form.SELECT else draft.variables)
     if draft.star_position is not None and draft.form is Form.SELECT and not variables:
         draft.places.append(("SELECT *", draft.star_position))
@@ -145,7 +145,7 @@ def _made(cursor: Cursor, draft: _Draft, start: int, is_inner: bool = False) -> 
 # ---- the head ------------------------------------------------------------------------------------------------
 
 
-def _r2s(cursor: Cursor, draft: _Draft) -> R2S | None:
+def _r2s(cursor: Cursor, draft: _QueryDraft) -> R2S | None:
     word = cursor.word()
     if word not in ("ISTREAM", "RSTREAM", "DSTREAM"):
         return None
@@ -155,7 +155,7 @@ def _r2s(cursor: Cursor, draft: _Draft) -> R2S | None:
     return R2S(word)
 
 
-def _head(cursor: Cursor, draft: _Draft) -> None:
+def _head(cursor: Cursor, draft: _QueryDraft) -> None:
     if draft.form is Form.SELECT:
         if cursor.word() == "REDUCED":
             draft.places.append(("REDUCED", cursor.position()))
@@ -170,7 +170,7 @@ def _head(cursor: Cursor, draft: _Draft) -> None:
         draft.template = template(cursor)
 
 
-def _projection(cursor: Cursor, draft: _Draft) -> None:
+def _projection(cursor: Cursor, draft: _QueryDraft) -> None:
     position = cursor.position()
     draft.star = cursor.take("*")
     if draft.star:
@@ -193,7 +193,7 @@ def _projection(cursor: Cursor, draft: _Draft) -> None:
         cursor.expected("variables or '*' after SELECT")
 
 
-def _projected(cursor: Cursor, draft: _Draft) -> None:
+def _projected(cursor: Cursor, draft: _QueryDraft) -> None:
     position = cursor.position()
     cursor.part()
     found, before = _allow_aggregates(cursor)
@@ -222,7 +222,7 @@ def _allow_aggregates(cursor: Cursor) -> tuple[list[str], list[str] | None]:
     return found, before
 
 
-def _described(cursor: Cursor, draft: _Draft) -> None:
+def _described(cursor: Cursor, draft: _QueryDraft) -> None:
     draft.star = cursor.take("*")
     while not draft.star:
         if cursor.kind == "var":
@@ -255,7 +255,7 @@ def template(cursor: Cursor) -> tuple[QuadPattern, ...]:
 # ---- the pattern ---------------------------------------------------------------------------------------------
 
 
-def _where(cursor: Cursor, draft: _Draft, is_inner: bool = False) -> None:
+def _where(cursor: Cursor, draft: _QueryDraft, is_inner: bool = False) -> None:
     said = cursor.take_word("WHERE")
     if draft.form is Form.DESCRIBE and not said and cursor.raw != "{":
         return
@@ -281,7 +281,7 @@ def _check_short(cursor: Cursor, pattern: Pattern, start: int) -> None:
 # ---- behind the pattern --------------------------------------------------------------------------------------
 
 
-def _modifiers(cursor: Cursor, draft: _Draft) -> None:
+def _modifiers(cursor: Cursor, draft: _QueryDraft) -> None:
     if cursor.word() == "GROUP":
         _group_by(cursor, draft)
     if cursor.word() == "HAVING":
@@ -307,13 +307,13 @@ def _modifiers(cursor: Cursor, draft: _Draft) -> None:
             cursor.visible.update(dict.fromkeys(draft.values.variables))
 
 
-def _check_depths(cursor: Cursor, draft: _Draft) -> None:
+def _check_depths(cursor: Cursor, draft: _QueryDraft) -> None:
     found = [*draft.having, *(key.expression for key in draft.group_by), *(by.expression for by in draft.order_by)]
     for each in (*found, *(assigned.expression for assigned in draft.expressions)):
         check_depth(cursor, each, None, "an expression")
 
 
-def _note(cursor: Cursor, draft: _Draft, found: list[str]) -> None:
+def _note(cursor: Cursor, draft: _QueryDraft, found: list[str]) -> None:
     if found:
         draft.places.append(("aggregate", cursor.position()))
 
@@ -327,7 +327,7 @@ def _constraint_begins(cursor: Cursor) -> bool:
     return cursor.kind in ("iri", "pname") and cursor.peek()[1] == "("
 
 
-def _group_by(cursor: Cursor, draft: _Draft) -> None:
+def _group_by(cursor: Cursor, draft: _QueryDraft) -> None:
     draft.places.append(("GROUP BY", cursor.position()))
     cursor.advance()
     cursor.require_word("BY", "after GROUP")
@@ -365,7 +365,7 @@ def _alias(cursor: Cursor) -> str:
     return name
 
 
-def _order_by(cursor: Cursor, draft: _Draft) -> None:
+def _order_by(cursor: Cursor, draft: _QueryDraft) -> None:
     draft.places.append(("ORDER BY", cursor.position()))
     cursor.advance()
     cursor.require_word("BY", "after ORDER")
@@ -391,7 +391,7 @@ def _ordering(cursor: Cursor) -> Ordering | None:
     return Ordering(constraint(cursor, "ORDER BY"), False) if _constraint_begins(cursor) else None
 
 
-def _limits(cursor: Cursor, draft: _Draft) -> None:
+def _limits(cursor: Cursor, draft: _QueryDraft) -> None:
     """OFFSET and LIMIT, which may stand in either order, once each."""
     while (word := cursor.word()) in ("LIMIT", "OFFSET"):
         if word in draft.counts:

@@ -75,7 +75,7 @@ _LONG = 1 << 14
 _CHECKED_EVERY = 1 << 11
 
 
-class Source:
+class SourceText:
     """A text, its tokens, and where in it things stand."""
 
     __slots__ = ("_check", "_line_starts", "_shifts", "text", "tokens", "written")
@@ -91,7 +91,7 @@ class Source:
             self._resolve_escapes()
 
     def _found(self, text: str) -> list[Token]:
-        return _tokens(text) if self._check is None else Watched(text, self._check)
+        return _tokens(text) if self._check is None else CancellableTokens(text, self._check)
 
     def position(self, offset: int) -> Position:
         if self._shifts:
@@ -134,7 +134,7 @@ def _tokens(text: str) -> list[Token]:
     return [(_KINDS[i := m.lastindex or 0], m[i], m.start(i)) for m in expression.finditer(text)]
 
 
-class Watched(list[Token]):
+class CancellableTokens(list[Token]):
     """The tokens of a long text: finding them, and reading on in them, looks whether that is still wanted."""
 
     __slots__ = ("_check", "_until")
@@ -158,7 +158,7 @@ _SIMPLE = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'":
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([tbnrf\"'\\]))|\\", re.DOTALL)
 
 
-def unescape(source: Source, raw: str, offset: int) -> str:
+def unescape(source: SourceText, raw: str, offset: int) -> str:
     """The characters that `raw` (which begins at `offset`) stands for; an escape that is none is an error there."""
 
     def character(match: re.Match[str]) -> str:
@@ -176,7 +176,7 @@ def unescape(source: Source, raw: str, offset: int) -> str:
     return _ESCAPE.sub(character, raw)
 
 
-def string_value(source: Source, kind: str, raw: str, offset: int) -> str:
+def string_value(source: SourceText, kind: str, raw: str, offset: int) -> str:
     """The lexical form that a string token writes."""
     width = 3 if kind == "long" else 1
     inner = raw[width:-width]

@@ -8,6 +8,7 @@ from typing import Final
 from stream_ext.plan.algebra import DIALECTS
 from stream_ext.plan.windows import (
     Bounds,
+    ClauseInText,
     Declared,
     Dialect,
     Extent,
@@ -15,7 +16,6 @@ from stream_ext.plan.windows import (
     StreamRef,
     Trigger,
     WindowClause,
-    Written,
 )
 from stream_ext.syntax import datasets  # it imports this one: STREAM [..] ?s names the stream behind the window
 from stream_ext.syntax.cursor import Cursor
@@ -36,7 +36,7 @@ _EMIT: Final = {"ON_UPDATE": Trigger.CONTENT_CHANGE, "ON_CLOSE": Trigger.WINDOW_
 
 
 @dataclass(slots=True)
-class _Draft:
+class _WindowDraft:
     """A window's clause while it is read."""
 
     extent: Extent = Extent.RANGE
@@ -53,12 +53,12 @@ class _Draft:
     bounds: Bounds | None = None
     lateness_ms: int | None = None
     reports: list[Report] = field(default_factory=list)
-    written: list[Written] = field(default_factory=list)
+    written: list[ClauseInText] = field(default_factory=list)
 
 
 def window(cursor: Cursor, name: str, stream: StreamRef | None, declared: Declared) -> WindowClause:
     """The window at its bracket; only RSP-QL's may have none. Without `stream` that one stands behind the window."""
-    draft = _Draft()
+    draft = _WindowDraft()
     position = cursor.position()
     bracket = cursor.take("[")
     if not bracket and declared is not Declared.WINDOW:
@@ -100,9 +100,9 @@ def window(cursor: Cursor, name: str, stream: StreamRef | None, declared: Declar
 # ---- lengths -------------------------------------------------------------------------------------------------
 
 
-def _lengths(cursor: Cursor, draft: _Draft, dialect: Dialect) -> None:
+def _lengths(cursor: Cursor, draft: _WindowDraft, dialect: Dialect) -> None:
     word, start = cursor.word(), cursor.offset
-    draft.written.append(Written("extent", cursor.position()))
+    draft.written.append(ClauseInText("extent", cursor.position()))
     if word == "RANGE" and cursor.peek_word() in _COUNTS:
         cursor.advance()
         word = cursor.word()
@@ -125,7 +125,7 @@ def _lengths(cursor: Cursor, draft: _Draft, dialect: Dialect) -> None:
         cursor.expected("the extent of the window: RANGE 10s STEP 1s, or TUMBLING 10s")
 
 
-def _range(cursor: Cursor, draft: _Draft) -> None:
+def _range(cursor: Cursor, draft: _WindowDraft) -> None:
     cursor.advance()
     draft.range_ms = duration(cursor, "RANGE")
     while duration_begins(cursor):
@@ -135,20 +135,20 @@ def _range(cursor: Cursor, draft: _Draft) -> None:
         draft.step_ms, draft.step_written = draft.range_ms, True
 
 
-def _time_predicate(cursor: Cursor, draft: _Draft) -> None:
+def _time_predicate(cursor: Cursor, draft: _WindowDraft) -> None:
     """ON predicate, or @predicate."""
     position = cursor.position()
     if cursor.kind == "lang" and cursor.peek()[0] == "pname":
         cursor.split_lang()  # @ex:time was read as a language and :time
     elif not cursor.take("@") and not cursor.take_word("ON"):
         return
-    draft.written.append(Written("RANGE ... ON a predicate for the time", position))
+    draft.written.append(ClauseInText("RANGE ... ON a predicate for the time", position))
     if cursor.kind not in ("iri", "pname"):
         cursor.expected("the IRI of the predicate that has the time")
     draft.time_predicate = cursor.iri()
 
 
-def _step(cursor: Cursor, draft: _Draft) -> bool:
+def _step(cursor: Cursor, draft: _WindowDraft) -> bool:
     word = cursor.word()
     if word not in ("STEP", "SLIDE"):
         return False
@@ -157,7 +157,7 @@ def _step(cursor: Cursor, draft: _Draft) -> bool:
     return True
 
 
-def _tumbling_or_sliding(cursor: Cursor, draft: _Draft, word: str) -> None:
+def _tumbling_or_sliding(cursor: Cursor, draft: _WindowDraft, word: str) -> None:
     cursor.advance()
     draft.range_ms = duration(cursor, word)
     at = cursor.offset
@@ -168,9 +168,9 @@ def _tumbling_or_sliding(cursor: Cursor, draft: _Draft, word: str) -> None:
         draft.step_ms, draft.step_written = draft.range_ms, True
 
 
-def _count(cursor: Cursor, draft: _Draft, word: str) -> None:
+def _count(cursor: Cursor, draft: _WindowDraft, word: str) -> None:
     if word != _COUNTS[word].value:
-        draft.written.append(Written(word, cursor.position()))  # another name of it, which a refusal repeats
+        draft.written.append(ClauseInText(word, cursor.position()))  # another name of it, which a refusal repeats
     cursor.advance()
     draft.extent = _COUNTS[word]
     draft.count = _how_many(cursor, word)
@@ -188,7 +188,7 @@ def _how_many(cursor: Cursor, owner: str) -> int:
     return count
 
 
-def _span(cursor: Cursor, draft: _Draft) -> None:
+def _span(cursor: Cursor, draft: _WindowDraft) -> None:
     """FROM NOW - 10s TO NOW - 2s."""
     draft.extent = Extent.SPAN
     cursor.take_word("FROM")
@@ -205,7 +205,7 @@ def _span(cursor: Cursor, draft: _Draft) -> None:
     _step(cursor, draft)
 
 
-def _history(cursor: Cursor, draft: _Draft) -> None:
+def _history(cursor: Cursor, draft: _WindowDraft) -> None:
     """START a END b STEP d: the closes from a to b, replayed."""
     draft.extent = Extent.HISTORY
     start = cursor.offset
@@ -222,7 +222,7 @@ def _history(cursor: Cursor, draft: _Draft) -> None:
 # ---- policy --------------------------------------------------------------------------------------------------
 
 
-def _policy(cursor: Cursor, draft: _Draft) -> None:
+def _policy(cursor: Cursor, draft: _WindowDraft) -> None:
     """Reads what may stand behind the lengths."""
     while True:
         word = cursor.word()
@@ -247,11 +247,11 @@ def _policy(cursor: Cursor, draft: _Draft) -> None:
             return
 
 
-def _once(cursor: Cursor, draft: _Draft, before: object) -> None:
+def _once(cursor: Cursor, draft: _WindowDraft, before: object) -> None:
     word = cursor.word()
     if before is not None:
         cursor.fail(f"{word} is written twice")
-    draft.written.append(Written(word, cursor.position()))
+    draft.written.append(ClauseInText(word, cursor.position()))
     cursor.advance()
 
 
@@ -269,13 +269,13 @@ def _bounds(cursor: Cursor) -> Bounds:
     return found
 
 
-def _report(cursor: Cursor, draft: _Draft) -> None:
+def _report(cursor: Cursor, draft: _WindowDraft) -> None:
     cursor.advance()
     while True:
         word = cursor.word()
         if word not in _TRIGGERS:
             cursor.expected(f"one of {', '.join(_TRIGGERS)} after REPORT")
-        draft.written.append(Written(f"REPORT {word}", cursor.position()))
+        draft.written.append(ClauseInText(f"REPORT {word}", cursor.position()))
         cursor.advance()
         every_ms = duration(cursor, "PERIODIC") if word == "PERIODIC" else 0
         _add_report(draft, Report(_TRIGGERS[word], every_ms))
@@ -283,17 +283,17 @@ def _report(cursor: Cursor, draft: _Draft) -> None:
             return
 
 
-def _emit(cursor: Cursor, draft: _Draft) -> None:
+def _emit(cursor: Cursor, draft: _WindowDraft) -> None:
     """EMIT ON_UPDATE and ON_CLOSE are other names of REPORT CONTENT_CHANGE and WINDOW_CLOSE."""
     cursor.advance()
     word = cursor.word()
     if word not in _EMIT:
         cursor.expected("ON_UPDATE or ON_CLOSE after EMIT")
-    draft.written.append(Written(f"EMIT {word}", cursor.position()))
+    draft.written.append(ClauseInText(f"EMIT {word}", cursor.position()))
     cursor.advance()
     _add_report(draft, Report(_EMIT[word]))
 
 
-def _add_report(draft: _Draft, report: Report) -> None:
+def _add_report(draft: _WindowDraft, report: Report) -> None:
     if report not in draft.reports:
         draft.reports.append(report)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 
 from hbase_store import NAMED, Snapshot
-from stream_ext.evaluate import Graph
+from stream_ext.evaluate import DerivedGraph
 from stream_ext.plan.algebra import Manage, Transfer, Whole
 from stream_ext.plan.terms import Constant
 from stream_ext.updates.working import DEFAULT_GRAPH, CannotUpdate, Working
@@ -62,7 +62,7 @@ def transfer(operation: Transfer, working: Working) -> None:
             working.batch.delete(s, p, o, source)
 
 
-def _copy(given: Graph, operation: Transfer, working: Working) -> None:
+def _copy(given: DerivedGraph, operation: Transfer, working: Working) -> None:
     """Of a graph that is not in the store."""
     target = working.graph(operation.target)
     if operation.verb != "ADD":

@@ -15,14 +15,14 @@ from stream_ext.graph_store import insert
 from stream_ext.outside import OutOfBounds, Outside
 from stream_ext.plan.algebra import Load
 from stream_ext.rdf import Parsed, parse_rdf
-from stream_ext.rdf.reading import Reading
+from stream_ext.rdf.reading import ReadingBudget
 from stream_ext.updates.working import CannotUpdate, Forbidden, Working
 
 #: Bytes of a distinct term of a document besides its text, and of a triple.
 _TERM, _TRIPLE = 64, 16
 
 
-class _Counted(Reading):
+class _Counted(ReadingBudget):
     """What a document expands to is counted as it comes, against the budget of the request."""
 
     def __init__(self, control: Control, bytes_max: int) -> None:

@@ -7,24 +7,24 @@ from __future__ import annotations
 from stream_ext.plan.algebra import DeleteWhere, Modify
 from stream_ext.plan.places import STORE
 from stream_ext.plan.quads import pattern_of
-from stream_ext.updates.solving import Asked, dataset_of
-from stream_ext.updates.templates import Solved, Template, variables_of
+from stream_ext.updates.solving import PatternRequest, dataset_of
+from stream_ext.updates.templates import QuadTemplate, Solved, variables_of
 from stream_ext.updates.working import Working
 
 
-def asked_of(operation: Modify | DeleteWhere) -> Asked:
+def asked_of(operation: Modify | DeleteWhere) -> PatternRequest:
     """Of DELETE WHERE the quads are the pattern as well."""
     if isinstance(operation, DeleteWhere):
         pattern = pattern_of(operation.quads, operation.position)
-        return Asked(pattern, variables_of(operation.quads), STORE, operation.quads)
+        return PatternRequest(pattern, variables_of(operation.quads), STORE, operation.quads)
     deletes, inserts = operation.deletes or (), operation.inserts or ()
-    return Asked(operation.pattern, variables_of(deletes, inserts), dataset_of(operation), deletes)
+    return PatternRequest(operation.pattern, variables_of(deletes, inserts), dataset_of(operation), deletes)
 
 
 def modify(operation: Modify, solved: Solved, working: Working) -> None:
     deletes, inserts = operation.deletes or (), operation.inserts or ()
-    gone = list(Template(deletes, operation.graph, solved, working).deleted())
-    come = list(Template(inserts, operation.graph, solved, working).inserted())
+    gone = list(QuadTemplate(deletes, operation.graph, solved, working).deleted())
+    come = list(QuadTemplate(inserts, operation.graph, solved, working).inserted())
     for quads in gone:
         if len(quads[0]):
             working.batch.delete(*quads)
@@ -34,6 +34,6 @@ def modify(operation: Modify, solved: Solved, working: Working) -> None:
 
 
 def delete_where(operation: DeleteWhere, solved: Solved, working: Working) -> None:
-    for quads in list(Template(operation.quads, None, solved, working).deleted()):
+    for quads in list(QuadTemplate(operation.quads, None, solved, working).deleted()):
         if len(quads[0]):
             working.batch.delete(*quads)

@@ -18,7 +18,7 @@ from stream_ext.control import Control
 from stream_ext.derived_graphs import DerivedGraphs, Origin
 from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
 from stream_ext.evaluate import Asking
-from stream_ext.injector import Change, Intent, View
+from stream_ext.injector import Change, HeadView, Intent
 from stream_ext.operators.service import Unanswered, check_services
 from stream_ext.outside import Outside
 from stream_ext.plan.algebra import (
@@ -56,7 +56,7 @@ class Updated:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class UpdateOutcome:
     """What the writer says of a request: the snapshot that has it; `changed` is False if that was there before."""
 
     sn: int
@@ -71,16 +71,16 @@ def change_of(
     asking: Asking | None = None,
     origin: Origin = lambda _: None,
 ) -> Change:
-    """Its result is a `Published`; a request that asserts nothing of any quad makes no snapshot. `origin` is that of
-    the closes of registered queries, whose answers it may read."""
+    """Its result is an `UpdateOutcome`; a request that asserts nothing of any quad makes no snapshot. `origin` is that
+    of the closes of registered queries, whose answers it may read."""
     request = _Request(update, text, asking or Asking())
     request.prepare()
     request.solve_ahead(store, head)
 
-    def change(view: View) -> Intent:
+    def change(view: HeadView) -> Intent:
         derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.outside, request.control)
         return Intent(
-            lambda sn: Published(sn, request.asserts),
+            lambda sn: UpdateOutcome(sn, request.asserts),
             write=lambda batch: request.run(view.store, batch, derived),
             skips_empty=True,
         )
@@ -88,7 +88,7 @@ def change_of(
     return change
 
 
-def updated(published: Published, store: Store) -> Updated:
+def updated(published: UpdateOutcome, store: Store) -> Updated:
     if not published.changed:
         return Updated(published.sn, 0, 0)
     try:

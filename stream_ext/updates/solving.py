@@ -14,10 +14,10 @@ import numpy as np
 
 from hbase_store import Store
 from hbase_store.errors import SnapshotGone
-from stream_ext.evaluate import Asking, Graph, pattern_network, solve, solve_beside, where
+from stream_ext.evaluate import Asking, DerivedGraph, pattern_network, solve, solve_beside, where
 from stream_ext.plan.algebra import Modify, Pattern, QuadPattern
 from stream_ext.plan.logic import GraphScope, Select, predicates_read
-from stream_ext.plan.places import STORE, Dataset, dataset
+from stream_ext.plan.places import STORE, GraphsInScope, dataset
 from stream_ext.plan.terms import Constant
 from stream_ext.updates.templates import Solved
 from stream_ext.updates.working import Working
@@ -31,12 +31,12 @@ _SNAPSHOTS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PatternRequest:
     """The pattern of an operation, and what its solutions are wanted for."""
 
     pattern: Pattern
     variables: tuple[str, ...]
-    of: Dataset
+    of: GraphsInScope
     deletes: Sequence[QuadPattern]
 
 
@@ -65,7 +65,7 @@ def _changed(store: Store, sn: int, predicates: list[int] | None) -> bool:
     return bool(store.row(sn).load_run) or bool(len(store.net_changes(sn, predicates)))
 
 
-def solutions(asked: Asked, working: Working) -> Solved:
+def solutions(asked: PatternRequest, working: Working) -> Solved:
     """Over the store with all that the operations before did."""
     vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
     graphs = working.derived.of_pattern(asked.pattern, asked.of)
@@ -74,7 +74,7 @@ def solutions(asked: Asked, working: Working) -> Solved:
     return _solved(asked.variables, found, vocabulary)
 
 
-def solved_ahead(asked: Asked, store: Store, sn: int, asking: Asking) -> Ahead | None:
+def solved_ahead(asked: PatternRequest, store: Store, sn: int, asking: Asking) -> Ahead | None:
     """None where it is left to the writer. Of the store alone: what a registered query says may change meanwhile."""
     vocabulary = Vocabulary(store.permanent_ids, store.terms)
     snapshot, select = store.at(sn), _select(asked, asking)
@@ -86,7 +86,7 @@ def solved_ahead(asked: Asked, store: Store, sn: int, asking: Asking) -> Ahead |
     return Ahead(sn, solved, None if read is None or deleted is None else read | deleted)
 
 
-def _select(asked: Asked, asking: Asking, graphs: Sequence[Graph] = ()) -> Select:
+def _select(asked: PatternRequest, asking: Asking, graphs: Sequence[DerivedGraph] = ()) -> Select:
     return where(asked.pattern, asked.variables, asked.of, graphs, asking.control.check)
 
 
@@ -102,10 +102,10 @@ def _solved(variables: Sequence[str], found: ZSet, vocabulary: Vocabulary) -> So
     return Solved(dict(zip(variables, columns, strict=True)), int(weights.sum()), vocabulary)
 
 
-def dataset_of(operation: Modify) -> Dataset:
+def dataset_of(operation: Modify) -> GraphsInScope:
     """USING says what the pattern is solved over; without it WITH does, for the default graph."""
     if operation.using:
         return dataset(operation.using, windowed=False)
     if operation.graph is not None:
-        return Dataset(GraphScope(graphs=(operation.graph,)), None)
+        return GraphsInScope(GraphScope(graphs=(operation.graph,)), None)
     return STORE

@@ -50,7 +50,7 @@ def variables_of(*templates: Iterable[QuadPattern]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, Variable)))
 
 
-class Template:
+class QuadTemplate:
     """The quads of one template. `graph` is the graph of those that name none: the default graph, or that of WITH."""
 
     def __init__(self, quads: Sequence[QuadPattern], graph: Constant | None, solved: Solved, working: Working) -> None:

@@ -23,7 +23,7 @@ import hbase_store
 from hbase_store import PushMark, StreamColumns, StreamMove
 from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
 from stream_ext.clock import SystemClock
-from stream_ext.numbers import Numbers
+from stream_ext.numbers import NumberAllocator
 from stream_ext.options import StreamOptions
 from stream_ext.part import Ids, Part, Told
 from stream_ext.plan.algebra import R2S
@@ -186,7 +186,7 @@ class Replay:
 
     def _merge(self, defined: Mapping[int, QueryDefinition]) -> Merge:
         """At the snapshot before the first batch."""
-        new_number = partial(Numbers(self._store.kv).new, "group")
+        new_number = partial(NumberAllocator(self._store.kv).new, "group")
         merge = Merge(self._store.emissions, SystemClock(), lambda: defined, self._store.terms, new_number)
         merge.attempt("inline")
         for sn in range(1, self._store.head() - len(self._batches) + 1):

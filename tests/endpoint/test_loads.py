@@ -22,7 +22,7 @@ import zstandard
 import hbase_store
 from endpoint.cli import main
 from endpoint.client import Client
-from endpoint.load import Remote, Wanted, load_all
+from endpoint.load import ServerTarget, Wanted, load_all
 from endpoint.reading import Source, digest_of, pieces_of, place_of
 from hbase_store.errors import WriterElsewhere
 from hbase_store.terms import iri
@@ -173,7 +173,7 @@ def test_a_load_beside_a_server_goes_by_way_of_it(served: Live, tmp_path: Path) 
     served.update("INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/before> }")
     with Client(served.url) as client:
         assert client.loads() == []
-        target = Remote(client, served.url)
+        target = ServerTarget(client, served.url)
         found = []
         for source in sources:
             found += _by_way_of(target, source)
@@ -187,7 +187,7 @@ def test_a_load_beside_a_server_goes_by_way_of_it(served: Live, tmp_path: Path) 
     assert len(served.service.query("SELECT * { GRAPH <http://ex/g> { ?s ?p ?o } }").columns[0]) == 1
 
 
-def _by_way_of(target: Remote, source: Source) -> list[tuple[int, int]]:
+def _by_way_of(target: ServerTarget, source: Source) -> list[tuple[int, int]]:
     what = place_of(source, None)
     what.digest = digest_of(source)
     with pieces_of(source, "http://base/", io.StringIO(), lambda: 0) as pieces:
@@ -227,7 +227,7 @@ def test_queries_run_on_beside_a_load_and_see_it(served: Live) -> None:
 def test_a_bad_line_sent_to_a_server_is_said_with_its_place_and_adds_nothing(served: Live) -> None:
     before = served.service.head()
     with Client(served.url) as client:
-        target = Remote(client, served.url)
+        target = ServerTarget(client, served.url)
         with pytest.raises(BadData) as caught:
             target.load(iter([lines(10), BAD, *[lines(100_000)] * 20]), False, Loaded("/f", 1, 1, None), False)
         assert (caught.value.line, caught.value.column) == (12, 15)

@@ -19,7 +19,7 @@ from endpoint.remembered import Remembered, Said
 from stream_ext.answers import Decoded
 from stream_ext.control import Control
 from stream_ext.errors import DeadlineExceeded, QueryCancelled
-from stream_ext.injector import Intent, View
+from stream_ext.injector import HeadView, Intent
 from tests.endpoint.live import Live, live
 
 ALL = "SELECT * { ?s ?p ?o }"
@@ -116,7 +116,7 @@ class Held:
     def __init__(self) -> None:
         self.began, self.let_go = threading.Event(), threading.Event()
 
-    def __call__(self, view: View) -> Intent:
+    def __call__(self, view: HeadView) -> Intent:
         self.began.set()
         self.let_go.wait(20)
         return Intent(lambda sn: sn)

@@ -9,7 +9,7 @@ import pytest
 from endpoint.limits import HttpLimits
 from stream_ext import service
 from stream_ext.service import Limits
-from stream_ext.turns import Pace
+from stream_ext.turns import TurnLimits
 from tests.endpoint.live import live
 
 NOW = 1_000_000_000_000
@@ -20,7 +20,7 @@ FROM NAMED WINDOW ex:w ON STREAM taxis [RANGE P36500D STEP PT0.001S] WHERE { WIN
 @pytest.mark.timeout(120)
 def test_what_is_not_evaluated_in_time_is_pending_and_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "Limits", lambda: Limits(evaluated_s=1.0))
-    monkeypatch.setattr(Pace, "with_all", Pace.behind)
+    monkeypatch.setattr(TurnLimits, "with_all", TurnLimits.behind)
     with live(tmp_path, limits=HttpLimits(writers=1, waiters=1, waiting=0)) as running:
         running.register(ENDLESS).raise_for_status()
         assert "pending" not in running.push(0).json()

@@ -14,7 +14,7 @@ from hbase_store import Store
 from stream_ext.catalog import Catalog, CatalogStep, Left, QueryDefinition
 from stream_ext.part import Part, SharedPart, Told
 from stream_ext.readings import constants_of, query_of
-from stream_ext.runs import Asked
+from stream_ext.runs import PlannedQuery
 from stream_ext.schedule import QueryState, initial_state
 from stream_ext.shard import Shard
 from stream_ext.timing import timing_of
@@ -25,7 +25,7 @@ from tests.engine.scene import BASE, EX, Player, Scene
 class AloneShard(Shard):
     """Each query has a network of its own."""
 
-    def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> Asked | None:
+    def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> PlannedQuery | None:
         asked = super().read(definition, state, catalog)
         return None if asked is None else replace(asked, parametrised=None)
 

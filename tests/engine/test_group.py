@@ -14,7 +14,7 @@ from hbase_store.terms import inline_id, inline_text, integer_id
 from stream_ext import group_kernels
 from stream_ext.control import Control
 from stream_ext.errors import QueryCancelled
-from stream_ext.operators.group import Aggregated, Group
+from stream_ext.operators.group import Aggregated, GroupOperator
 from stream_ext.operators.key_table import KeyTable
 from stream_ext.operators.moment import Moment
 from stream_ext.vocabulary import Vocabulary
@@ -154,7 +154,7 @@ def test_the_groups_of_changes_are_the_groups_of_what_is_there(seed: int, keys: 
     inside = tuple("abc"[: keys + 1])
     functions = [("COUNT", None, False), ("COUNT", None, True), *((f, keys, distinct) for f, distinct in ALL)]
     always = keys == 0 and seed % 2 == 0
-    operator = Group(inside, inside[:keys], aggregated(functions, inside), terms.vocabulary, always)
+    operator = GroupOperator(inside, inside[:keys], aggregated(functions, inside), terms.vocabulary, always)
     out: list[Entry] = []
     for step in range(30):
         time = step * 10
@@ -181,7 +181,7 @@ def test_one_step_that_is_the_last_groups_all_that_comes(
     bag = model.alive(source.all, 0)
     whole = zset([(row, n, FOREVER) for row, n in bag.items()], 2)
     for change in (whole, zset(source.all, 2)):  # in the second, rows come and go at once
-        operator = Group(("a", "b"), ("a",), aggregated(functions, ("a", "b")), terms.vocabulary, False)
+        operator = GroupOperator(("a", "b"), ("a",), aggregated(functions, ("a", "b")), terms.vocabulary, False)
         shown = Counter(said(row, 1, [function], terms) for row, _, _ in entries_of(operator.step(last, change)))
         assert shown == expected(bag, functions, [0], terms, False)
 
@@ -195,7 +195,7 @@ def test_one_step_that_is_the_last_tells_two_aggregates_of_one_variable(function
         source.change(0, 100)
         bag = model.alive(source.all, 0)
         functions = [(function, 1, distinct), (other, 1, others)]
-        operator = Group(("a", "b"), ("a",), aggregated(functions, ("a", "b")), terms.vocabulary, False)
+        operator = GroupOperator(("a", "b"), ("a",), aggregated(functions, ("a", "b")), terms.vocabulary, False)
         entries = entries_of(operator.step(last, zset([(row, n, FOREVER) for row, n in bag.items()], 2)))
         shown = Counter(said(row, 1, [function, other], terms) for row, _, _ in entries)
         assert shown == expected(bag, functions, [0], terms, False), other
@@ -205,7 +205,7 @@ def test_sums_of_floats_forget_what_was_taken_back() -> None:
     """Infinity and not-a-number leave no trace, nor does a great number beside a small one."""
     terms = Terms([number(lexical, "double") for lexical in ("1.0E300", "0.1", "INF", "-INF", "NaN")])
     great, small, infinite, negative, none = terms.ids
-    operator = Group(("a",), (), (Aggregated("sum", "SUM", "a"),), terms.vocabulary, True)
+    operator = GroupOperator(("a",), (), (Aggregated("sum", "SUM", "a"),), terms.vocabulary, True)
 
     def after(*entries: tuple[int, int]) -> Said:
         out = operator.step(moment(0), zset([((id,), n, FOREVER) for id, n in entries], 1))
@@ -225,7 +225,9 @@ def test_sums_of_integers_are_exact_beyond_64_bits() -> None:
     terms = Terms([])
     greatest = (1 << 59) - 1
     change = of_columns([np.full(100, integer_id(greatest), np.uint64), np.full(100, integer_id(-greatest), np.uint64)])
-    operator = Group(("a", "b"), (), (Aggregated("s", "SUM", "a"), Aggregated("t", "SUM", "b")), terms.vocabulary, True)
+    operator = GroupOperator(
+        ("a", "b"), (), (Aggregated("s", "SUM", "a"), Aggregated("t", "SUM", "b")), terms.vocabulary, True
+    )
     out = operator.step(moment(0), change)
     sums = terms.vocabulary.decode(np.concatenate(out.columns))
     assert [value_of_number(text)[1] for text in sums] == [100 * greatest, -100 * greatest]
@@ -234,7 +236,7 @@ def test_sums_of_integers_are_exact_beyond_64_bits() -> None:
 def test_sums_of_decimals_are_exact_however_great_or_fine() -> None:
     great, fine = "1" + "0" * 70, "0." + "0" * 24 + "1"
     terms = Terms([number(great, "decimal"), number(fine, "decimal"), number("-1.5", "decimal")])
-    operator = Group(("a",), (), (Aggregated("sum", "SUM", "a"),), terms.vocabulary, True)
+    operator = GroupOperator(("a",), (), (Aggregated("sum", "SUM", "a"),), terms.vocabulary, True)
 
     def after(*weights: int) -> Said:
         entries = [((id,), n, FOREVER) for id, n in zip(terms.ids, weights, strict=True)]
@@ -253,17 +255,17 @@ def test_nothing_at_all_is_one_group_where_there_is_no_group_by(function: str, n
     aggregate = (Aggregated("r", function, "a"),)
     for last in (False, True):
         now = Moment(0, snapshot=None, changes=None, last=last)  # type: ignore[arg-type]  # it reads no store
-        out = Group(("a",), (), aggregate, terms.vocabulary, True).step(now, zset([], 1))
+        out = GroupOperator(("a",), (), aggregate, terms.vocabulary, True).step(now, zset([], 1))
         ids = out.columns[0]
         said = terms.vocabulary.decode(ids)[0].decode() if ids[0] else ""
         assert len(out) == 1 and said == (f'"{nothing}"^^<{XSD}integer>' if nothing == "0" else nothing)
-        assert not len(Group(("a",), ("a",), aggregate, terms.vocabulary, False).step(now, zset([], 1)))
+        assert not len(GroupOperator(("a",), ("a",), aggregate, terms.vocabulary, False).step(now, zset([], 1)))
 
 
 def test_a_variable_that_no_row_has_is_unbound() -> None:
     terms = Terms([])
     aggregates = (Aggregated("c", "COUNT", "nowhere"), Aggregated("m", "MIN", "nowhere"))
-    operator = Group(("a",), ("never",), aggregates, terms.vocabulary, False)
+    operator = GroupOperator(("a",), ("never",), aggregates, terms.vocabulary, False)
     out = operator.step(moment(0), zset([((5,), 1, FOREVER)], 1))
     assert entries_of(out) == [((0, integer_id(0), 0), 1, FOREVER)]
 
@@ -271,7 +273,7 @@ def test_a_variable_that_no_row_has_is_unbound() -> None:
 def test_groups_that_are_no_more_are_forgotten() -> None:
     terms = Terms([])
     functions: list[tuple[str, int | None, bool]] = [("COUNT", None, False), ("MAX", 1, False), ("SUM", 1, True)]
-    operator = Group(("a", "b"), ("a",), aggregated(functions, ("a", "b")), terms.vocabulary, False)
+    operator = GroupOperator(("a", "b"), ("a",), aggregated(functions, ("a", "b")), terms.vocabulary, False)
     out: list[Entry] = []
     for step in range(200):
         rows = [((integer_id(step * 100 + i), integer_id(i % 7)), 1, step * 10 + 20) for i in range(100)]
@@ -303,7 +305,7 @@ def test_a_cancelled_evaluation_ends() -> None:
     control.cancel()
     now = Moment(0, snapshot=None, changes=None, control=control)  # type: ignore[arg-type]  # it reads no store
     with pytest.raises(QueryCancelled):
-        Group(("a",), ("a",), (), Terms([]).vocabulary, False).step(now, zset([], 1))
+        GroupOperator(("a",), ("a",), (), Terms([]).vocabulary, False).step(now, zset([], 1))
 
 
 def test_warming_compiles_what_grouping_calls() -> None:

@@ -13,12 +13,12 @@ from stream_ext import content_kernels, expiry_kernels, kernels, order_kernels, 
 from stream_ext.operators.cut import Cut
 from stream_ext.operators.distinct import Distinct
 from stream_ext.operators.expiry_wheel import ExpiryWheel
-from stream_ext.operators.join import Join
+from stream_ext.operators.join import JoinOperator
 from stream_ext.operators.many_join import ManyJoin
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdPattern
 from stream_ext.operators.project import Project
-from stream_ext.operators.r2s import Answer
+from stream_ext.operators.r2s import ResultState
 from stream_ext.operators.ranking import Ranking
 from stream_ext.operators.window_content import WindowContent
 from stream_ext.operators.window_scan import WindowScan
@@ -89,7 +89,7 @@ SEEDS = range(30)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_join_of_changes_sums_to_the_join_of_the_sums(seed: int) -> None:
     left, right = Source(seed, 2), Source(seed + 1000, 2)
-    operator = Join(("a", "b"), ("b", "c"))
+    operator = JoinOperator(("a", "b"), ("b", "c"))
     out: list[Entry] = []
     for step in range(40):
         time = step * 10
@@ -102,7 +102,7 @@ def test_a_join_of_changes_sums_to_the_join_of_the_sums(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_join_without_shared_variables_is_every_pair(seed: int) -> None:
     left, right = Source(seed, 1), Source(seed + 1000, 1)
-    operator = Join(("a",), ("b",))
+    operator = JoinOperator(("a",), ("b",))
     out: list[Entry] = []
     for step in range(20):
         time = step * 10
@@ -201,7 +201,7 @@ def test_distinct_that_cleans_up_at_every_step_keeps_what_is_valid_until_exactly
     late are evaluated at the same time as those before."""
     source, time = Source(seed, 1), 0
     with low_capacities():
-        operator, answer = Distinct(("a",)), Answer(Cut(("a",), ("a",)), R2S.ISTREAM)
+        operator, answer = Distinct(("a",)), ResultState(Cut(("a",), ("a",)), R2S.ISTREAM)
         out: list[Entry] = []
         before = Counter[Row]()
         for step in range(80):
@@ -223,7 +223,7 @@ def test_distinct_that_cleans_up_at_every_step_keeps_what_is_valid_until_exactly
 def test_what_distinct_says_is_new_was_not_there_before(seed: int) -> None:
     """Rows come, again and again, are taken back, run out; so often that the table is laid out anew."""
     source, chance = Source(seed, 2), random.Random(seed)
-    operator, answer = Distinct(("a", "b")), Answer(Cut(("a", "b"), ("a", "b")), R2S.ISTREAM)
+    operator, answer = Distinct(("a", "b")), ResultState(Cut(("a", "b"), ("a", "b")), R2S.ISTREAM)
     before, kept = Counter[Row](), 0
     for step in range(160):
         time = step * 10
@@ -271,7 +271,7 @@ def emitted(pair: tuple[Columns, Weights]) -> Counter[Row]:
 @pytest.mark.parametrize("r2s", [R2S.RSTREAM, R2S.ISTREAM, R2S.DSTREAM])
 def test_r2s_says_the_answer_or_what_it_gained_or_lost(seed: int, r2s: R2S) -> None:
     source = Source(seed, 1)
-    operator = Answer(Cut(("a",), ("a",)), r2s)
+    operator = ResultState(Cut(("a",), ("a",)), r2s)
     before: Counter[Row] = Counter()
     for step in range(60):
         time = step * 10
@@ -292,7 +292,7 @@ def test_a_whole_answer_is_told_in_order_however_it_came(seed: int, width: int) 
     there, and what was told before does not change. Ids lie close together, or rows are wider than a machine word."""
     source, chance, apart = Source(seed, width), random.Random(seed), 1 << 59 if seed % 2 else 1
     names = ("a", "b", "c")[:width]
-    answer = Answer(Cut(names, names), R2S.RSTREAM)
+    answer = ResultState(Cut(names, names), R2S.RSTREAM)
     told: list[tuple[Columns, Columns]] = []
     for step in range(90):
         time = step * 10
@@ -323,7 +323,10 @@ def test_a_join_of_windows_says_what_it_gained_of_rows_that_are_new_or_come_agai
     chance = random.Random(seed)
     window = ScheduledWindow("w", 1, chance.choice([10, 20, 55]), chance.choice([5, 10]))
     scans = [WindowScan(window, IdPattern({1: 7}, {0: "k", 2: name})) for name in "ab"]
-    join, answer = Join(scans[0].variables, scans[1].variables), Answer(Cut(("k", "a", "b"), ("k", "a", "b")), r2s)
+    join, answer = (
+        JoinOperator(scans[0].variables, scans[1].variables),
+        ResultState(Cut(("k", "a", "b"), ("k", "a", "b")), r2s),
+    )
     arrived: list[list[tuple[int, Row]]] = [[], []]
     before: Counter[Row] = Counter()
     highest = 10
@@ -419,7 +422,7 @@ def rank(order: list[Row], now: Counter[Row]) -> list[Row]:
 def test_limit_and_offset_cut_the_ranking_by_first_appearance(seed: int, r2s: R2S) -> None:
     source = Source(seed, 1)
     cut = Cut(("a",), ("a",), offset=1, limit=2)
-    operator = Answer(cut, r2s, ranking=Ranking(cut))
+    operator = ResultState(cut, r2s, ranking=Ranking(cut))
     order: list[Row] = []
     before: Counter[Row] = Counter()
     for step in range(60):

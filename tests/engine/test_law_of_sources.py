@@ -15,7 +15,7 @@ import pytest
 import hbase_store
 from hbase_store import Store
 from stream_ext.operators import testing
-from stream_ext.operators.filter import Filter
+from stream_ext.operators.filter import FilterOperator
 from stream_ext.operators.moment import Moment
 from stream_ext.operators.pattern import IdGraph, IdPattern
 from stream_ext.operators.store_join import StoreJoin
@@ -156,7 +156,7 @@ def test_a_window_scan_is_the_set_of_what_its_instance_holds(seed: int) -> None:
 def test_a_filter_of_changes_is_the_change_of_the_filter(seed: int) -> None:
     source = Source(seed, 2)
     different = Compare(CompareOp.NE, Variable("a"), Variable("b"))
-    operator = Filter(("a", "b"), testing.Tester(("a", "b"), different, frozenset("ab")))
+    operator = FilterOperator(("a", "b"), testing.Tester(("a", "b"), different, frozenset("ab")))
     words = Vocabulary(lambda texts: np.zeros(len(texts), np.uint64), lambda ids: [b"<%d>" % id for id in ids.tolist()])
     out: list[Entry] = []
     for time in range(20):

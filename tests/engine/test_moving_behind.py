@@ -23,7 +23,7 @@ from stream_ext.clock import ManualClock
 from stream_ext.emission import EmissionBody, columns_of, decode_body, decode_shared_body
 from stream_ext.runner.merge import Merge
 from stream_ext.shard import Shard, Takes, takes_all, takes_beside, takes_on_spark
-from stream_ext.turns import UNHURRIED, Pace
+from stream_ext.turns import UNHURRIED, TurnLimits
 from tests.engine.many import AloneShard, Registry, filled
 from tests.engine.scene import PATTERNS, random_scene
 from tests.engine.test_pieces import squeezed
@@ -118,9 +118,9 @@ class Playing:
         self.calm.build({}, int(store.head()))
         self.runners = self._runners()
 
-    def pace(self) -> Pace:
+    def pace(self) -> TurnLimits:
         """One of the two may fall behind where the other does not."""
-        return Pace(self.chance.choice([1, 2, 4, 50]), None, self.chance.randrange(1, 6), None)
+        return TurnLimits(self.chance.choice([1, 2, 4, 50]), None, self.chance.randrange(1, 6), None)
 
     def _merge(self, log: Log) -> Merge:
         return Merge(log, ManualClock(), lambda: self.registry.queries, self.store.terms, self.groups.__next__)

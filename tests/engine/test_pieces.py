@@ -22,7 +22,7 @@ from hbase_store import Store
 from stream_ext.part import Told
 from stream_ext.schedule import QueryState
 from stream_ext.shard import Shard
-from stream_ext.turns import Pace
+from stream_ext.turns import TurnLimits
 from tests.engine.many import Registry, filled, parted, told
 from tests.engine.scene import EX, Change, Player, Scene, random_scene
 from tests.engine.test_restarts import asked
@@ -34,7 +34,7 @@ Said = dict[int, list[Any]]
 class Pieces:
     """A shard that is stepped piece by piece, and now and then built anew from what was told last."""
 
-    def __init__(self, store: Store, chance: random.Random, sn: int, pace: Pace) -> None:
+    def __init__(self, store: Store, chance: random.Random, sn: int, pace: TurnLimits) -> None:
         self.store, self.chance, self.pace, self.sn = store, chance, pace, sn
         self.states: dict[int, QueryState] = {}
         self.said: Said = defaultdict(list)
@@ -115,7 +115,7 @@ def play(seed: int, folder: Path) -> int:
     sn = player.register()
     calm, said, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
     calm.build({}, sn - 1)
-    pace = Pace(chance.randrange(1, 6), None, chance.randrange(1, 6), None)
+    pace = TurnLimits(chance.randrange(1, 6), None, chance.randrange(1, 6), None)
     pieces = Pieces(store, chance, sn - 1, pace)
     for step in [None, *scene.steps]:
         if step is not None:
@@ -139,7 +139,7 @@ def play_past(seed: int, folder: Path) -> int:
     registry = Registry.over(store, scene)
     calm, said, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
     calm.build({}, sn := int(store.head()))
-    pieces = Pieces(store, chance, sn, Pace(chance.randrange(1, 6), None, chance.randrange(1, 6), None))
+    pieces = Pieces(store, chance, sn, TurnLimits(chance.randrange(1, 6), None, chance.randrange(1, 6), None))
     for step in scene.steps:
         sns = [int(registry.player.play(step))]
         if chance.random() < 0.3:
@@ -180,7 +180,7 @@ class Shared:
         self.calm, self.said, self.states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
         self.calm.build({}, sn)
         self.pieces = Pieces(
-            store, self.chance, sn, Pace(self.chance.randrange(1, 6), None, self.chance.randrange(1, 6), None)
+            store, self.chance, sn, TurnLimits(self.chance.randrange(1, 6), None, self.chance.randrange(1, 6), None)
         )
 
     def run(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_ext import ring_kernels
-from stream_ext.operators.row_index import Beside, RowIndex, Rows
+from stream_ext.operators.row_index import KeyedRows, RowIndex, SideBySideRows
 from stream_ext.zset import ZSet
 
 _WIDTH = 3
@@ -31,11 +31,11 @@ def test_rows_find_those_that_agree_with_them(key: Sequence[int], capacity: int,
     index, held = RowIndex(_WIDTH, key, capacity), list[tuple[Row, int, int]]()
     for time in range(25):
         asked = rows_of(chance, int(chance.integers(0, 30)), time, False)
-        rows, limit = Rows.of(asked, key), int(index.number - chance.integers(0, 50))
+        rows, limit = KeyedRows.of(asked, key), int(index.number - chance.integers(0, 50))
         old = index.number - len(held)  # of the first that the list still has
         for bound, known in ((1 << 31, held), (limit, held[: max(limit - old, 0)])):
             found = index.partners(rows, time, bound)
-            out = Beside(2 * _WIDTH, len(found[0]), True)
+            out = SideBySideRows(2 * _WIDTH, len(found[0]), True)
             index.pair(rows, found, (0, _WIDTH), 0, out)
             weights = out.weights if out.weights is not None else np.ones(0, np.int64)
             told = zip(*(line.tolist() for line in out.matrix), out.untils.tolist(), weights.tolist(), strict=True)

@@ -12,7 +12,7 @@ import pytest
 from stream_ext.grids import Grid, Run, intersect
 from stream_ext.plan.windows import Bounds
 from stream_ext.presence import reach
-from stream_ext.schedule import Evaluated, QueryState, Schedule, ScheduledWindow, Timing, initial_state
+from stream_ext.schedule import LastEvaluation, QueryState, Schedule, ScheduledWindow, Timing, initial_state
 
 
 @dataclass
@@ -143,7 +143,7 @@ def test_what_belongs_only_to_windows_that_closed_before_registration_is_late() 
 
 
 def test_a_schedule_goes_on_from_the_last_evaluation() -> None:
-    state = QueryState(evaluated=Evaluated(sn=7, push=0, k=0, time=15), after=15)
+    state = QueryState(evaluated=LastEvaluation(sn=7, push=0, k=0, time=15), after=15)
     schedule = Steps([window()], state, {1: At(18, 2)})
     schedule.push(1, times(21), 21)
     assert due(schedule) == [20]

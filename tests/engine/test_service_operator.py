@@ -19,10 +19,10 @@ from stream_ext.control import Control
 from stream_ext.elsewhere import Elsewhere as Known
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.operators.moment import Moment
-from stream_ext.operators.service import BATCH_ROWS, Call, Service, Unanswered
+from stream_ext.operators.service import BATCH_ROWS, ServiceCall, ServiceOperator, Unanswered
 from stream_ext.outside import Outside, places
 from stream_ext.plan.algebra import Query
-from stream_ext.plan.algebra import Service as Written
+from stream_ext.plan.algebra import ServicePattern as Written
 from stream_ext.plan.terms import Constant, Position
 from stream_ext.plan.walk import walk
 from stream_ext.syntax import parse
@@ -66,8 +66,8 @@ class Bench:
         query = parse(f"PREFIX : <{EX}> ASK {{ {text} }}", EX)
         assert isinstance(query, Query)
         (written,) = (part for part in walk(query.pattern) if isinstance(part, Written))
-        call = Call(written.service, written.inner, names, written.silent, HERE)
-        self.operator = Service(left, call)
+        call = ServiceCall(written.service, written.inner, names, written.silent, HERE)
+        self.operator = ServiceOperator(left, call)
 
     def step(self, rows: list[tuple[Row, int]], time: int = 0, control: Control = Control.FREE) -> Counter[Row]:
         """Rows with weights in, rows with weights out."""

@@ -11,7 +11,7 @@ import pytest
 from stream_ext.openings import Openings, opened
 from stream_ext.plan.windows import Bounds
 from stream_ext.schedule import (
-    Evaluated,
+    LastEvaluation,
     QueryState,
     Schedule,
     ScheduledWindow,
@@ -120,7 +120,7 @@ class Engine:
             else:
                 self.schedule.seen(due.time)
         self.elements += elements
-        evaluated = Evaluated(1, 0, 0, told[-1].time) if told else self.state.evaluated
+        evaluated = LastEvaluation(1, 0, 0, told[-1].time) if told else self.state.evaluated
         self.state = self.schedule.state(evaluated)
         return late, told
 

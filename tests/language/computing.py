@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stream_ext.plan.algebra import Query
-from stream_ext.plan.expressions import Scope, compile_value
+from stream_ext.plan.expressions import ExpressionContext, compile_value
 from stream_ext.plan.formulas import Expression
 from stream_ext.syntax import parse
 from tests.language.dictionary import Dictionary
@@ -29,7 +29,9 @@ def computed(
     dictionary = Dictionary()
     columns = [dictionary.encode([row[i] for row in rows]) for i in range(len(variables))]
     vocabulary = dictionary.vocabulary
-    ids = compile_value(expression(text), tuple(variables)).ids(columns, Scope(vocabulary, **scope), len(rows))
+    ids = compile_value(expression(text), tuple(variables)).ids(
+        columns, ExpressionContext(vocabulary, **scope), len(rows)
+    )
     there = ids != 0
     texts = iter(vocabulary.decode(ids[there]) if there.any() else [])
     return [next(texts).decode() if held else None for held in there.tolist()]

@@ -22,7 +22,7 @@ from stream_ext.rdf import parse_push, parse_rdf
 from stream_ext.rdf.documents import lines_of
 from stream_ext.rdf.parse_queue import ParseQueue, Rules
 from stream_ext.rdf.parsers import Parsers
-from stream_ext.rdf.reading import EXPANSION, Reading, deadline
+from stream_ext.rdf.reading import EXPANSION, ReadingBudget, deadline
 from tests.language.bombs import JSON_LD, OF_IRIS, OF_MEMORY, OF_TIME, TRIG, TTL, XML, entities
 from tests.language.test_rdf import BASE, oracle, quads
 from tests.parts.waiting import until
@@ -56,24 +56,24 @@ def test_small_documents_do_not_take_gigabytes() -> None:
 def test_what_iris_expand_to_is_counted(name: str) -> None:
     media_type, data = OF_IRIS[name]
     with pytest.raises(TooLarge, match=rf"after \d+ bytes .* more than {EXPANSION << 20}: its prefixes"):
-        parse_rdf(data, media_type, BASE, Reading(bytes_max=1 << 20))
+        parse_rdf(data, media_type, BASE, ReadingBudget(bytes_max=1 << 20))
     if media_type == JSON_LD:
         with pytest.raises(TooLarge):
-            parse_push(b'{"data": %b}' % data, NDJSON, 1, BASE, Reading(bytes_max=1 << 20))
+            parse_push(b'{"data": %b}' % data, NDJSON, 1, BASE, ReadingBudget(bytes_max=1 << 20))
 
 
 def test_short_documents_are_counted_together() -> None:
     node = {"@context": {"@vocab": "http://e/" + "a" * 1_000}, "@id": "a:x", **{f"p{i}": 1 for i in range(99)}}
     lines = b"\n".join([b'{"data": %b}' % json.dumps(node).encode()] * 99)
     with pytest.raises(TooLarge):
-        parse_push(lines, NDJSON, 1, BASE, Reading(bytes_max=1 << 20))
+        parse_push(lines, NDJSON, 1, BASE, ReadingBudget(bytes_max=1 << 20))
 
 
 @pytest.mark.parametrize("name", OF_TIME)
 def test_parsing_ends_at_its_deadline(name: str) -> None:
     media_type, data = OF_TIME[name]
     with pytest.raises(DeadlineExceeded, match=r"reading the push took longer than 0\.3 s"):
-        parse_rdf(data, media_type, BASE, Reading(deadline(0.3, "reading the push")))
+        parse_rdf(data, media_type, BASE, ReadingBudget(deadline(0.3, "reading the push")))
 
 
 @pytest.mark.parametrize("media_type", ["application/n-triples", "application/n-quads", TTL, TRIG, NDJSON])
@@ -86,7 +86,7 @@ def test_every_form_looks_whether_it_is_still_wanted(media_type: str) -> None:
             raise QueryCancelled("nobody wants it")
 
     with pytest.raises(QueryCancelled):
-        parse_push(line * 100_000, media_type, 1, BASE, Reading(check))
+        parse_push(line * 100_000, media_type, 1, BASE, ReadingBudget(check))
 
 
 # ---- what is sane is read as ever ------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def parsers() -> Iterator[Parsers]:
 
 
 def _lines(parsers: Parsers, data: bytes, check: Callable[[], None] = lambda: None) -> bytes:
-    return b"".join(parsers.lines("TURTLE", BASE, iter([data]), Reading(check)))
+    return b"".join(parsers.lines("TURTLE", BASE, iter([data]), ReadingBudget(check)))
 
 
 def test_one_process_parses_one_document_after_the_other(parsers: Parsers) -> None:
@@ -204,7 +204,7 @@ def test_a_process_that_was_wrong_or_killed_is_replaced(parsers: Parsers) -> Non
 
 def test_who_waits_for_his_turn_waits_no_longer_than_he_wants(parsers: Parsers) -> None:
     first = parsers.lines(
-        "TURTLE", BASE, chain([b"<a:s> <a:p> <a:o> .\n" * 99_999], iter(lambda: b" ", b"")), Reading()
+        "TURTLE", BASE, chain([b"<a:s> <a:p> <a:o> .\n" * 99_999], iter(lambda: b" ", b"")), ReadingBudget()
     )
     next(first)
 
@@ -274,7 +274,7 @@ def test_a_document_that_takes_for_ever_gives_its_parser_up_when_another_waits()
 
     def attack() -> None:
         try:
-            b"".join(parsers.lines("JSON_LD", BASE, iter([data]), Reading()))
+            b"".join(parsers.lines("JSON_LD", BASE, iter([data]), ReadingBudget()))
         except DeadlineExceeded as error:
             ended.append(error)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stream_ext.plan.expressions import Scope, compile_value
+from stream_ext.plan.expressions import ExpressionContext, compile_value
 from stream_ext.plan.expressions.vectors import FEW
 from stream_ext.plan.formulas import CompareOp, Expression
 from stream_ext.plan.terms import Constant, Variable
@@ -52,7 +52,7 @@ def over_columns(written: Expression, chosen: Sequence[Constant]) -> list[str | 
     dictionary = Dictionary()
     columns = [dictionary.encode([constant.text.decode()] * MANY) for constant in names]
     vocabulary = dictionary.vocabulary
-    ids = compile_value(lifted(written, names), tuple(names.values())).ids(columns, Scope(vocabulary), MANY)
+    ids = compile_value(lifted(written, names), tuple(names.values())).ids(columns, ExpressionContext(vocabulary), MANY)
     return [None if not id else vocabulary.decode(ids[row : row + 1])[0].decode() for row, id in enumerate(ids)]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hbase_store import terms
 from hbase_store.arrays import Ids
 from stream_ext.plan.algebra import Filter, Query
-from stream_ext.plan.expressions import Scope, compile_condition
+from stream_ext.plan.expressions import ExpressionContext, compile_condition
 from stream_ext.syntax import parse
 from stream_ext.vocabulary import Vocabulary
 from tests.language.dictionary import Dictionary
@@ -30,7 +30,7 @@ def kept(text: str, rows: Sequence[Sequence[str]]) -> list[int]:
     dictionary = Dictionary()
     columns = [dictionary.encode([row[i] for row in rows]) for i in range(len(VARIABLES))]
     condition = compile_condition(query.pattern.condition, VARIABLES)
-    mask: npt.NDArray[np.bool_] = condition.mask(columns, Scope(dictionary.vocabulary))
+    mask: npt.NDArray[np.bool_] = condition.mask(columns, ExpressionContext(dictionary.vocabulary))
     return np.flatnonzero(mask).tolist()
 
 
@@ -229,7 +229,7 @@ def test_a_term_is_decoded_once_however_many_rows_have_it() -> None:
     query = parse("ASK { FILTER(?a = 'a' || ?a > 'b' || ?a < ?b) }", "http://base/")
     assert isinstance(query, Query) and isinstance(query.pattern, Filter)
     mask = compile_condition(query.pattern.condition, ("a", "b")).mask(
-        [column, column], Scope(Vocabulary(dictionary.known, decode))
+        [column, column], ExpressionContext(Vocabulary(dictionary.known, decode))
     )
     assert mask.sum() == 500
     assert sorted(asked) == [1, 2]
@@ -244,7 +244,7 @@ def test_integers_are_compared_without_decoding() -> None:
     query = parse("ASK { FILTER(?a * ?a > 10 && !(-?a >= 1) && ?a) }", "http://base/")
     assert isinstance(query, Query) and isinstance(query.pattern, Filter)
     mask = compile_condition(query.pattern.condition, ("a",)).mask(
-        [column], Scope(Vocabulary(dictionary.known, decode))
+        [column], ExpressionContext(Vocabulary(dictionary.known, decode))
     )
     assert np.flatnonzero(mask).tolist() == list(range(504, 1000))
 
@@ -253,6 +253,6 @@ def test_no_rows_and_no_columns_are_filtered_too() -> None:
     query = parse("ASK { FILTER(1 = 1) }", "http://base/")
     assert isinstance(query, Query) and isinstance(query.pattern, Filter)
     condition = compile_condition(query.pattern.condition, ())
-    scope = Scope(Dictionary().vocabulary)
+    scope = ExpressionContext(Dictionary().vocabulary)
     assert condition.mask([], scope, 2).tolist() == [True, True]
     assert condition.mask([], scope).tolist() == []

@@ -7,7 +7,7 @@ import pytest
 from stream_ext.errors import QuerySyntaxError, TextError, Unsupported
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.algebra import Graph, InAnyWindow, InWindow, Query, Register
-from stream_ext.plan.policy import Empty, Evaluated, FirstClose, Origin, Scope, policy_of
+from stream_ext.plan.policy import Empty, EvaluationTrigger, FirstClose, Origin, PatternScope, policy_of
 from stream_ext.plan.windows import R2S, Bounds, Dialect, Extent, Report, Trigger, WindowClause
 from stream_ext.syntax import parse
 
@@ -36,16 +36,57 @@ WUKONG = "SELECT * FROM s [RANGE 1s STEP 100ms] { ?s ?p ?o }"
 @pytest.mark.parametrize(
     ("text", "dialect", "r2s", "evaluated", "bounds", "t0", "scope", "empty"),
     [
-        (CQELS, Dialect.CQELS, R2S.ISTREAM, Evaluated.ARRIVAL, "(]", 0, Scope.DEFAULT_GRAPH, Empty.SILENT),
-        (CSPARQL, Dialect.CSPARQL, R2S.RSTREAM, Evaluated.CLOSE, "[)", FirstClose.FIRST_PUSH,
-         Scope.WINDOWS, Empty.REPORTED),
-        (RSPQL, Dialect.RSPQL, R2S.RSTREAM, Evaluated.CLOSE, "[)", 0, Scope.DEFAULT_GRAPH, Empty.REPORTED),
-        (WUKONG, Dialect.CSPARQL, R2S.RSTREAM, Evaluated.CLOSE, "[)", FirstClose.FIRST_PUSH,
-         Scope.WINDOWS_AND_DEFAULT_GRAPH, Empty.REPORTED),
+        (
+            CQELS,
+            Dialect.CQELS,
+            R2S.ISTREAM,
+            EvaluationTrigger.ARRIVAL,
+            "(]",
+            0,
+            PatternScope.DEFAULT_GRAPH,
+            Empty.SILENT,
+        ),
+        (
+            CSPARQL,
+            Dialect.CSPARQL,
+            R2S.RSTREAM,
+            EvaluationTrigger.CLOSE,
+            "[)",
+            FirstClose.FIRST_PUSH,
+            PatternScope.WINDOWS,
+            Empty.REPORTED,
+        ),
+        (
+            RSPQL,
+            Dialect.RSPQL,
+            R2S.RSTREAM,
+            EvaluationTrigger.CLOSE,
+            "[)",
+            0,
+            PatternScope.DEFAULT_GRAPH,
+            Empty.REPORTED,
+        ),
+        (
+            WUKONG,
+            Dialect.CSPARQL,
+            R2S.RSTREAM,
+            EvaluationTrigger.CLOSE,
+            "[)",
+            FirstClose.FIRST_PUSH,
+            PatternScope.WINDOWS_AND_DEFAULT_GRAPH,
+            Empty.REPORTED,
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_defaults_of_each_dialect(
-    text: str, dialect: Dialect, r2s: R2S, evaluated: Evaluated, bounds: str, t0: object, scope: Scope, empty: Empty
+    text: str,
+    dialect: Dialect,
+    r2s: R2S,
+    evaluated: EvaluationTrigger,
+    bounds: str,
+    t0: object,
+    scope: PatternScope,
+    empty: Empty,
 ) -> None:
     policy = policy_of(query(text))
     (first,) = policy.windows
@@ -63,9 +104,9 @@ def test_what_is_written_overrides_the_default_and_says_so() -> None:
     (first,) = policy.windows
     said = (policy.r2s, policy.scope, policy.empty, first.bounds, first.t0, first.lateness_ms, first.reports)
     assert {each.origin for each in said} == {Origin.WRITTEN}
-    assert (policy.r2s.value, policy.scope.value) == (R2S.DSTREAM, Scope.WINDOWS_AND_GRAPHS)
+    assert (policy.r2s.value, policy.scope.value) == (R2S.DSTREAM, PatternScope.WINDOWS_AND_GRAPHS)
     assert (first.bounds.value, first.t0.value, first.lateness_ms.value) == (Bounds.CLOSED, 7, 5 * SECOND)
-    assert (policy.evaluated.value, policy.every_ms) == ((Evaluated.PERIODIC,), (2 * SECOND,))
+    assert (policy.evaluated.value, policy.every_ms) == ((EvaluationTrigger.PERIODIC,), (2 * SECOND,))
 
 
 def test_the_step_of_a_window_is_its_range_but_for_cqels() -> None:
@@ -75,12 +116,12 @@ def test_the_step_of_a_window_is_its_range_but_for_cqels() -> None:
 
 def test_computed_every_is_a_period() -> None:
     policy = policy_of(query("REGISTER QUERY q COMPUTED EVERY 5s AS " + CSPARQL))
-    assert (policy.evaluated.value, policy.every_ms) == ((Evaluated.PERIODIC,), (5 * SECOND,))
+    assert (policy.evaluated.value, policy.every_ms) == ((EvaluationTrigger.PERIODIC,), (5 * SECOND,))
 
 
 def test_windows_that_never_close_are_evaluated_at_arrivals_in_any_dialect() -> None:
     text = "SELECT * FROM NAMED WINDOW :w ON :s [TRIPLES 5] { WINDOW :w { ?s ?p ?o } }"
-    assert policy_of(query(text)).evaluated.value == (Evaluated.ARRIVAL,)
+    assert policy_of(query(text)).evaluated.value == (EvaluationTrigger.ARRIVAL,)
 
 
 def test_c_sparql_without_a_graph_is_warned() -> None:

@@ -14,7 +14,7 @@ from stream_ext import known_values
 from stream_ext.control import Control
 from stream_ext.errors import QueryCancelled
 from stream_ext.known_values import KnownValues
-from stream_ext.plan.expressions import Scope, compile_condition, compile_value
+from stream_ext.plan.expressions import ExpressionContext, compile_condition, compile_value
 from stream_ext.plan.expressions.compiling import compiled
 from stream_ext.plan.expressions.nodes import Fixed
 from stream_ext.plan.formulas import ArithmeticOp, CompareOp
@@ -53,7 +53,7 @@ def test_rows_together_have_the_values_that_each_has_alone(text: str, rows: list
 def test_a_condition_is_true_where_its_value_is(text: str, rows: list[tuple[str, ...]]) -> None:
     dictionary = Dictionary()
     columns = [dictionary.encode([row[i] for row in rows]) for i in range(3)]
-    mask = compile_condition(expression(text), NAMES).mask(columns, Scope(dictionary.vocabulary))
+    mask = compile_condition(expression(text), NAMES).mask(columns, ExpressionContext(dictionary.vocabulary))
     truths = computed(f"IF({text}, true, false)", NAMES, rows)
     assert mask.tolist() == [truth == f'"true"^^<{XSD}boolean>' for truth in truths]
 
@@ -139,7 +139,7 @@ def test_what_is_not_known_to_differ_from_a_string_is_not_kept(text: str) -> Non
     rows = ['"z"', '"x"', '"x"^^<http://ex/t>', t("y", "integer"), '"x"@en', "<http://ex/b>", ""]
     dictionary = Dictionary()
     condition = compile_condition(expression(text), ("a",))
-    mask = condition.mask([dictionary.encode(rows)], Scope(dictionary.vocabulary))
+    mask = condition.mask([dictionary.encode(rows)], ExpressionContext(dictionary.vocabulary))
     assert mask.tolist() == [True, False, False, False, True, True, False]
 
 
@@ -163,11 +163,11 @@ def test_times_finer_than_what_arrays_hold_are_told_apart() -> None:
 def test_more_rows_than_are_worked_on_at_once_are_all_answered() -> None:
     column = np.arange(300_000, dtype=np.uint64) + np.uint64((1 << 60) + (1 << 59))
     vocabulary = Dictionary().vocabulary
-    mask = compile_condition(expression("?a >= 200000"), ("a",)).mask([column], Scope(vocabulary))
+    mask = compile_condition(expression("?a >= 200000"), ("a",)).mask([column], ExpressionContext(vocabulary))
     assert mask.sum() == 100_000 and mask[200_000:].all()
-    ids = compile_value(expression("?a - 1"), ("a",)).ids([column], Scope(vocabulary))
+    ids = compile_value(expression("?a - 1"), ("a",)).ids([column], ExpressionContext(vocabulary))
     assert (ids == column - 1).all()
-    fresh = compile_value(expression("RAND()"), ("a",)).ids([column[:270_000]], Scope(vocabulary))
+    fresh = compile_value(expression("RAND()"), ("a",)).ids([column[:270_000]], ExpressionContext(vocabulary))
     assert len(np.unique(fresh)) == 270_000
 
 
@@ -176,7 +176,9 @@ def test_a_cancelled_evaluation_ends_between_chunks() -> None:
     control.cancel()
     column = np.full(300_000, (1 << 60) + (1 << 59), np.uint64)
     with pytest.raises(QueryCancelled):
-        compile_condition(expression("?a = 1"), ("a",)).mask([column], Scope(Dictionary().vocabulary, control=control))
+        compile_condition(expression("?a = 1"), ("a",)).mask(
+            [column], ExpressionContext(Dictionary().vocabulary, control=control)
+        )
 
 
 # ---- what is decoded -----------------------------------------------------------------------------------------------
@@ -196,7 +198,9 @@ class Watched:
         return self.dictionary.decode(ids)
 
     def kept(self, text: str) -> int:
-        return int(compile_condition(expression(text), ("a",)).mask([self.column], Scope(self.vocabulary)).sum())
+        return int(
+            compile_condition(expression(text), ("a",)).mask([self.column], ExpressionContext(self.vocabulary)).sum()
+        )
 
 
 MANY = [f'"{n}"' for n in range(500)]
@@ -232,13 +236,17 @@ def test_variables_that_are_no_literals_are_compared_by_id() -> None:
     watched = Watched(["<http://ex/a>", "<http://ex/b>", ""])
     other = watched.column[[1, 1, 1]]
     condition = compile_condition(expression("?a != ?b"), ("a", "b"), resources=frozenset({"a"}))
-    assert condition.mask([watched.column, other], Scope(watched.vocabulary)).tolist() == [True, False, False]
+    assert condition.mask([watched.column, other], ExpressionContext(watched.vocabulary)).tolist() == [
+        True,
+        False,
+        False,
+    ]
     assert watched.decoded == 0
 
 
 def test_terms_of_a_query_s_own_have_values_like_any_other() -> None:
     watched = Watched(MANY)
-    scope = Scope(watched.vocabulary)
+    scope = ExpressionContext(watched.vocabulary)
     made = compile_value(expression("CONCAT(?a, '!')"), ("a",)).ids([watched.column], scope)
     both = np.concatenate([made, watched.column])
     lengths = compile_value(expression("STRLEN(?x)"), ("x",)).ids([both], scope)

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from stream_ext.plan.expressions import Scope
+from stream_ext.plan.expressions import ExpressionContext
 from stream_ext.plan.formulas import CompareOp
 from stream_ext.plan.ordering import leading, order_ranks
 from stream_ext.plan.values import compare, value_of
@@ -21,7 +21,7 @@ TERMS = [*CORPUS, *BLANKS, t("2", "integer"), t("1.5", "decimal"), '"B"', '"a\\"
 
 def ranks(terms: list[str]) -> list[int]:
     dictionary = Dictionary()
-    found: list[int] = order_ranks(dictionary.encode(terms), Scope(dictionary.vocabulary)).tolist()
+    found: list[int] = order_ranks(dictionary.encode(terms), ExpressionContext(dictionary.vocabulary)).tolist()
     return found
 
 
@@ -67,7 +67,7 @@ def test_what_leads_is_what_the_ranks_say(terms: list[str], descending: bool) ->
     for count in range(1, len(terms) + 1):
         last = sorted(found, reverse=descending)[count - 1]
         expected = [rank >= last if descending else rank <= last for rank in found]
-        led = leading(dictionary.encode(terms), Scope(dictionary.vocabulary), count, descending)
+        led = leading(dictionary.encode(terms), ExpressionContext(dictionary.vocabulary), count, descending)
         assert led.tolist() == expected
 
 
@@ -107,4 +107,4 @@ def test_one_kind_of_column_is_ordered_as_in_a_mixed_one() -> None:
             np.argsort(ranks(terms), kind="stable").tolist()
             == np.argsort(ranks([*terms, ""])[:-1], kind="stable").tolist()
         )
-    assert order_ranks(np.zeros(0, np.uint64), Scope(Dictionary().vocabulary)).tolist() == []
+    assert order_ranks(np.zeros(0, np.uint64), ExpressionContext(Dictionary().vocabulary)).tolist() == []

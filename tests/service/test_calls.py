@@ -8,7 +8,7 @@ import pytest
 
 from hbase_store import Store
 from stream_ext.clock import ManualClock
-from stream_ext.injector import Pace
+from stream_ext.injector import PublishingPace
 from stream_ext.outside import NOTHING
 from stream_ext.retention import Retain
 from stream_ext.service import Limits, Service
@@ -30,7 +30,7 @@ def service(hbase: PretendedHBase, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     store = Store(hbase.backend(monkeypatch), "pretended", clock, folding=False)
     store.take_lease("")
     store.emissions.take_over()
-    service = Service(store, BASE, clock, Pace(0, 0), Limits(), None, Retain(), NOTHING)
+    service = Service(store, BASE, clock, PublishingPace(0, 0), Limits(), None, Retain(), NOTHING)
     yield service
     service.close()
 

@@ -14,7 +14,7 @@ from stream_ext.runner.inline import InlineRunner
 from stream_ext.runner.merge import Merge
 from stream_ext.schedule import QueryState
 from stream_ext.service import Limits, Service
-from stream_ext.turns import Pace
+from stream_ext.turns import TurnLimits
 from tests.parts.waiting import until
 from tests.service.opened import open_service, opened, push, registration, said, times, triple
 
@@ -115,7 +115,7 @@ def test_it_goes_on_where_it_was_after_a_stop_and_what_was_dropped_is_not_made_u
 def test_who_waits_for_an_evaluation_is_told_when_it_is_still_to_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pace, "with_all", Pace.behind)
+    monkeypatch.setattr(TurnLimits, "with_all", TurnLimits.behind)
     with opened(tmp_path, ManualClock(NOW), limits=Limits(evaluated_s=2.0)) as service:
         service.register(ENDLESS)
         assert not push(service, "s", 0, triple("a", 1)).pending
@@ -157,7 +157,7 @@ def test_what_a_construct_says_of_much_at_once_waits_for_the_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stream_ext.derived._UNDERWAY_MAX", 20)
-    monkeypatch.setattr(Pace, "with_all", Pace.behind)
+    monkeypatch.setattr(TurnLimits, "with_all", TurnLimits.behind)
     with opened(tmp_path, ManualClock(NOW)) as service:
         text = "RSTREAM out AS CONSTRUCT { ?x :q ?y }"
         service.register(

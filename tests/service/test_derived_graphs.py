@@ -15,7 +15,7 @@ from hbase_store import Loading
 from stream_ext.clock import ManualClock
 from stream_ext.errors import NameInUse, NotFound, UpdateFailed
 from stream_ext.graph_store import Document
-from stream_ext.loads import Lines
+from stream_ext.loads import UnusualLineReader
 from stream_ext.retention import Retain
 from stream_ext.service import Service
 
@@ -183,7 +183,7 @@ def test_no_whole_graph_is_written_there(service: Service) -> None:
 
 @pytest.mark.parametrize("graph", [None, Q])
 def test_no_file_is_loaded_there(service: Service, graph: str | None) -> None:
-    loading = Loading(Lines(quads=True, go_on=False), quads=True)
+    loading = Loading(UnusualLineReader(quads=True, go_on=False), quads=True)
     terms = [f"<{EX}x>".encode(), f"<{Q}>".encode()]
     columns = [np.array([place], np.int32) for place in (0, 0, 0, 1 if graph is None else -1)]
     loading.add(terms, columns)

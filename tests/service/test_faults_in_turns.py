@@ -14,7 +14,7 @@ from stream_ext.outside import Outside, places
 from stream_ext.query_run import QueryRun
 from stream_ext.service import Limits, Service
 from stream_ext.template_run import TemplateRun
-from stream_ext.turns import Pace
+from stream_ext.turns import TurnLimits
 from tests.engine.test_service_operator import answering, knowing
 from tests.parts.waiting import until
 from tests.service.elsewhere import Asked, Elsewhere, Reply, elsewhere
@@ -87,7 +87,7 @@ def test_nobody_waits_for_one_that_is_behind_and_has_failed(
     monkeypatch: pytest.MonkeyPatch,
     faulty: dict[int, tuple[int, Exception]],
 ) -> None:
-    monkeypatch.setattr(Pace, "with_all", Pace.behind)
+    monkeypatch.setattr(TurnLimits, "with_all", TurnLimits.behind)
     names = [f"q{number}" for number in range(count)]
     with opened(tmp_path, ManualClock(100_000_000), limits=Limits(evaluated_s=60.0)) as service:
         for name in names:

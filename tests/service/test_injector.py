@@ -20,7 +20,7 @@ from stream_ext.batching import Heartbeat, Push, Taken
 from stream_ext.catalog import CatalogStep, StreamDefinition
 from stream_ext.clock import ManualClock
 from stream_ext.errors import BadArgument, NotWriter, OutcomeUnknown, Overload
-from stream_ext.injector import Injector, Intent, Pace, Published, Receipt, View
+from stream_ext.injector import HeadView, Injector, Intent, PublishedBatch, PublishingPace, Receipt
 from stream_ext.options import StreamOptions
 from stream_ext.waits import Waits
 
@@ -32,10 +32,10 @@ STREAMS = {
 
 class Listener:
     def __init__(self) -> None:
-        self.news: list[Published] = []
+        self.news: list[PublishedBatch] = []
         self.fault: BaseException | None = None
 
-    def published(self, news: Published) -> None:
+    def published(self, news: PublishedBatch) -> None:
         self.news.append(news)
 
     def late_in(self, taken: Taken) -> int:
@@ -48,7 +48,7 @@ class Listener:
 class Bench:
     """An injector over a real store, with two streams and a clock that stands still."""
 
-    def __init__(self, store: Store, pace: Pace) -> None:
+    def __init__(self, store: Store, pace: PublishingPace) -> None:
         self.store, self.clock, self.listener = store, ManualClock(1_000), Listener()
         batch = store.begin()
         for number, definition in STREAMS.items():
@@ -65,7 +65,7 @@ class Bench:
         )
 
     def write(self) -> Future[int]:
-        def change(view: View) -> Intent:
+        def change(view: HeadView) -> Intent:
             return Intent(result=int, write=lambda batch: None)
 
         return self.injector.change(change)
@@ -74,7 +74,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     store = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
-    bench = Bench(store, Pace(spacing_ms=5, batch_ms=100, queue_bytes=200))
+    bench = Bench(store, PublishingPace(spacing_ms=5, batch_ms=100, queue_bytes=200))
     yield bench
     bench.injector.close()
     store.close()
@@ -181,7 +181,7 @@ def test_a_full_queue_asks_to_come_back(bench: Bench) -> None:
 
 def test_so_many_heartbeats_may_wait_and_one_more_is_asked_to_come_back(tmp_path: Path) -> None:
     store = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
-    bench = Bench(store, Pace(spacing_ms=5, batch_ms=100, queue_requests=3))
+    bench = Bench(store, PublishingPace(spacing_ms=5, batch_ms=100, queue_requests=3))
     bench.push(1).result(5)
     waiting = [bench.injector.heartbeat(Heartbeat(1, n)) for n in range(3)]
     for one_more in (lambda: bench.injector.heartbeat(Heartbeat(1, 9)), lambda: bench.push(1), bench.write):
@@ -194,10 +194,10 @@ def test_so_many_heartbeats_may_wait_and_one_more_is_asked_to_come_back(tmp_path
 
 
 def test_a_change_that_fails_publishes_nothing(bench: Bench) -> None:
-    def fails_before(view: View) -> Intent:
+    def fails_before(view: HeadView) -> Intent:
         raise BadArgument("no")
 
-    def fails_in_writing(view: View) -> Intent:
+    def fails_in_writing(view: HeadView) -> Intent:
         def write(batch: hbase_store.Batch) -> None:
             batch.insert(*(np.array([number], np.uint64) for number in (1, 2, 3, 0)))
             raise BadArgument("no")
@@ -314,7 +314,7 @@ def test_a_writer_that_stops_while_it_commits_says_that_the_outcome_is_unknown(
 
 
 def test_a_fault_after_the_commit_is_no_refusal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(news: Published) -> None:
+    def fails(news: PublishedBatch) -> None:
         raise Fenced("it is the listener who is fenced")
 
     monkeypatch.setattr(bench.listener, "published", fails)

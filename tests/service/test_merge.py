@@ -20,7 +20,7 @@ from stream_ext.emission import columns_of, decode_body, decode_shared_body
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.part import Ids, Part, SharedPart
 from stream_ext.runner.merge import Merge
-from stream_ext.schedule import Evaluated, QueryState
+from stream_ext.schedule import LastEvaluation, QueryState
 
 LAST_SN = 40
 
@@ -89,7 +89,7 @@ def parts_of(sn: int) -> list[Part]:
     for query in (1, 2, 3):
         for k in range(chance.choice((0, 0, 1, 3))):
             time = sn * 10 + k
-            state = QueryState(query, Evaluated(sn, 0, k, time))
+            state = QueryState(query, LastEvaluation(sn, 0, k, time))
             emits = query != 3 or chance.random() < 0.2
             parts.append(Part(query, sn, k, time, [], [np.array([7], np.uint64)], None, 0, None, state, emits))
     chance.shuffle(parts)
@@ -223,7 +223,7 @@ def shared_parts(sn: int, queries: Sequence[int], known: set[int]) -> list[Share
     if not queries or not is_told(sn):
         return []
     told = [each for each in range(1, sn) if is_told(each)]
-    before = Evaluated(told[-1], 0, 0, told[-1] * 10) if told else None
+    before = LastEvaluation(told[-1], 0, 0, told[-1] * 10) if told else None
     whose = [place for place, query in enumerate(queries) for _ in range(rows_of(query, sn))]
     joined = {query: QueryState(query, before) for query in queries if query not in known}
     known.update(queries)
@@ -231,7 +231,7 @@ def shared_parts(sn: int, queries: Sequence[int], known: set[int]) -> list[Share
         SharedPart(
             np.array(queries, np.uint64), sn, 0, sn * 10, [], np.array(whose, np.uint64),
             [np.full(len(whose), 7, np.uint64)], None, True, 0, None,
-            QueryState(0, Evaluated(sn, 0, 0, sn * 10)), joined,
+            QueryState(0, LastEvaluation(sn, 0, 0, sn * 10)), joined,
             before=before,
         )
     ]  # fmt: skip
@@ -369,7 +369,7 @@ def part_of(sn: int, evaluated: int | None, stands: int | None = None) -> Part:
     """Of query 1: its evaluation in `evaluated`, or that it has none in `sn`, for it stands before."""
     at = sn if evaluated is None else evaluated
     known = stands if evaluated is None else evaluated
-    evaluated = None if known is None else Evaluated(known, 0, 0, 10 * known)
+    evaluated = None if known is None else LastEvaluation(known, 0, 0, 10 * known)
     state = QueryState(1, evaluated, sn=at, stands=stands, unanswered=stands is not None)
     columns = [np.array([7], np.uint64)]
     is_told = at == known and stands is None

@@ -21,7 +21,7 @@ from stream_ext.rdf.canonical import canonical
 from stream_ext.retention import Retain
 from stream_ext.service import Service
 from stream_ext.shard import Shard
-from stream_ext.turns import Pace, Turn
+from stream_ext.turns import Turn, TurnLimits
 from tests.engine.test_service_operator import answering, knowing
 from tests.service.elsewhere import Elsewhere, Reply, elsewhere
 from tests.service.opened import EX, push, said, times, triple, values
@@ -265,7 +265,7 @@ def test_a_long_past_is_made_up_for_little_by_little(
     line: Line, restarts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the others go on; a drop in the middle ends it."""
-    monkeypatch.setattr(Pace, "behind", lambda pace, interrupted: Turn(5))
+    monkeypatch.setattr(TurnLimits, "behind", lambda pace, interrupted: Turn(5))
     for name in ("q", "other", "dropped"):
         asks = NAMED.replace("<x>", f"<{line.there.url}/y>") if name == "other" else NAMED
         line.service.register(asked(line.there, f"REGISTER RSTREAM {name} AS {asks}"))

@@ -24,10 +24,10 @@ from hbase_store.lmdb_backend import LmdbKeyValue
 from stream_ext import subscriptions
 from stream_ext.clock import ManualClock
 from stream_ext.errors import Gone, RilletError
-from stream_ext.injector import Pace
+from stream_ext.injector import PublishingPace
 from stream_ext.outside import NOTHING
 from stream_ext.retention import Retain
-from stream_ext.runner.standings import Membership
+from stream_ext.runner.standings import GroupMembership
 from stream_ext.service import Limits, Service
 from stream_ext.subscriptions import Emissions
 from tests.engine.many import AloneShard
@@ -229,7 +229,7 @@ class Play:
         store = Store(self.kv, f"lmdb:{self.folder / 'store'}", clock, folding=False)
         store.take_lease("")
         store.emissions.take_over()
-        self.service = Service(store, BASE, clock, Pace(0, 0), Limits(), None, KEPT, NOTHING)
+        self.service = Service(store, BASE, clock, PublishingPace(0, 0), Limits(), None, KEPT, NOTHING)
 
     def _insist(self, act: Callable[[], object]) -> None:
         again = False
@@ -319,7 +319,7 @@ def test_nobody_leaves_out_what_is_said_with_others_while_he_reads(tmp_path: Pat
         asked = engine.merge.memberships
         number = service.query_definition("a").number
 
-        def asked_too_early(query: int) -> Sequence[Membership]:
+        def asked_too_early(query: int) -> Sequence[GroupMembership]:
             found = asked(query)
             if query == number and not service.query_definition("a").paused:
                 service.register(

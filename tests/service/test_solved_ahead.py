@@ -14,7 +14,7 @@ import pytest
 from stream_ext.control import Control
 from stream_ext.errors import QueryCancelled
 from stream_ext.evaluate import Asking
-from stream_ext.injector import Change, Intent, View
+from stream_ext.injector import Change, HeadView, Intent
 from stream_ext.plan.algebra import Update
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.service import Service
@@ -37,7 +37,7 @@ def at_its_turn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     solutions: Callable[..., Any] = request.solutions
 
-    def noted(asked: solving.Asked, working: Any) -> Any:
+    def noted(asked: solving.PatternRequest, working: Any) -> Any:
         found.append(type(asked.pattern).__name__)
         return solutions(asked, working)
 
@@ -173,7 +173,7 @@ def test_an_update_that_is_cancelled_before_its_turn_does_nothing(service: Servi
     update(service, "INSERT DATA { :a :p 1 }")
     held, control = threading.Event(), Control()
 
-    def hold(view: View) -> Intent:
+    def hold(view: HeadView) -> Intent:
         held.wait(10)
         return Intent(lambda sn: sn)
 

@@ -17,7 +17,7 @@ from hbase_store.lmdb_backend import LmdbKeyValue
 from stream_ext.catalog import Catalog
 from stream_ext.clock import ManualClock
 from stream_ext.errors import DeadlineExceeded, NotWriter, OutcomeUnknown
-from stream_ext.injector import Pace
+from stream_ext.injector import PublishingPace
 from stream_ext.outside import NOTHING
 from stream_ext.retention import Retain, Retention
 from stream_ext.service import Limits, Service
@@ -35,7 +35,7 @@ def service_over(kv: Leasing, clock: ManualClock, address: str) -> Service:
     store = Store(kv, "shared", clock, folding=False)
     store.take_lease(address)
     store.emissions.take_over()
-    return Service(store, BASE, clock, Pace(0, 0), Limits(), None, Retain(), NOTHING)
+    return Service(store, BASE, clock, PublishingPace(0, 0), Limits(), None, Retain(), NOTHING)
 
 
 class World:

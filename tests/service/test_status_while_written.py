@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_ext.kept import Kept
+from stream_ext.kept import StreamHistory
 from stream_ext.status import query_status, stream_status
 from tests.service.opened import EX, opened, registration
 
@@ -61,7 +61,7 @@ def test_counters_are_summed_while_they_grow(tmp_path: Path, what: str) -> None:
                 if what == "late":
                     lateness.counted[number % 1_000, number] += 1
                 else:
-                    kept[number + 100] = Kept()
+                    kept[number + 100] = StreamHistory()
                 if number % 1_000 == 999:
                     lateness.counted.clear()
                     kept.clear()

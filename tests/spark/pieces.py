@@ -17,10 +17,10 @@ from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.seat import serve
 from stream_ext.schedule import QueryState
 from stream_ext.shard import Shard, takes_on_spark
-from stream_ext.turns import Pace
+from stream_ext.turns import TurnLimits
 
 FACTORY = "tests.spark.pieces:open_shard"
-SMALL = Pace(7, None, 5, None)
+SMALL = TurnLimits(7, None, 5, None)
 
 __all__ = ["FACTORY", "SMALL", "QueryState", "TasksWithoutSpark", "Told", "open_shard"]
 

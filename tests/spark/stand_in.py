@@ -16,14 +16,14 @@ import msgspec
 
 from stream_ext import frames, warm
 from stream_ext.runner.spark import wire
-from stream_ext.runner.spark.driver import Job
+from stream_ext.runner.spark.driver import DriverJob
 from stream_ext.runner.spark.seat import serve
 
 DRIVER = "tests.spark.stand_in"
 
 
 def main() -> None:
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=DriverJob)
     threading.Thread(target=_watch_input, daemon=True).start()
     threading.Thread(target=_signs_of_life, daemon=True).start()
     wire.Codec(job.settings.shard_factory)  # imports what it needs

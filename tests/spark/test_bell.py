@@ -25,7 +25,7 @@ from stream_ext.runner.spark.bell import HEADS_AHEAD_MAX, Bell, Worker
 from stream_ext.runner.spark.door import HELLO_MS, STRANGERS_MAX
 from stream_ext.runner.spark.seat import Served, serve
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.runner.underway import Stepping, Underway, Watched
+from stream_ext.runner.underway import Stepping, StepWatch, Underway
 from tests.parts.waiting import until
 from tests.spark.doubles import (
     DIES_ALWAYS,
@@ -172,7 +172,7 @@ def test_the_planner_of_micro_batches_waits_until_the_head_moves(stage: Stage) -
     answer = scene.tasks.submit(planned)
     assert asked.wait(PATIENCE_S) and not answer.done()
     scene.publish(2)
-    assert answer.result(PATIENCE_S) == wire.Moved(2)
+    assert answer.result(PATIENCE_S) == wire.HeadMoved(2)
 
 
 def test_queries_are_handed_over_only_after_the_warm_up(stage: Stage) -> None:
@@ -521,7 +521,7 @@ def test_who_kills_a_worker_that_catches_up_is_held_though_the_others_go_on_in_b
     monkeypatch.setattr(scene.merge, "stand_for", lambda queries: {7: QueryState(0, 0)})
     for sn in (1, 2):
         with seated(scene) as connection:
-            connection.sendall(wire.frame(wire.Behind({7: 0})))
+            connection.sendall(wire.frame(wire.BehindReport({7: 0})))
             scene.merge.wait_owner("spark")
             scene.publish(1)
             connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(sn, [_right_part(sn, chain([1, 1])[sn - 1])])))
@@ -602,7 +602,7 @@ def test_what_a_worker_died_of_that_caught_up_stays_known_while_others_are_stepp
     monkeypatch.setattr(scene.merge, "stand_for", lambda queries: {7: QueryState(0, 0)})
     for sn in (1, 2):
         with seated(scene) as connection:
-            connection.sendall(wire.frame(wire.Behind({7: 0})))
+            connection.sendall(wire.frame(wire.BehindReport({7: 0})))
             scene.merge.wait_owner("spark")
             scene.publish(1)
             connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(sn, [_right_part(sn, chain([1, 1])[sn - 1])])))
@@ -774,13 +774,13 @@ def test_an_end_does_not_wait_for_the_heads_that_wait(stage: Stage) -> None:
     ours, its = socket.socketpair()
     with ours, its:
         scene.store.append(1)
-        watched = Watched(scene.folder / "underway-0")
+        watched = StepWatch(scene.folder / "underway-0")
         welcome = wire.Welcome(
             1, "s", scene.store.url, "http://base/", NOTHING, USUAL, FACTORY, 0, {}, [], str(watched.path)
         )
         for message in (welcome, wire.Head(1), wire.Head(500), wire.End()):
             ours.sendall(wire.frame(message))
-        seat_module._Seat(its).serve()
+        seat_module._SeatWorker(its).serve()
         said = [wire.heard(wire.from_seat, ours) for _ in range(2)]
         watched.close()
     assert said == [wire.Ready(0, True), wire.Bye(0, 0)]

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from stream_ext.runner.underway import Stepping, Underway, Watched
+from stream_ext.runner.underway import Stepping, StepWatch, Underway
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Watched]:
-    one = Watched(tmp_path / "underway")
+def watched(tmp_path: Path) -> Iterator[StepWatch]:
+    one = StepWatch(tmp_path / "underway")
     yield one
     one.close()
     assert not one.path.exists()
 
 
 @pytest.mark.parametrize("numbers", [(7,), tuple(range(5, 4000, 3)), (1 << 40, 2)])
-def test_what_was_being_stepped_outlives_the_process(watched: Watched, numbers: Sequence[int]) -> None:
+def test_what_was_being_stepped_outlives_the_process(watched: StepWatch, numbers: Sequence[int]) -> None:
     assert watched.read() is None
     process = multiprocessing.get_context("spawn").Process(target=_dies, args=(watched.path, numbers))
     process.start()
@@ -36,7 +36,7 @@ def _dies(path: Path, numbers: Sequence[int]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_every_change_is_a_sign_of_life_and_rest_is_no_step(watched: Watched) -> None:
+def test_every_change_is_a_sign_of_life_and_rest_is_no_step(watched: StepWatch) -> None:
     writer = Underway(watched.path)
     seen = {watched.changes}
     for number in range(5):
@@ -52,7 +52,7 @@ def test_every_change_is_a_sign_of_life_and_rest_is_no_step(watched: Watched) ->
     writer.close()
 
 
-def test_what_was_half_written_names_nobody(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_half_written_names_nobody(watched: StepWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = Underway(watched.path)
     writer.steps(3, [1])
 

@@ -8,7 +8,7 @@ import numpy as np
 from stream_ext import frames
 from stream_ext.part import Part, SharedPart, Told, WindowBounds
 from stream_ext.runner.spark import wire
-from stream_ext.schedule import Evaluated, QueryState
+from stream_ext.schedule import LastEvaluation, QueryState
 
 
 def ids(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -16,7 +16,7 @@ def ids(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 
 def test_parts_of_one_query_and_of_many_come_over_as_they_are() -> None:
-    windows, at = [WindowBounds("s", 0, 10, "[)")], Evaluated(7, 1, 0, 10)
+    windows, at = [WindowBounds("s", 0, 10, "[)")], LastEvaluation(7, 1, 0, 10)
     state = QueryState(None, at, t0=0, after=10, last=10, begins=[10], sn=7)
     joined = {5: QueryState(registered=3, gap=True), 9: QueryState()}
     said: list[Told] = [

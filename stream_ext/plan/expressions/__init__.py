@@ -17,11 +17,11 @@ import numpy as np
 from hbase_store.arrays import Ids, Mask
 from stream_ext.plan.expressions.compiling import compiled
 from stream_ext.plan.expressions.nodes import Node
-from stream_ext.plan.expressions.rows import Rows, Scope
+from stream_ext.plan.expressions.rows import ExpressionContext, Rows
 from stream_ext.plan.formulas import Expression
 from stream_ext.plan.volatile import is_of_the_moment
 
-__all__ = ["Columns", "Computed", "Condition", "Scope", "compile_condition", "compile_value"]
+__all__ = ["Columns", "Computed", "Condition", "ExpressionContext", "compile_condition", "compile_value"]
 
 #: The names of the columns, in their order; or of those that are seen, each with its place.
 Columns = tuple[str, ...] | Mapping[str, int]
@@ -38,7 +38,7 @@ class Condition:
     def __init__(self, root: Node, is_volatile: bool) -> None:
         self._root, self.is_volatile = root, is_volatile
 
-    def mask(self, columns: Sequence[Ids], scope: Scope, count: int | None = None) -> Mask:
+    def mask(self, columns: Sequence[Ids], scope: ExpressionContext, count: int | None = None) -> Mask:
         """The rows for which the condition is true. `count` says how many there are where there is no column."""
         spent, parts = scope.control.spent, []
         for rows in _chunks(columns, scope, count):
@@ -55,7 +55,7 @@ class Computed:
     def __init__(self, root: Node, is_volatile: bool) -> None:
         self._root, self.is_volatile = root, is_volatile
 
-    def ids(self, columns: Sequence[Ids], scope: Scope, count: int | None = None) -> Ids:
+    def ids(self, columns: Sequence[Ids], scope: ExpressionContext, count: int | None = None) -> Ids:
         control, vocabulary = scope.control, scope.vocabulary
         spent, parts = control.spent, []
         for rows in _chunks(columns, scope, count):
@@ -88,7 +88,7 @@ def _places(names: frozenset[str], columns: Mapping[str, int]) -> frozenset[int]
     return frozenset(place for name, place in columns.items() if name in names)
 
 
-def _chunks(columns: Sequence[Ids], scope: Scope, count: int | None) -> Iterable[Rows]:
+def _chunks(columns: Sequence[Ids], scope: ExpressionContext, count: int | None) -> Iterable[Rows]:
     if count is None:
         count = len(columns[0]) if columns else 0
     if count <= _CHUNK:
@@ -96,7 +96,7 @@ def _chunks(columns: Sequence[Ids], scope: Scope, count: int | None) -> Iterable
     return map(partial(_chunk, columns, scope, count), range(0, count, _CHUNK))
 
 
-def _chunk(columns: Sequence[Ids], scope: Scope, count: int, start: int) -> Rows:
+def _chunk(columns: Sequence[Ids], scope: ExpressionContext, count: int, start: int) -> Rows:
     scope.control.check()
     end = min(start + _CHUNK, count)
     return Rows([column[start:end] for column in columns], scope, end - start, np.arange(start, end), count)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.known_values import DECIMAL, DOUBLE, FLOAT, INTEGER, ZONED
-from stream_ext.plan.expressions.vectors import Numbers
+from stream_ext.plan.expressions.vectors import NumericVector
 from stream_ext.plan.formulas import ArithmeticOp, CompareOp
 
 _INT64_MAX = (1 << 63) - 1
@@ -37,7 +37,7 @@ _OPERATIONS: dict[ArithmeticOp, Callable[[Any, Any], Any]] = {
 }
 
 
-def compare_arrays(op: CompareOp, left: Numbers, right: Numbers) -> npt.NDArray[np.bool_] | None:
+def compare_arrays(op: CompareOp, left: NumericVector, right: NumericVector) -> npt.NDArray[np.bool_] | None:
     pair = _paired(left, right)
     if pair is None:
         return None
@@ -45,7 +45,7 @@ def compare_arrays(op: CompareOp, left: Numbers, right: Numbers) -> npt.NDArray[
     return np.asarray(_COMPARISONS[op](a, b))
 
 
-def calculate_arrays(op: ArithmeticOp, left: Numbers, right: Numbers) -> Numbers | None:
+def calculate_arrays(op: ArithmeticOp, left: NumericVector, right: NumericVector) -> NumericVector | None:
     if max(left.kind, right.kind) >= ZONED:
         return None
     if max(left.kind, right.kind) >= FLOAT:
@@ -58,30 +58,30 @@ def calculate_arrays(op: ArithmeticOp, left: Numbers, right: Numbers) -> Numbers
     if pair is None or _width(pair[0]) + _width(pair[1]) > _INT64_MAX:
         return None
     a, b, kind, scale = pair
-    return Numbers(kind, np.asarray(_OPERATIONS[op](a, b)), scale)
+    return NumericVector(kind, np.asarray(_OPERATIONS[op](a, b)), scale)
 
 
-def negate_array(numbers: Numbers) -> Numbers | None:
-    return None if numbers.kind >= ZONED else Numbers(numbers.kind, np.asarray(-numbers.of_rows), numbers.scale)
+def negate_array(numbers: NumericVector) -> NumericVector | None:
+    return None if numbers.kind >= ZONED else NumericVector(numbers.kind, np.asarray(-numbers.of_rows), numbers.scale)
 
 
-def _calculate_floats(op: ArithmeticOp, left: Numbers, right: Numbers) -> Numbers | None:
+def _calculate_floats(op: ArithmeticOp, left: NumericVector, right: NumericVector) -> NumericVector | None:
     pair = _paired(left, right)
     if pair is None:
         return None
     a, b, kind, _ = pair
     with np.errstate(all="ignore"):  # infinities and NaN are results
-        return Numbers(kind, np.asarray(_OPERATIONS[op](a, b)))
+        return NumericVector(kind, np.asarray(_OPERATIONS[op](a, b)))
 
 
-def _multiplied(left: Numbers, right: Numbers) -> Numbers | None:
+def _multiplied(left: NumericVector, right: NumericVector) -> NumericVector | None:
     if _width(left.of_rows) * _width(right.of_rows) > _INT64_MAX:
         return None
     product = np.asarray(left.of_rows * right.of_rows)
-    return Numbers(max(left.kind, right.kind), product, left.scale + right.scale)
+    return NumericVector(max(left.kind, right.kind), product, left.scale + right.scale)
 
 
-def _paired(left: Numbers, right: Numbers) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int, int] | None:
+def _paired(left: NumericVector, right: NumericVector) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int, int] | None:
     """Both in the wider of their types: arrays, kind and scale."""
     kind = max(left.kind, right.kind)
     if kind >= ZONED:
@@ -94,7 +94,7 @@ def _paired(left: Numbers, right: Numbers) -> tuple[npt.NDArray[Any], npt.NDArra
     return None if a is None or b is None else (a, b, kind, scale)
 
 
-def _as_floats(numbers: Numbers, kind: int) -> npt.NDArray[Any] | None:
+def _as_floats(numbers: NumericVector, kind: int) -> npt.NDArray[Any] | None:
     values: npt.NDArray[Any] = numbers.of_rows
     if numbers.kind in (INTEGER, DECIMAL):
         if numbers.kind == DECIMAL and (_width(values) > _DOUBLE_INTEGER_MAX or numbers.scale > _DOUBLE_POWER_MAX):
@@ -107,7 +107,7 @@ def _as_floats(numbers: Numbers, kind: int) -> npt.NDArray[Any] | None:
         return np.asarray(values, np.float64 if kind == DOUBLE else np.float32)
 
 
-def _rescaled(numbers: Numbers, scale: int) -> npt.NDArray[Any] | None:
+def _rescaled(numbers: NumericVector, scale: int) -> npt.NDArray[Any] | None:
     if numbers.scale == scale:
         return numbers.of_rows
     factor = 10 ** (scale - numbers.scale)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from stream_ext import known_values
 from stream_ext.plan.expressions.nodes import Node
 from stream_ext.plan.expressions.rows import Rows
-from stream_ext.plan.expressions.vectors import Factored, Numbers, Pool, Vector
+from stream_ext.plan.expressions.vectors import Factored, NumericVector, Pool, Vector
 
 _Bits = npt.NDArray[np.uint64]
 
@@ -36,7 +36,7 @@ class Rand:
     used: frozenset[int] = frozenset()
 
     def evaluate(self, rows: Rows) -> Vector:
-        return Numbers(known_values.DOUBLE, (_bits(rows, self.salt)[0] >> np.uint64(11)) * 2.0**-53)
+        return NumericVector(known_values.DOUBLE, (_bits(rows, self.salt)[0] >> np.uint64(11)) * 2.0**-53)
 
 
 @dataclass(frozen=True, slots=True)

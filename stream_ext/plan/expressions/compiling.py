@@ -23,28 +23,28 @@ from stream_ext.plan.expressions.nodes import (
     Choice,
     Column,
     Comparison,
-    Either,
+    Disjunction,
     FirstOf,
     Fixed,
     Negative,
     Node,
     Opposite,
 )
-from stream_ext.plan.expressions.rows import Rows, Scope
+from stream_ext.plan.expressions.rows import ExpressionContext, Rows
 from stream_ext.plan.expressions.vectors import constant_numbers
 from stream_ext.plan.formulas import (
     And,
     Arithmetic,
-    Call,
     Compare,
     CompareOp,
     Expression,
+    FunctionCall,
     Membership,
     Negate,
     Not,
     Or,
 )
-from stream_ext.plan.functions import CASTS, FUNCTIONS, Function, Makes, View, custom, moments, terms
+from stream_ext.plan.functions import CASTS, FUNCTIONS, ArgumentView, Function, Makes, custom, moments, terms
 from stream_ext.plan.terms import Constant, Variable
 from stream_ext.plan.values import value_of
 from stream_ext.plan.volatile import VOLATILE
@@ -81,7 +81,7 @@ class _Compiler:
                 return Both(a, b, only_true, a.used | b.used)
             case Or(left, right):
                 a, b = self.node(left, only_true), self.node(right, only_true)
-                return Either(a, b, a.used | b.used)
+                return Disjunction(a, b, a.used | b.used)
             case Not(inner):
                 return Opposite(self.node(inner))
             case Compare(op, left, right):
@@ -91,7 +91,7 @@ class _Compiler:
             case Membership(inner, items, negated):
                 found = self._membership(self.node(inner), items, only_true and not negated)
                 return Opposite(found) if negated else found
-            case Call():
+            case FunctionCall():
                 return self._call(expression)
             case _:
                 raise AssertionError(f"{type(expression).__name__} is planned, not computed")
@@ -141,7 +141,7 @@ class _Compiler:
 
     # ---- calls
 
-    def _call(self, call: Call) -> Node:
+    def _call(self, call: FunctionCall) -> Node:
         nodes = tuple(map(self.node, call.arguments))
         used = frozenset().union(*(node.used for node in nodes))
         salt = f"{call.position.line}:{call.position.column}"
@@ -182,7 +182,7 @@ class _Compiler:
 
 def _is_settled(expression: Expression) -> bool:
     """Whether it is the same in every scope: not of the moment, of chance, of the base, nor of functions of others."""
-    return not any(isinstance(part, Call) and _needs_scope(part.name) for part in walk(expression))
+    return not any(isinstance(part, FunctionCall) and _needs_scope(part.name) for part in walk(expression))
 
 
 #: The one has the base of the request, patterns may take long: they are matched within the time of the query.
@@ -197,7 +197,7 @@ def _folded(node: Node) -> Node:
     """Constant folding: worked out here, so that what is compared with it is compared by id, or as one array.
 
     What would become long is left to the query, and to its budget: a plan that is kept stays small."""
-    rows = Rows((), Scope(Vocabulary.of_its_own(), control=Control(term_bytes=_FOLDED_MAX)), 1)
+    rows = Rows((), ExpressionContext(Vocabulary.of_its_own(), control=Control(term_bytes=_FOLDED_MAX)), 1)
     try:
         found = rows.factored(node.evaluate(rows))
     except QueryTooLarge:
@@ -256,4 +256,4 @@ def _custom(name: str, rows: Rows) -> Function:
             control.term(len(made))
         return made
 
-    return Function(checked, View.TEXTS, View.TEXTS, makes=Makes.TERMS)
+    return Function(checked, ArgumentView.TEXTS, ArgumentView.TEXTS, makes=Makes.TERMS)

@@ -15,9 +15,18 @@ import numpy.typing as npt
 
 from stream_ext.plan.expressions.arrays import calculate_arrays, compare_arrays, negate_array
 from stream_ext.plan.expressions.rows import Part, Rows, applied, signs
-from stream_ext.plan.expressions.vectors import FEW, NUMERIC, Factored, Numbers, Pool, Truths, Vector, constant_numbers
+from stream_ext.plan.expressions.vectors import (
+    FEW,
+    NUMERIC,
+    Factored,
+    NumericVector,
+    Pool,
+    Truths,
+    Vector,
+    constant_numbers,
+)
 from stream_ext.plan.formulas import ArithmeticOp, CompareOp
-from stream_ext.plan.functions import Function, Makes, View
+from stream_ext.plan.functions import ArgumentView, Function, Makes
 from stream_ext.plan.values import Value, arithmetic, compare, negated, value_of
 
 Indices = npt.NDArray[np.intp]
@@ -51,7 +60,7 @@ class Fixed:
 
     text: bytes | None
     value: Value | None
-    numbers: Numbers | None
+    numbers: NumericVector | None
     used: frozenset[int] = frozenset()
 
     @classmethod
@@ -102,7 +111,7 @@ class Both:
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class Disjunction:
     left: Node
     right: Node
     used: frozenset[int]
@@ -248,8 +257,8 @@ class Apply:
         return applied(control, arguments, lists, function)
 
 
-def _lists(arguments: Sequence[Factored], view: View) -> list[list[Any]]:
-    if view is View.TEXTS:
+def _lists(arguments: Sequence[Factored], view: ArgumentView) -> list[list[Any]]:
+    if view is ArgumentView.TEXTS:
         return [argument.pool.texts for argument in arguments]
     return [argument.pool.values for argument in arguments]
 

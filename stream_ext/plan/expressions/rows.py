@@ -19,7 +19,7 @@ from stream_ext.plan.expressions.vectors import (
     FEW,
     Codes,
     Factored,
-    Numbers,
+    NumericVector,
     Pool,
     Terms,
     Truths,
@@ -30,7 +30,7 @@ from stream_ext.plan.expressions.vectors import (
     numbers_of_values,
     pool_of_numbers,
 )
-from stream_ext.plan.functions import CustomFunction, Function, Makes, View
+from stream_ext.plan.functions import ArgumentView, CustomFunction, Function, Makes
 from stream_ext.plan.values import Opaque, Resource, Tagged, Value, truth
 from stream_ext.vocabulary import Vocabulary
 
@@ -41,7 +41,7 @@ Part = tuple[npt.NDArray[np.intp], Vector]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ExpressionContext:
     """What expressions depend on beside their rows."""
 
     vocabulary: Vocabulary
@@ -60,7 +60,7 @@ class Rows:
     def __init__(
         self,
         columns: Sequence[Ids],
-        scope: Scope,
+        scope: ExpressionContext,
         count: int,
         numbers: npt.NDArray[np.intp] | None = None,
         total: int | None = None,
@@ -92,7 +92,7 @@ class Rows:
             if vector.are_inline:
                 return signs(terms.inline_integers(vector.of_rows) != 0, self.count)
             vector = vector.factored()
-        if isinstance(vector, Numbers):
+        if isinstance(vector, NumericVector):
             held = (vector.of_rows != 0) & (vector.of_rows == vector.of_rows)  # NaN is false
             return signs(np.asarray(held), self.count)
         found = _truths_of(vector.pool.values)
@@ -114,7 +114,7 @@ class Rows:
     def ids(self, vector: Vector) -> Ids:
         if isinstance(vector, Terms):
             return vector.of_rows
-        if isinstance(vector, Numbers) and vector.kind == known_values.INTEGER and vector.of_rows.ndim:
+        if isinstance(vector, NumericVector) and vector.kind == known_values.INTEGER and vector.of_rows.ndim:
             whole = vector.of_rows.astype(np.int64, copy=False)
             if not len(whole) or (int(whole.min()) >= -_INLINE_MAX and int(whole.max()) < _INLINE_MAX):
                 return terms.integer_ids(whole)
@@ -122,9 +122,9 @@ class Rows:
         of_pool = _pool_ids(factored.pool, self.scope.vocabulary)
         return np.repeat(of_pool, self.count) if factored.codes is None else of_pool[factored.codes]
 
-    def numbers_of(self, vector: Vector) -> Numbers | None:
+    def numbers_of(self, vector: Vector) -> NumericVector | None:
         """None where not all are numbers of one type, or not of a size that arrays hold."""
-        if isinstance(vector, Numbers):
+        if isinstance(vector, NumericVector):
             return vector
         if isinstance(vector, Terms):
             return vector.numbers()
@@ -133,7 +133,7 @@ class Rows:
         if vector.codes is None:
             return vector.numbers or constant_numbers(vector.pool.values[0])
         of_pool = numbers_of_values(vector.pool.values)
-        return None if of_pool is None else Numbers(of_pool.kind, of_pool.of_rows[vector.codes])
+        return None if of_pool is None else NumericVector(of_pool.kind, of_pool.of_rows[vector.codes])
 
     def present(self, vector: Vector) -> Mask:
         """The rows in which it is no error."""
@@ -142,7 +142,7 @@ class Rows:
                 return np.asarray(vector.of_rows != 0)
             case Truths():
                 return np.asarray(vector.of_rows != 0)
-            case Numbers():
+            case NumericVector():
                 return np.ones(self.count, np.bool_)
             case Factored(pool, None):
                 return np.repeat(pool.present(), self.count)
@@ -208,7 +208,7 @@ def applied(
     else:
         results = [call()]
         control.spend(_SIZES[function.makes](results))
-    return Factored(Pool(texts=results) if function.gives is View.TEXTS else Pool(results), codes)
+    return Factored(Pool(texts=results) if function.gives is ArgumentView.TEXTS else Pool(results), codes)
 
 
 def _called(

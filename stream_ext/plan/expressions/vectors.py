@@ -82,7 +82,7 @@ def joined(pools: Sequence[Pool]) -> Pool:
 class Factored:
     pool: Pool
     codes: Codes | None  # None: the pool has one result, for all rows
-    numbers: Numbers | None = None  # that one result, where it is known to be a number
+    numbers: NumericVector | None = None  # that one result, where it is known to be a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Truths:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NumericVector:
     kind: int  # known_values.INTEGER, DECIMAL, FLOAT, DOUBLE; ZONED and LOCAL times only to be compared
     of_rows: npt.NDArray[Any]  # int64, float32 or float64; without an axis: one for all rows
     scale: int = 0  # DECIMAL: they stand for themselves divided by 10 ** scale
@@ -124,7 +124,7 @@ class Terms:
         self.codes: Codes | None = None
         self._facts: Facts | None = None
         self._factored: Factored | None = None
-        self._numbers: Numbers | bool | None = False  # False: not looked for yet
+        self._numbers: NumericVector | bool | None = False  # False: not looked for yet
 
     @property
     def are_inline(self) -> bool:
@@ -167,7 +167,7 @@ class Terms:
             ids=ids,
         )
 
-    def numbers(self) -> Numbers | None:
+    def numbers(self) -> NumericVector | None:
         """If they are all of one kind of numbers."""
         if self._numbers is False:
             self._numbers = self._read_numbers()
@@ -181,27 +181,27 @@ class Terms:
         first = int(of_distinct[0])
         return first if bool((of_distinct == first).all()) else of_distinct[self.factors()[1]]
 
-    def _read_numbers(self) -> Numbers | None:
+    def _read_numbers(self) -> NumericVector | None:
         if self.are_inline:
-            return Numbers(known_values.INTEGER, terms.inline_integers(self.of_rows))
+            return NumericVector(known_values.INTEGER, terms.inline_integers(self.of_rows))
         kind = self.kinds()
         if not isinstance(kind, int) or kind not in NUMERIC:
             return None
         facts, (_, codes) = self.facts(), self.factors()
         if kind == known_values.DOUBLE:
-            return Numbers(kind, facts.doubles[codes])
+            return NumericVector(kind, facts.doubles[codes])
         if kind == known_values.FLOAT:
-            return Numbers(kind, facts.doubles.astype(np.float32)[codes])
+            return NumericVector(kind, facts.doubles.astype(np.float32)[codes])
         if kind != known_values.DECIMAL:
-            return Numbers(kind, facts.exact[codes])
+            return NumericVector(kind, facts.exact[codes])
         scale = int(facts.scales.max())
         factors = 10 ** (scale - facts.scales.astype(np.int64))
         if (np.abs(facts.exact) > (1 << 62) // factors).any():
             return None
-        return Numbers(kind, (facts.exact * factors)[codes], scale)
+        return NumericVector(kind, (facts.exact * factors)[codes], scale)
 
 
-Vector = Terms | Factored | Truths | Numbers
+Vector = Terms | Factored | Truths | NumericVector
 
 
 def factorised(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ids, Codes]:
@@ -239,7 +239,7 @@ def _texts_of(ids: Ids, facts: Facts) -> Texts:
     return texts
 
 
-def constant_numbers(value: Value | None) -> Numbers | None:
+def constant_numbers(value: Value | None) -> NumericVector | None:
     """One number for all rows, if it is one that fits into an array."""
     if value is None or isinstance(value, (str, bool, Resource, Tagged, Opaque)):
         return None
@@ -250,11 +250,11 @@ def constant_numbers(value: Value | None) -> Numbers | None:
         return None
     if kind in (known_values.FLOAT, known_values.DOUBLE):
         width = np.float32 if kind == known_values.FLOAT else np.float64
-        return Numbers(kind, np.asarray(facts.doubles[0], width))
-    return Numbers(kind, np.asarray(facts.exact[0]), int(facts.scales[0]))
+        return NumericVector(kind, np.asarray(facts.doubles[0], width))
+    return NumericVector(kind, np.asarray(facts.exact[0]), int(facts.scales[0]))
 
 
-def pool_of_numbers(numbers: Numbers, picked: npt.NDArray[np.generic]) -> Pool:
+def pool_of_numbers(numbers: NumericVector, picked: npt.NDArray[np.generic]) -> Pool:
     """Some of its numbers."""
     listed = picked.tolist()
     if numbers.kind == known_values.DECIMAL:
@@ -263,14 +263,14 @@ def pool_of_numbers(numbers: Numbers, picked: npt.NDArray[np.generic]) -> Pool:
     return Pool(list(map(np.float32, listed)) if numbers.kind == known_values.FLOAT else listed)
 
 
-def numbers_of_values(values: Values) -> Numbers | None:
+def numbers_of_values(values: Values) -> NumericVector | None:
     """If they are all integers or all doubles, of a size that arrays hold."""
     types = set(map(type, values))
     if types == {float}:
-        return Numbers(known_values.DOUBLE, np.array(values, np.float64))
+        return NumericVector(known_values.DOUBLE, np.array(values, np.float64))
     if types != {int}:
         return None
     try:
-        return Numbers(known_values.INTEGER, np.array(values, np.int64))
+        return NumericVector(known_values.INTEGER, np.array(values, np.int64))
     except OverflowError:
         return None

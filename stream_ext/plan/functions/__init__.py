@@ -16,17 +16,17 @@ from stream_ext.plan.functions.custom import (
     registered_functions,
     unregister_function,
 )
-from stream_ext.plan.functions.function import AT_ONCE_MAX, Bind, Function, Makes, View
+from stream_ext.plan.functions.function import AT_ONCE_MAX, ArgumentView, Bind, Function, Makes
 from stream_ext.plan.functions.hashes import HASHES
 
 __all__ = [
     "CASTS",
     "FUNCTIONS",
+    "ArgumentView",
     "CustomFunction",
     "Function",
     "FunctionError",
     "Makes",
-    "View",
     "register_function",
     "registered_functions",
     "unregister_function",
@@ -35,25 +35,25 @@ __all__ = [
 
 def _bounded(
     within: Callable[[Control], Callable[..., Any]],
-    gives: View = View.VALUES,
+    gives: ArgumentView = ArgumentView.VALUES,
     bind: Bind | None = None,
     makes: Makes = Makes.TERMS,
     at_once_max: int = AT_ONCE_MAX,
 ) -> Function:
-    return Function(within(Control.FREE), View.VALUES, gives, bind, within, makes, at_once_max)
+    return Function(within(Control.FREE), ArgumentView.VALUES, gives, bind, within, makes, at_once_max)
 
 
 FUNCTIONS: dict[str, Function] = {
-    "SAMETERM": Function(terms.same_term, takes=View.TEXTS),
-    "ISIRI": Function(terms.is_iri, takes=View.TEXTS),
-    "ISBLANK": Function(terms.is_blank, takes=View.TEXTS),
-    "ISLITERAL": Function(terms.is_literal, takes=View.TEXTS),
+    "SAMETERM": Function(terms.same_term, takes=ArgumentView.TEXTS),
+    "ISIRI": Function(terms.is_iri, takes=ArgumentView.TEXTS),
+    "ISBLANK": Function(terms.is_blank, takes=ArgumentView.TEXTS),
+    "ISLITERAL": Function(terms.is_literal, takes=ArgumentView.TEXTS),
     "ISNUMERIC": Function(terms.is_numeric),
-    "STR": Function(terms.str_, takes=View.TEXTS, makes=Makes.TERMS),
-    "LANG": Function(terms.lang, takes=View.TEXTS, makes=Makes.TERMS),
-    "DATATYPE": Function(terms.datatype, takes=View.TEXTS),
-    "STRDT": _bounded(terms.strdt_within, gives=View.TEXTS),
-    "STRLANG": _bounded(terms.strlang_within, gives=View.TEXTS),
+    "STR": Function(terms.str_, takes=ArgumentView.TEXTS, makes=Makes.TERMS),
+    "LANG": Function(terms.lang, takes=ArgumentView.TEXTS, makes=Makes.TERMS),
+    "DATATYPE": Function(terms.datatype, takes=ArgumentView.TEXTS),
+    "STRDT": _bounded(terms.strdt_within, gives=ArgumentView.TEXTS),
+    "STRLANG": _bounded(terms.strlang_within, gives=ArgumentView.TEXTS),
     "STRLEN": Function(strings.strlen),
     "SUBSTR": Function(strings.substr, makes=Makes.TERMS),
     "UCASE": _bounded(strings.ucase_within),

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from hbase_store.terms import literal, parse_term
-from stream_ext.plan.functions.function import Function, Makes, View
+from stream_ext.plan.functions.function import ArgumentView, Function, Makes
 from stream_ext.plan.values import XSD, Duration, Resource, Timed, Value, is_number, text_of
 from stream_ext.plan.values.kinds import DATE, DATETIME, DAY_TIME, DURATION, TIME, YEAR_MONTH
 from stream_ext.plan.values.numbers import to_double, to_single
@@ -136,7 +136,7 @@ def to_duration(datatype: str, value: _Argument) -> Duration | None:
 
 def _derived() -> dict[str, Function]:
     names = [name for name in INTEGER_BOUNDS if name != "integer"]
-    return {XSD + name: Function(partial(to_derived_integer, name), gives=View.TEXTS) for name in names}
+    return {XSD + name: Function(partial(to_derived_integer, name), gives=ArgumentView.TEXTS) for name in names}
 
 
 _PLAIN: dict[str, Callable[[_Argument], _Argument]] = {

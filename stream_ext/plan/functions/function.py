@@ -10,7 +10,7 @@ from typing import Any
 from stream_ext.control import Control
 
 
-class View(Enum):
+class ArgumentView(Enum):
     """How a function sees its arguments, or gives its answer; None is an error in either."""
 
     VALUES = auto()  # `plan.values`: 1 and 01 are the same
@@ -38,8 +38,8 @@ class Function:
     that asks for it."""
 
     apply: Callable[..., Any]
-    takes: View = View.VALUES
-    gives: View = View.VALUES
+    takes: ArgumentView = ArgumentView.VALUES
+    gives: ArgumentView = ArgumentView.VALUES
     bind: Bind | None = None
     within: Callable[[Control], Callable[..., Any]] | None = None
     makes: Makes = Makes.SMALL

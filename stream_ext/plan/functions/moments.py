@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from stream_ext.plan.values import Duration, Timed, Value
 from stream_ext.plan.values.kinds import DATE, DATETIME, DAY_TIME, TIME
-from stream_ext.times import Civil, Moment, Seconds, civil_of, clock_of, seconds_text, zone_text
+from stream_ext.times import Civil, Seconds, ZonedSeconds, civil_of, clock_of, seconds_text, zone_text
 
 
 def _civil(value: Value | None) -> Civil | None:
@@ -63,4 +63,4 @@ def _moment_zone(value: Value | None) -> int | None:
 
 
 def now(now_ms: int) -> Timed:
-    return Timed(DATETIME, Moment(Fraction(now_ms, 1000), 0))
+    return Timed(DATETIME, ZonedSeconds(Fraction(now_ms, 1000), 0))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_ext.times import Moment, Seconds
+from stream_ext.times import Seconds, ZonedSeconds
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 DATETIME, DATE, TIME = XSD + "dateTime", XSD + "date", XSD + "time"
@@ -35,7 +35,7 @@ class Tagged(NamedTuple):
 
 class Timed(NamedTuple):
     datatype: str  # DATETIME, DATE or TIME
-    moment: Moment
+    moment: ZonedSeconds
 
 
 class Duration(NamedTuple):

@@ -28,7 +28,7 @@ from stream_ext.plan.values.kinds import (
     Value,
 )
 from stream_ext.plan.values.numbers import is_number, number_arithmetic
-from stream_ext.times import DAY_SECONDS, Moment, Seconds, civil_of, distance, moment_of, months_later
+from stream_ext.times import DAY_SECONDS, Seconds, ZonedSeconds, civil_of, distance, moment_of, months_later
 
 #: Years that a text can write have nine digits; no duration is longer either.
 _YEAR_MAX = 999_999_999
@@ -93,7 +93,7 @@ def _shifted(time: Timed, by: Duration, sign: int) -> Timed | None:
     return Timed(time.datatype, shifted) if _is_writable(shifted) else None
 
 
-def _is_writable(moment: Moment) -> bool:
+def _is_writable(moment: ZonedSeconds) -> bool:
     return distance(moment.seconds, 0) < _SECONDS_MAX and abs(civil_of(moment).year) <= _YEAR_MAX
 
 

@@ -25,7 +25,7 @@ from stream_ext.plan.values.kinds import (
     Value,
 )
 from stream_ext.plan.values.numbers import to_single
-from stream_ext.times import Moment, date_of, datetime_of, time_of
+from stream_ext.times import ZonedSeconds, date_of, datetime_of, time_of
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
@@ -73,7 +73,7 @@ def _single(lexical: str) -> Value | None:
     return to_single(float(lexical)) if _DOUBLE.fullmatch(lexical) else None
 
 
-def _timed(datatype: str, reader: Callable[[str], Moment | None]) -> Callable[[str], Value | None]:
+def _timed(datatype: str, reader: Callable[[str], ZonedSeconds | None]) -> Callable[[str], Value | None]:
     def read(lexical: str) -> Value | None:
         moment = reader(lexical)
         return None if moment is None else Timed(datatype, moment)

@@ -32,7 +32,7 @@ from stream_ext.runner.quarantine import Death
 from stream_ext.runner.spark import wire
 from stream_ext.runner.spark.door import Door, shut
 from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.runner.underway import Stepping, Watched
+from stream_ext.runner.underway import Stepping, StepWatch
 from stream_ext.turns import Share
 
 log = logging.getLogger("rillet.spark")
@@ -60,7 +60,7 @@ _Doing = Literal["step", "build", "catch up"]
 Worker = tuple[str, int]
 
 
-class Merge(Protocol):
+class PartsReceiver(Protocol):
     """What the bell asks of stream_ext/runner/merge.py."""
 
     @property
@@ -77,7 +77,7 @@ class Merge(Protocol):
     def wait(self, sn: Any, deadline_s: float) -> None: ...
 
 
-class Quarantine(Protocol):
+class SuspectHolder(Protocol):
     """What the bell asks of stream_ext/runner/quarantine.py."""
 
     @property
@@ -99,10 +99,12 @@ class Figures(msgspec.Struct):
     boundary_ms: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=64))
 
 
-class _Seat:
+class _SeatConnection:
     """One attempt: a connection, and how far it has been told, and has come."""
 
-    def __init__(self, connection: socket.socket, attempt: int, worker: Worker, watched: Watched, now_ms: int) -> None:
+    def __init__(
+        self, connection: socket.socket, attempt: int, worker: Worker, watched: StepWatch, now_ms: int
+    ) -> None:
         self.connection, self.attempt, self.worker, self.watched = connection, attempt, worker, watched
         self.ready = self.ended = self.bye = False
         self.told = self.done = 0
@@ -159,12 +161,12 @@ class Bell:
     def __init__(
         self,
         settings: SparkSettings,
-        merge: Merge,
+        merge: PartsReceiver,
         store_url: str,
         base: str,
         clock: Clock,
         outside: Outside,
-        quarantine: Quarantine,
+        quarantine: SuspectHolder,
         *,
         on_up: Callable[[], None],
         on_lost: Callable[[str], None],
@@ -193,8 +195,10 @@ class Bell:
         self._lock = threading.Lock()
         self._keeping = threading.Condition(self._lock)  # a time limit has changed
         self._planning = threading.Condition(self._lock)  # the planner of micro-batches may have work
-        self._seat: _Seat | None = None
-        self._latest: _Seat | None = None  # whose death may still be counted when nobody has the seat any more
+        self._seat: _SeatConnection | None = None
+        self._latest: _SeatConnection | None = (
+            None  # whose death may still be counted when nobody has the seat any more
+        )
         self._head = self._merged = int(merge.position)
         self._done = 0
         self._owned = False
@@ -307,7 +311,7 @@ class Bell:
                 return
             if self._seat is None:
                 self._vacate()
-        connection.sendall(wire.frame(wire.Moved(self._head)))
+        connection.sendall(wire.frame(wire.HeadMoved(self._head)))
 
     def _work_to_plan(self) -> bool:
         if self._owned and self._more:
@@ -324,8 +328,8 @@ class Bell:
                 return
             self._lapse()
             number, position, states = self._merge.attempt(RUNNER)
-            watched = Watched(self._folder / f"underway-{number}")
-            seat = _Seat(connection, number, (hello.host, hello.pid), watched, self._clock.now_ms())
+            watched = StepWatch(self._folder / f"underway-{number}")
+            seat = _SeatConnection(connection, number, (hello.host, hello.pid), watched, self._clock.now_ms())
             self._seated(seat, int(position))
             welcome = self._welcome(seat, hello, int(position), states)
         try:
@@ -335,7 +339,7 @@ class Bell:
             self._vacated(seat)
             seat.left.set()
 
-    def _seated(self, seat: _Seat, position: int) -> None:
+    def _seated(self, seat: _SeatConnection, position: int) -> None:
         with self._lock:
             self._seat, self._latest, self._attempt = seat, seat, seat.attempt
             seat.limit = position if self._owned else None
@@ -367,7 +371,9 @@ class Bell:
     def _ours(self, stamp: wire.Stamp) -> bool:
         return stamp.service == self._service and stamp.store_url == self._store_url
 
-    def _welcome(self, seat: _Seat, hello: wire.Hello, position: int, states: Mapping[int, Any]) -> wire.Welcome:
+    def _welcome(
+        self, seat: _SeatConnection, hello: wire.Hello, position: int, states: Mapping[int, Any]
+    ) -> wire.Welcome:
         usable = [s.sn for s in hello.stamps if self._ours(s) and position - _STEPS_BACK_MAX <= s.sn <= position]
         seat.held = self._quarantine.held
         waits = any(state.stands is not None and state.unanswered for state in states.values())
@@ -390,11 +396,11 @@ class Bell:
             underway=str(seat.watched.path),
         )
 
-    def _goes_on(self, seat: _Seat) -> bool:
+    def _goes_on(self, seat: _SeatConnection) -> bool:
         """Whether this worker process has the queries, and had them last."""
         return self._owned and seat.worker == self._worker
 
-    def _listen(self, seat: _Seat) -> None:
+    def _listen(self, seat: _SeatConnection) -> None:
         parts: list[Any] = []
         faults: list[wire.Fault] = []  # what these queries said before is merged first
         while not seat.bye:
@@ -423,7 +429,7 @@ class Bell:
                 case wire.Mended(query):
                     with self._lock:
                         self.faults = {number: why for number, why in self.faults.items() if number != query}
-                case wire.Behind(queries):
+                case wire.BehindReport(queries):
                     seat.behind = queries
                 case wire.Trouble(sn, why):
                     self._strike(seat, why, seat.done)
@@ -437,7 +443,7 @@ class Bell:
                     self._on_fault(fault.query, fault.why, fault.since)
                 faults = []
 
-    def _ready(self, seat: _Seat, sn: int, built: bool) -> None:
+    def _ready(self, seat: _SeatConnection, sn: int, built: bool) -> None:
         with self._turn:
             self._caught_up(seat, sn)
         with self._lock:
@@ -455,7 +461,7 @@ class Bell:
                 seat.end_ms = self._clock.now_ms() + int(self._settings.epoch_s * 1000)
                 self._keeping.notify()
 
-    def _take(self, seat: _Seat, sn: int, parts: list[Any], took_ms: float) -> None:
+    def _take(self, seat: _SeatConnection, sn: int, parts: list[Any], took_ms: float) -> None:
         now = time.perf_counter()
         with self._turn:
             if self._seat is not seat:
@@ -477,7 +483,7 @@ class Bell:
                 self.figures.round_trip_ms.append((now - rung) * 1000)
             self._tell()
 
-    def _take_piece(self, seat: _Seat, parts: list[Any], more: bool, took_ms: float) -> None:
+    def _take_piece(self, seat: _SeatConnection, parts: list[Any], more: bool, took_ms: float) -> None:
         with self._turn:
             if self._seat is not seat:
                 raise ConnectionError("another task has this seat")
@@ -493,7 +499,7 @@ class Bell:
             self._planning.notify_all()
             self._tell()
 
-    def _caught_up(self, seat: _Seat, sn: int) -> None:
+    def _caught_up(self, seat: _SeatConnection, sn: int) -> None:
         """Hands the queries over, once this driver is warm. Under `_turn`."""
         if self._seat is not seat:
             raise ConnectionError("another task has this seat")
@@ -508,7 +514,7 @@ class Bell:
         if self._owned and not seat.is_settled and (seat.limit is None or sn >= seat.limit):
             self._settle_behind(seat)
 
-    def _has_stepped_all(self, seat: _Seat, sn: int) -> bool:
+    def _has_stepped_all(self, seat: _SeatConnection, sn: int) -> bool:
         """Whether it stands where the merge does, where that matters: those that are behind are to go on from where
         they stand with the owner, and no step of them may be under way."""
         if not seat.behind and not self._merge.catching_up():
@@ -521,7 +527,7 @@ class Bell:
             self._merge.wait(sn, _LAST_WORDS_S)
         return True
 
-    def _settle_behind(self, seat: _Seat) -> None:
+    def _settle_behind(self, seat: _SeatConnection) -> None:
         states = self._merge.stand_for(seat.behind)
         with self._lock:
             seat.is_settled, seat.limit = True, None
@@ -548,18 +554,18 @@ class Bell:
         if may_go_on and seat.behind and seat.more and self._has_room():
             self._let_go_on(seat, {})
 
-    def _let_go_on(self, seat: _Seat, states: dict[int, msgspec.Raw]) -> None:
+    def _let_go_on(self, seat: _SeatConnection, states: dict[int, msgspec.Raw]) -> None:
         if not seat.owes:
             seat.alive_ms = self._clock.now_ms()
         seat.goes_on, seat.others_waited = True, seat.told > seat.done
         seat.send(wire.GoOn(states))
 
-    def _tell_held(self, seat: _Seat) -> None:
+    def _tell_held(self, seat: _SeatConnection) -> None:
         if seat.held != self._quarantine.held:
             seat.held = self._quarantine.held
-            seat.send(wire.Held(sorted(seat.held)))
+            seat.send(wire.LeftOut(sorted(seat.held)))
 
-    def _end(self, seat: _Seat, sn: int = 0) -> None:
+    def _end(self, seat: _SeatConnection, sn: int = 0) -> None:
         if not seat.owes:
             seat.alive_ms = self._clock.now_ms()
         seat.ended, seat.end_ms = True, None
@@ -567,7 +573,7 @@ class Bell:
 
     # ---- leaving ----------------------------------------------------------------------------------------------
 
-    def _vacated(self, seat: _Seat) -> None:
+    def _vacated(self, seat: _SeatConnection) -> None:
         """Before another may take the seat: what this one died of is decided."""
         with self._turn:
             with self._lock:
@@ -589,7 +595,7 @@ class Bell:
             self._vacant_ms = self._clock.now_ms()
             self._keeping.notify()
 
-    def _died(self, seat: _Seat, why: str, stepping: Stepping | None, hung: bool = False) -> None:
+    def _died(self, seat: _SeatConnection, why: str, stepping: Stepping | None, hung: bool = False) -> None:
         """A worker has ended, or was ended, with work to do. At the first death another one tries the same; then what
         it was stepping waits in quarantine, and the others go on. Under `_turn`."""
         count = self._strike(seat, why, _CATCHING_UP if _what(seat, stepping) == "catch up" else seat.done)
@@ -603,7 +609,7 @@ class Bell:
         elif not self._owned:
             self._hold_suspects()  # the server's own process steps them now, and may not have come there yet
 
-    def _note_death(self, seat: _Seat, stepping: Stepping | None, count: int, why: str) -> None:
+    def _note_death(self, seat: _SeatConnection, stepping: Stepping | None, count: int, why: str) -> None:
         """So that it is held before the server's own process would step it. Under `_turn`."""
         if stepping is None:
             return
@@ -626,7 +632,7 @@ class Bell:
             if doing != "step" or death.sn > self._merge.position:
                 self._quarantine.hold(death)
 
-    def _strike(self, seat: _Seat, why: str, place: int) -> int:
+    def _strike(self, seat: _SeatConnection, why: str, place: int) -> int:
         """A step or a build failed. Spark tries again, later each time, and is stopped at the third. How often now."""
         with self._lock:
             seat.bye = True  # it is counted, and not once more when the connection closes
@@ -688,7 +694,7 @@ class Bell:
             elif lost:
                 self._lose_if_still_vacant()
 
-    def _hung(self, seat: _Seat, silent_ms: int) -> None:
+    def _hung(self, seat: _SeatConnection, silent_ms: int) -> None:
         with self._turn:
             with self._lock:
                 if self._seat is not seat:
@@ -705,7 +711,7 @@ class Bell:
         """With work to do."""
         return now - self._vacant_ms if self._vacant_ms is not None and self._head > self._done else 0
 
-    def _silence_of(self, seat: _Seat | None, silent_ms: int) -> str:
+    def _silence_of(self, seat: _SeatConnection | None, silent_ms: int) -> str:
         """What is to be said of it; empty: nothing."""
         if not self._owned or silent_ms < self._silence_ms:
             return ""
@@ -715,7 +721,7 @@ class Bell:
             f"the Python worker does not answer: it {seat.doing()}, and is killed after {self._timeout_ms / 1000:g} s"
         )
 
-    def _limit_ms(self, seat: _Seat) -> int:
+    def _limit_ms(self, seat: _SeatConnection) -> int:
         """While others have the queries, nobody waits for what it builds; that may take long."""
         return self._timeout_ms if self._owned or seat.ready else int(self._settings.start_s * 1000)
 
@@ -755,7 +761,7 @@ def _united(some: tuple[int, ...] | None, others: tuple[int, ...] | None) -> tup
     return None if some is None or others is None else tuple(dict.fromkeys((*some, *others)))
 
 
-def _what(seat: _Seat, stepping: Stepping | None) -> _Doing:
+def _what(seat: _SeatConnection, stepping: Stepping | None) -> _Doing:
     """What it was doing when it died."""
     if not seat.ready:
         return "build"

@@ -25,7 +25,7 @@ import msgspec
 
 import stream_ext
 from stream_ext.children import environment
-from stream_ext.runner.spark.driver import Job, Report
+from stream_ext.runner.spark.driver import DriverJob, DriverReport
 from stream_ext.runner.spark.java import Java
 from stream_ext.runner.spark.settings import SparkSettings
 from stream_ext.runner.spark.wire import Address
@@ -62,13 +62,13 @@ class DriverProcess:
         self.pid = self._process.pid
         self._tail_thread = threading.Thread(target=self._read_tail, name="rillet-spark-errors", daemon=True)
         self._tail_thread.start()
-        job = Job(settings, str(folder), str(address_file))
+        job = DriverJob(settings, str(folder), str(address_file))
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has died already; its reports say so by ending
             self._process.stdin.write(msgspec.json.encode(job) + b"\n")
             self._process.stdin.flush()
 
-    def reports(self, within_s: float) -> Iterator[Report | None]:
+    def reports(self, within_s: float) -> Iterator[DriverReport | None]:
         """What the driver says, until it is dead; None whenever it has said nothing for so long."""
         assert self._process.stdout is not None
         said, descriptor = b"", self._process.stdout.fileno()
@@ -82,7 +82,7 @@ class DriverProcess:
                 return
             *lines, said = (said + more).split(b"\n")
             for line in lines:
-                yield msgspec.json.decode(line, type=Report)
+                yield msgspec.json.decode(line, type=DriverReport)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -22,13 +22,13 @@ from stream_ext.runner.spark.settings import SparkSettings, spark_conf, spark_ma
 _SIGN_OF_LIFE_S = 0.5
 
 
-class Job(msgspec.Struct, frozen=True):
+class DriverJob(msgspec.Struct, frozen=True):
     settings: SparkSettings
     folder: str  # Spark's own; thrown away by the runner
     address_file: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class DriverReport(msgspec.Struct, frozen=True):
     """One line to the runner: the query runs, again and again while it does, or why nothing does."""
 
     state: str  # running, failed
@@ -37,18 +37,18 @@ class Report(msgspec.Struct, frozen=True):
 
 def main() -> None:
     report_to = _claim_output()
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=DriverJob)
     # Not the kernel's signal at the parent's death: it would end this process before it could end the JVM, which
     # notices only once it has started, and never if its folder is removed before that.
     threading.Thread(target=_watch_input, daemon=True).start()
     try:
         query = _start(job)
-        _report(report_to, Report("running"))
+        _report(report_to, DriverReport("running"))
         while not query.awaitTermination(_SIGN_OF_LIFE_S):  # that goes to the JVM and back
-            _report(report_to, Report("running"))
-        _report(report_to, Report("failed", "the streaming query ended"))
+            _report(report_to, DriverReport("running"))
+        _report(report_to, DriverReport("failed", "the streaming query ended"))
     except Exception as error:  # noqa: BLE001 -- all that Spark may raise goes to the runner, which says it
-        _report(report_to, Report("failed", f"{type(error).__name__}: {error}"[:4000]))
+        _report(report_to, DriverReport("failed", f"{type(error).__name__}: {error}"[:4000]))
     # Not `spark.stop()`: Spark is ended as it may die, so there is one way for it to end.
     os._exit(1)
 
@@ -60,7 +60,7 @@ def _claim_output() -> int:
     return report_to
 
 
-def _report(report_to: int, report: Report) -> None:
+def _report(report_to: int, report: DriverReport) -> None:
     os.write(report_to, msgspec.json.encode(report) + b"\n")
 
 
@@ -71,7 +71,7 @@ def _watch_input() -> None:
     os.killpg(0, signal.SIGKILL)  # the JVM is of our group, which the runner made for us
 
 
-def _start(job: Job) -> Any:
+def _start(job: DriverJob) -> Any:
     from pyspark.sql import SparkSession
 
     from stream_ext.runner.spark.source import NAME, EpochSource

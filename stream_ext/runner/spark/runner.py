@@ -16,7 +16,7 @@ from stream_ext.budget import USUAL, Budget
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.errors import RilletError
 from stream_ext.outside import NOTHING, Outside
-from stream_ext.runner.spark.bell import Bell, Merge, Quarantine
+from stream_ext.runner.spark.bell import Bell, PartsReceiver, SuspectHolder
 from stream_ext.runner.spark.child import DriverProcess
 from stream_ext.runner.spark.java import Java, find_java
 from stream_ext.runner.spark.settings import SparkSettings, spark_master
@@ -36,12 +36,12 @@ class SparkRunner:
     def __init__(
         self,
         settings: SparkSettings,
-        merge: Merge,
+        merge: PartsReceiver,
         store_url: str,
         base: str,
         clock: Clock,
         *,
-        quarantine: Quarantine,
+        quarantine: SuspectHolder,
         outside: Outside = NOTHING,
         budget: Budget = USUAL,
         on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,

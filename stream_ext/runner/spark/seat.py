@@ -24,12 +24,12 @@ from stream_ext.runner.underway import Underway
 
 
 @dataclass(slots=True)
-class Kept:
+class CachedShard:
     """A shard in this worker process; `clean` unless a step was begun and not ended."""
 
     service: str
     codec: wire.Codec
-    shard: wire.Shard
+    shard: wire.SeatShard
     clean: bool = False
     head: int = 0  # what the shard's store has taken in
 
@@ -45,7 +45,7 @@ class Served:
 
 
 #: By the store's address. A process has one store open at most once (LMDB insists), so this is the only place.
-_kept: dict[str, Kept] = {}
+_kept: dict[str, CachedShard] = {}
 
 
 def serve(address: wire.Address, shard: int, epoch: int) -> Served:
@@ -53,14 +53,14 @@ def serve(address: wire.Address, shard: int, epoch: int) -> Served:
     with address.connect() as connection:
         stamps = [wire.Stamp(kept.service, url, int(kept.shard.sn)) for url, kept in _kept.items() if kept.clean]
         connection.sendall(wire.frame(wire.Hello(shard, epoch, socket.gethostname(), os.getpid(), stamps)))
-        seat = _Seat(connection)
+        seat = _SeatWorker(connection)
         # Closed early: the endpoint has gone, or another task has this seat. The state stays as it is stamped.
         with contextlib.suppress(ConnectionError):
             seat.serve()
         return Served(shard, seat.sn, seat.steps, os.getpid())
 
 
-class _Seat:
+class _SeatWorker:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._told_faults: dict[int, tuple[str, int]] = {}
@@ -89,7 +89,7 @@ class _Seat:
                 match self._hear():
                     case wire.Head(sn):
                         head = sn
-                    case wire.Held(queries):
+                    case wire.LeftOut(queries):
                         kept.shard.held = frozenset(queries)
                     case wire.GoOn(states):
                         self._go_on(kept, states, underway)
@@ -108,7 +108,7 @@ class _Seat:
         readable, _, _ = select.select([self._connection], [], [], 0)
         return bool(readable)
 
-    def _take_up(self, welcome: wire.Welcome, underway: Underway) -> Kept:
+    def _take_up(self, welcome: wire.Welcome, underway: Underway) -> CachedShard:
         kept = _kept.get(welcome.store_url)
         if welcome.states is not None or kept is None:
             underway.steps(welcome.position)
@@ -121,7 +121,7 @@ class _Seat:
         self._connection.sendall(wire.frame(wire.Ready(self.sn, welcome.states is not None)))
         return kept
 
-    def _step(self, kept: Kept, head: int, underway: Underway) -> None:
+    def _step(self, kept: CachedShard, head: int, underway: Underway) -> None:
         """The next snapshot."""
         sn = self.sn + 1
         underway.steps(sn)
@@ -136,7 +136,7 @@ class _Seat:
         self._send(kept, parts, wire.Done(sn, took_ms))
         underway.rests()
 
-    def _go_on(self, kept: Kept, states: Mapping[int, msgspec.Raw], underway: Underway) -> None:
+    def _go_on(self, kept: CachedShard, states: Mapping[int, msgspec.Raw], underway: Underway) -> None:
         """A piece of what queries have missed that are behind."""
         underway.steps(self.sn)
 
@@ -149,7 +149,7 @@ class _Seat:
         self._send(kept, parts, wire.Piece(kept.shard.has_more, took_ms))
         underway.rests()
 
-    def _made(self, kept: Kept, make: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], float]:
+    def _made(self, kept: CachedShard, make: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], float]:
         """What is made, and in how many milliseconds. If that raises, the shard is not gone on from."""
         kept.clean, began = False, time.perf_counter()
         parts = make()
@@ -157,12 +157,12 @@ class _Seat:
         kept.clean = True
         return parts, took_ms
 
-    def _send(self, kept: Kept, parts: Sequence[Any], end: wire.Done | wire.Piece) -> None:
+    def _send(self, kept: CachedShard, parts: Sequence[Any], end: wire.Done | wire.Piece) -> None:
         self._tell_faults(kept)
         for frame in kept.codec.parts_frames(self.sn, parts, end):
             self._connection.sendall(frame)
 
-    def _tell_faults(self, kept: Kept) -> None:
+    def _tell_faults(self, kept: CachedShard) -> None:
         faults = {query: (why, kept.shard.generation(query)) for query, why in kept.shard.faults.items()}
         if faults != self._told_faults:
             for query, (why, since) in faults.items():
@@ -172,11 +172,11 @@ class _Seat:
                 self._connection.sendall(wire.frame(wire.Mended(query)))
             self._told_faults = faults
         if (behind := kept.shard.behind) != self._told_behind:
-            self._connection.sendall(wire.frame(wire.Behind(behind)))
+            self._connection.sendall(wire.frame(wire.BehindReport(behind)))
             self._told_behind = behind
 
 
-def _build(welcome: wire.Welcome, kept: Kept | None, underway: Underway) -> Kept:
+def _build(welcome: wire.Welcome, kept: CachedShard | None, underway: Underway) -> CachedShard:
     if kept is not None and not kept.clean:
         # A step or a build failed in it; what it left open must be closed before the store is opened again.
         del _kept[welcome.store_url]
@@ -185,7 +185,7 @@ def _build(welcome: wire.Welcome, kept: Kept | None, underway: Underway) -> Kept
     if kept is None:
         codec = wire.Codec(welcome.factory)
         shard = codec.open_shard(welcome.store_url, welcome.base, welcome.outside, welcome.budget)
-        kept = Kept(welcome.service, codec, shard)
+        kept = CachedShard(welcome.service, codec, shard)
         _kept[welcome.store_url] = kept
     kept.service, kept.clean = welcome.service, False
     kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps

@@ -53,7 +53,7 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 
 
 class Await(msgspec.Struct, tag=True, frozen=True):
-    """The planner of micro-batches asks: is there anything to do? Answered by `Moved`, when there is."""
+    """The planner of micro-batches asks: is there anything to do? Answered by `HeadMoved`, when there is."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
@@ -96,7 +96,7 @@ class Mended(msgspec.Struct, tag=True, frozen=True):
     query: int
 
 
-class Behind(msgspec.Struct, tag=True, frozen=True):
+class BehindReport(msgspec.Struct, tag=True, frozen=True):
     """The queries that have fallen behind the others, and the snapshot at which each of them stands."""
 
     queries: dict[int, int]
@@ -136,7 +136,7 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     underway: str
 
 
-class Held(msgspec.Struct, tag=True, frozen=True):
+class LeftOut(msgspec.Struct, tag=True, frozen=True):
     """From the next step on, these queries and no others are left out."""
 
     queries: list[int]
@@ -161,12 +161,12 @@ class End(msgspec.Struct, tag=True, frozen=True):
     sn: int = 0
 
 
-class Moved(msgspec.Struct, tag=True, frozen=True):
+class HeadMoved(msgspec.Struct, tag=True, frozen=True):
     head: int
 
 
-FromSeat = Hello | Await | Ready | Parts | Done | Piece | Fault | Mended | Behind | Trouble | Bye
-FromBell = Welcome | Held | Head | GoOn | End | Moved
+FromSeat = Hello | Await | Ready | Parts | Done | Piece | Fault | Mended | BehindReport | Trouble | Bye
+FromBell = Welcome | LeftOut | Head | GoOn | End | HeadMoved
 Message = FromSeat | FromBell
 
 from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
@@ -231,7 +231,7 @@ class Address(msgspec.Struct, frozen=True):
 # ---- parts and states -----------------------------------------------------------------------------------------
 
 
-class Shard(Protocol):
+class SeatShard(Protocol):
     """What a seat steps (stream_ext/shard.py)."""
 
     sn: Any
@@ -257,7 +257,7 @@ class OpenShard(Protocol):
 
     def __call__(
         self, url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None, /
-    ) -> Shard: ...
+    ) -> SeatShard: ...
 
 
 class Codec:

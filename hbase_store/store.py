@@ -15,29 +15,29 @@ import msgspec
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
-from hbase_store.batch import Batch, Change, Numbers
-from hbase_store.dictionary import Dictionary
-from hbase_store.edges import Edges, changes_of
-from hbase_store.emissions import EmissionLog
+from hbase_store.backends.keyvalue import KeyValue, Put, Value
+from hbase_store.backends.lease import Clock, Leasing
+from hbase_store.backends.meta_cells import check_put
+from hbase_store.edges.edges import Edges, changes_of
+from hbase_store.edges.layers import Layers
+from hbase_store.edges.snapshot import Rows, Snapshot
 from hbase_store.errors import Corrupt, Fenced, SnapshotGone, StoreError, StoreUnavailable, Unwritable
-from hbase_store.head import Head, HeadCell
-from hbase_store.history import History
-from hbase_store.keyvalue import KeyValue, Put, Value
-from hbase_store.layers import Layers
-from hbase_store.lease import Clock, Leasing
-from hbase_store.loading import Loading
-from hbase_store.meta_cells import check_put
+from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, StreamPosition, chained
+from hbase_store.layout.run_list import RunEntry, RunList, list_key, list_put, unpack_list
+from hbase_store.layout.slab import Slab, pack_slice
+from hbase_store.layout.stream_columns import RecentStreams, StreamColumns, merge
+from hbase_store.layout.transient_rows import TransientRow, texts_of
+from hbase_store.log.emissions import EmissionLog
+from hbase_store.log.head import Head, HeadCell
+from hbase_store.log.history import History
+from hbase_store.log.row_reader import ROWS_AT_ONCE, RowReader, row_puts
 from hbase_store.opening import Durability, WallClock, connect
-from hbase_store.preview import Preview
-from hbase_store.row_reader import ROWS_AT_ONCE, RowReader, row_puts
-from hbase_store.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, StreamPosition, chained
-from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_list
-from hbase_store.slab import Slab, pack_slice
-from hbase_store.snapshot import Rows, Snapshot
-from hbase_store.streams import RecentStreams, StreamColumns, merge
-from hbase_store.transient import OpenGeneration
-from hbase_store.transient_rows import TransientRow, texts_of
-from hbase_store.upkeep import Host, Turn, Upkeep
+from hbase_store.terms.dictionary import Dictionary
+from hbase_store.terms.transient import OpenGeneration
+from hbase_store.writing.batch import Batch, Change, Numbers
+from hbase_store.writing.loading import Loading
+from hbase_store.writing.preview import Preview
+from hbase_store.writing.upkeep import Host, Turn, Upkeep
 
 RECENT_STREAM_BYTES = 64 << 20
 

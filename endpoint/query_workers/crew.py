@@ -30,7 +30,7 @@ from endpoint.query_workers.messages import (
     frame,
     from_worker,
 )
-from stream_ext.children import environment
+from stream_ext.child_environment import environment
 from stream_ext.errors import QueryCancelled
 from stream_ext.frames import LENGTH
 from stream_ext.query_memory import QueryMemory

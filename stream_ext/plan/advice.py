@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from stream_ext.plan.algebra import (
+from stream_ext.language.algebra.algebra import (
     Bgp,
     Extend,
     Graph,
@@ -21,10 +21,10 @@ from stream_ext.plan.algebra import (
     TriplePattern,
     Values,
 )
-from stream_ext.plan.policy import PatternScope, policy_of
-from stream_ext.plan.terms import Position, Variable
-from stream_ext.plan.walk import Part, walk
-from stream_ext.plan.windows import Dialect
+from stream_ext.language.algebra.policy import PatternScope, policy_of
+from stream_ext.language.algebra.terms import Position, Variable
+from stream_ext.language.algebra.walk import Part, walk
+from stream_ext.language.algebra.windows import Dialect
 
 
 def warnings_of(query: Query) -> tuple[str, ...]:

@@ -4,10 +4,10 @@ FILTER(CONTAINS(?name, "ann"))     =>  False          BIND(REPLACE(?text, "a", ?
 
 from __future__ import annotations
 
-from stream_ext.plan.algebra import Query
-from stream_ext.plan.formulas import Aggregate, FunctionCall
-from stream_ext.plan.terms import Constant
-from stream_ext.plan.walk import Part, query_parts, walk
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.formulas import Aggregate, FunctionCall
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.language.algebra.walk import Part, query_parts, walk
 
 _COSTLY = frozenset(["REPLACE", "ENCODE_FOR_URI", "MD5", "SHA1", "SHA256", "SHA384", "SHA512"])
 #: Of other calls so many are quick, whatever they are asked for.

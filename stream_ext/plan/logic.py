@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from stream_ext.plan.algebra import Pattern
-from stream_ext.plan.formulas import Expression, PathNegated, PathRepeat
-from stream_ext.plan.terms import Constant, Node, Position, Variable
-from stream_ext.plan.volatile import draws, is_chance
+from stream_ext.language.algebra.algebra import Pattern
+from stream_ext.language.algebra.formulas import Expression, PathNegated, PathRepeat
+from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
+from stream_ext.language.algebra.volatile import draws, is_chance
 
 Names = frozenset[str]
 NO_NAMES: Names = frozenset()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stream_ext.plan.algebra import PathAlternative, PathInverse, PathSequence
-from stream_ext.plan.formulas import Path, PathNegated, PathRepeat
+from stream_ext.language.algebra.algebra import PathAlternative, PathInverse, PathSequence
+from stream_ext.language.algebra.formulas import Path, PathNegated, PathRepeat
+from stream_ext.language.algebra.terms import Constant
 from stream_ext.plan.logic import DEFAULT_GRAPH, GraphNames, Logic, PathSource, PatternScan, Table, sources_of
-from stream_ext.plan.terms import Constant
 
 
 def constants_of(logic: Logic, rows_max: int | None = None) -> list[bytes]:

@@ -15,10 +15,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import count
 
-from hbase_store.terms import iri
-from stream_ext.control import Check, Control
+from hbase_store.layout.terms import iri
 from stream_ext.errors import QueryTooLarge
-from stream_ext.plan.algebra import (
+from stream_ext.evaluation_budget import Check, Control
+from stream_ext.language.algebra.algebra import (
     Bgp,
     Exists,
     Expression,
@@ -43,7 +43,12 @@ from stream_ext.plan.algebra import (
     Union,
     Values,
 )
-from stream_ext.plan.formulas import And, Not, Path, PathNegated, PathRepeat
+from stream_ext.language.algebra.formulas import And, Not, Path, PathNegated, PathRepeat
+from stream_ext.language.algebra.rename import rename_query
+from stream_ext.language.algebra.replace_parts import replaced
+from stream_ext.language.algebra.terms import BlankLabel, Constant, Node, Variable, has_name
+from stream_ext.language.algebra.walk import walk
+from stream_ext.language.algebra.windows import Dialect, WindowClause
 from stream_ext.plan.logic import (
     NO_NAMES,
     Aggregation,
@@ -69,13 +74,8 @@ from stream_ext.plan.logic import (
     mentioned,
 )
 from stream_ext.plan.places import STORE, GraphsInScope, Place, dataset, merged_windows, window_of_graph, with_graphs
-from stream_ext.plan.rename import rename_query
-from stream_ext.plan.replace_parts import replaced
-from stream_ext.plan.stages import Stages
-from stream_ext.plan.terms import BlankLabel, Constant, Node, Variable, has_name
+from stream_ext.plan.select_steps import Stages
 from stream_ext.plan.timestamps import asked_in, shape_expressions, with_expressions, with_names
-from stream_ext.plan.walk import walk
-from stream_ext.plan.windows import Dialect, WindowClause
 
 #: So many triple patterns a query may look for: each counts once for each window and graph that is merged for it.
 LEAVES_MAX = 100_000

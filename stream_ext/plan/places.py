@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stream_ext.plan.algebra import GraphClause, Query
+from stream_ext.language.algebra.algebra import GraphClause, Query
+from stream_ext.language.algebra.terms import Constant, Node, Variable
+from stream_ext.language.algebra.windows import Declared
 from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope
-from stream_ext.plan.terms import Constant, Node, Variable
-from stream_ext.plan.windows import Declared
 
 #: No graph of the store.
 NOWHERE = GraphScope(graphs=())

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
 from stream_ext.errors import Unsupported
-from stream_ext.plan.algebra import (
+from stream_ext.language.algebra.algebra import (
     Admin,
     Graph,
     InAnyWindow,
@@ -24,16 +24,16 @@ from stream_ext.plan.algebra import (
     Unit,
     Update,
 )
-from stream_ext.plan.formulas import (
+from stream_ext.language.algebra.formulas import (
     FunctionCall,
 )
-from stream_ext.plan.functions import CASTS, registered_functions
+from stream_ext.language.algebra.terms import Position, Variable
+from stream_ext.language.algebra.walk import Part, parts_of, query_parts, walk
+from stream_ext.language.algebra.windows import Declared, Dialect, Extent, Trigger, WindowClause
+from stream_ext.language.syntax import parse_again
 from stream_ext.plan.stream_variables import mentions, merged_variables
-from stream_ext.plan.terms import Position, Variable
 from stream_ext.plan.timestamps import TIMESTAMPS, is_timestamp
-from stream_ext.plan.walk import Part, parts_of, query_parts, walk
-from stream_ext.plan.windows import Declared, Dialect, Extent, Trigger, WindowClause
-from stream_ext.syntax import parse_again
+from stream_ext.values.functions import CASTS, registered_functions
 
 Refusal = tuple[Position, str]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from stream_ext.plan.algebra import Shape
-from stream_ext.plan.formulas import Exists, Expression, FunctionCall
-from stream_ext.plan.replace_parts import rebuilt
-from stream_ext.plan.terms import Constant, Node, Variable
-from stream_ext.plan.walk import parts_of
+from stream_ext.language.algebra.algebra import Shape
+from stream_ext.language.algebra.formulas import Exists, Expression, FunctionCall
+from stream_ext.language.algebra.replace_parts import rebuilt
+from stream_ext.language.algebra.terms import Constant, Node, Variable
+from stream_ext.language.algebra.walk import parts_of
 
 TIMESTAMPS = frozenset({"<urn:rillet:ns#timestamp>", "<http://larkc.eu/csparql/sparql/jena/ext#timestamp>"})
 

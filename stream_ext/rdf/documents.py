@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from hbase_store.loading import LINE_BYTES_MAX
+from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import BadData, UnsupportedMedia
 from stream_ext.rdf.doctypes import check_doctype, declares
 from stream_ext.rdf.nesting import Shallow, check_nesting

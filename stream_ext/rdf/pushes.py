@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from hbase_store import terms
+from hbase_store.layout import terms
 from stream_ext.errors import BadArgument, BadData
-from stream_ext.iris import is_absolute, resolve
 from stream_ext.rdf.documents import (
     DOCUMENT_TYPES,
     JSON_LD,
@@ -21,6 +20,7 @@ from stream_ext.rdf.documents import (
     parse_rdf,
     read_rows,
 )
+from stream_ext.rdf.iris import is_absolute, resolve
 from stream_ext.rdf.nesting import TOO_DEEP
 from stream_ext.rdf.ntriples import check_lines, line_pieces, statement_rows
 from stream_ext.rdf.parsed import MISSING, Numbering, Parsed, Pushed, Row

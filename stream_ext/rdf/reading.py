@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hbase_store.loading import LINE_BYTES_MAX
+from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import DeadlineExceeded, TooLarge
 
 #: What is sent may expand to so many times the bytes that may be sent.

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from stream_ext.operators.join import JoinOperator
-from stream_ext.operators.many_join import ManyJoin
-from stream_ext.operators.moment import Moment
-from stream_ext.zset import ZSet
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.network.operators.joins.many_join import ManyJoin
+from stream_ext.rows.zset import ZSet
 
 Figures = dict[str, Any]
 Step = Callable[[Moment, list[ZSet]], ZSet]

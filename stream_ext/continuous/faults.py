@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from stream_ext.catalog.catalog import Failure
 from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 
 _OF_THE_BUDGET = {kind.__name__ for kind in (QueryTooLarge, DeadlineExceeded)}
+
+
+class QueryFault(NamedTuple):
+    """Why a query is not evaluated now; of the one that runs `since` that snapshot: one that was resumed is another."""
+
+    why: str
+    since: int
 
 
 def fault_of(error: Exception) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import Clock, MonotonicClock, SystemClock
+from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.turns import Share
 from stream_ext.emissions.merge import Merge, Role
 from stream_ext.windows.part import Told
@@ -59,8 +60,7 @@ class InlineRunner:
         self._head = 0
         self._closed = False
         self._fault: BaseException | None = None
-        self.faults: dict[int, str] = {}
-        self._known_faults: dict[int, tuple[str, int]] = {}
+        self.faults: dict[int, QueryFault] = {}
         self._thread = threading.Thread(target=self._run, name="rillet-inline", daemon=True)
 
     def start(self) -> None:
@@ -117,7 +117,7 @@ class InlineRunner:
         _, position, states = self._merge.attempt(role)
         shard = self._make_shard(role)
         shard.held = self._held()
-        self.faults, self._known_faults = {}, {}
+        self.faults = {}
         shard.build(states, position)
         self._tell_faults(self._new_faults(shard))
         while self._has_work(role, shard):
@@ -139,13 +139,13 @@ class InlineRunner:
                 self._merge.take_piece(role, parts)
                 self._tell_faults(faults)
 
-    def _new_faults(self, shard: InlineShard) -> dict[int, tuple[str, int]]:
-        """Which are seen from now on; with the snapshot since which each query runs."""
-        before, self.faults = self._known_faults, dict(shard.faults)
-        self._known_faults = {query: (why, shard.generation(query)) for query, why in shard.faults.items()}
-        return {query: known for query, known in self._known_faults.items() if before.get(query) != known}
+    def _new_faults(self, shard: InlineShard) -> dict[int, QueryFault]:
+        """Which are seen from now on."""
+        before = self.faults
+        self.faults = {query: QueryFault(why, shard.generation(query)) for query, why in shard.faults.items()}
+        return {query: fault for query, fault in self.faults.items() if before.get(query) != fault}
 
-    def _tell_faults(self, faults: Mapping[int, tuple[str, int]]) -> None:
+    def _tell_faults(self, faults: Mapping[int, QueryFault]) -> None:
         for query, (why, since) in faults.items():
             self._on_fault(query, why, since)
 

@@ -137,9 +137,9 @@ def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
         return query.failure.message
     if engine.merge.fault is not None:
         return f"{type(engine.merge.fault).__name__}: {engine.merge.fault}"
-    if engine.merge.owner == "spark" and engine.spark is not None and query.home is None:
-        return engine.spark.faults.get(query.number)
-    return engine.inline.faults.get(query.number)
+    on_spark = engine.spark if engine.merge.owner == "spark" and query.home is None else None
+    fault = (on_spark or engine.inline).faults.get(query.number)
+    return None if fault is None or fault.since < query.since else fault.why
 
 
 def has_failed(query: QueryDefinition, engine: Engine) -> bool:

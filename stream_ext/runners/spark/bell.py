@@ -25,6 +25,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from stream_ext.clock import Clock
+from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.continuous.turns import Share
 from stream_ext.errors import DeadlineExceeded
@@ -189,7 +190,7 @@ class Bell:
         self._codec = wire.Codec(settings.shard_factory)
         self._service = secrets.token_hex(8)
         self.figures = Figures()
-        self.faults: dict[int, str] = {}
+        self.faults: dict[int, QueryFault] = {}
 
         self._turn = threading.Lock()
         self._lock = threading.Lock()
@@ -421,14 +422,14 @@ class Bell:
                 case wire.Piece(more, took_ms):
                     self._take_piece(seat, parts, more, took_ms)
                     parts = []
-                case wire.Fault(query, why) as fault:
+                case wire.Fault(query, why, since) as fault:
                     with self._lock:
-                        self.faults = {**self.faults, query: why}
+                        self.faults = {**self.faults, query: QueryFault(why, since)}
                     faults.append(fault)
                     continue
                 case wire.Mended(query):
                     with self._lock:
-                        self.faults = {number: why for number, why in self.faults.items() if number != query}
+                        self.faults = {number: fault for number, fault in self.faults.items() if number != query}
                 case wire.BehindReport(queries):
                     seat.behind = queries
                 case wire.Trouble(sn, why):

@@ -13,6 +13,7 @@ from statistics import quantiles
 from typing import Any, Literal
 
 from stream_ext.clock import Clock, MonotonicClock
+from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.errors import RilletError
 from stream_ext.remote.allowed_urls import NOTHING, Outside
@@ -132,7 +133,7 @@ class SparkRunner:
         return "; ".join(filter(None, (self._why, *self._silences.values())))
 
     @property
-    def faults(self) -> dict[int, str]:
+    def faults(self) -> dict[int, QueryFault]:
         """Queries that cannot be stepped, and why."""
         return self._bell.faults
 

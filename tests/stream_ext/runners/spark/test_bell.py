@@ -476,7 +476,7 @@ def test_a_fault_of_one_query_is_told_and_the_others_go_on(stage: Stage) -> None
     scene.tasks.submit(scene.task)
     scene.merge.wait_owner("spark")
     scene.merge.wait(scene.publish(1, 0, 2), PATIENCE_S)
-    assert scene.right() and scene.bell.faults == {2: "query 2 divides by the value"}
+    assert scene.right() and scene.bell.faults == {2: ("query 2 divides by the value", 7)}
     assert scene.faults == [(2, "query 2 divides by the value", 7)], "who can end the query for good hears of it"
     assert scene.merged[0] >= 2, "when what it said before is merged"
 

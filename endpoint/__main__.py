@@ -1,5 +1,5 @@
 """`python -m endpoint` is `rillet`."""
 
-from endpoint.cli import main
+from endpoint.cli.command_line import main
 
 raise SystemExit(main())

@@ -16,28 +16,30 @@ from rdflib_endpoint import SparqlEndpoint, SparqlRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from endpoint import browsers, interface, routes
-from endpoint.access import ANY, Access
-from endpoint.body import Bodies, Disconnected, Receive
 from endpoint.console import create_console
-from endpoint.description import Description, correct, describe
-from endpoint.desk import Desk
 from endpoint.errors import Forbidden, Unauthorized, render
 from endpoint.errors import describe as describe_error
-from endpoint.exchange import Exchange, Message, Send, raw_path
+from endpoint.formats.description import Description, correct, describe
+from endpoint.http import browsers
+from endpoint.http.access import ANY, Access
+from endpoint.http.answer_cache import Remembered
+from endpoint.http.app_state import Desk
+from endpoint.http.body import Bodies, Disconnected, Receive
+from endpoint.http.exchange import Exchange, Message, Send, raw_path
+from endpoint.http.read_first import ReadFirst
+from endpoint.http.request_log import log_request
+from endpoint.http.workers import Workers
 from endpoint.limits import HttpLimits
-from endpoint.log import current as current_log
-from endpoint.protocol import CONSOLE
+from endpoint.monitoring.log import current as current_log
 from endpoint.query_workers import QueryWorkers, Start
-from endpoint.read_first import ReadFirst
-from endpoint.remembered import Remembered
-from endpoint.request_log import log_request
-from endpoint.workers import Workers
+from endpoint.routes import interface
+from endpoint.routes import table as routes
+from endpoint.routes.protocol import CONSOLE
 from hbase_store.version import __version__
 from plugin.store import RilletStore
 
 if TYPE_CHECKING:
-    from stream_ext.service import Service
+    from stream_ext.service.service import Service
 
 _CONSOLE = CONSOLE.encode() + b"/"
 #: Not sent, only counted: nobody is there to read it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stream_ext.control import TERM_BYTES, Control
+from stream_ext.evaluation_budget import TERM_BYTES, Control
 from stream_ext.query_memory import QueryMemory, usual_bytes
 
 

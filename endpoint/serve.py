@@ -22,20 +22,20 @@ from urllib.parse import urlsplit
 import uvicorn
 import uvloop
 
-from endpoint.access import Access, is_loopback
 from endpoint.app import RilletEndpoint, create_app
+from endpoint.http.access import Access, is_loopback
 from endpoint.limits import HttpLimits
-from endpoint.log import Form, Level, logging_to, of_terminal
-from endpoint.log import Settings as LogSettings
+from endpoint.monitoring.log import Form, Level, logging_to, of_terminal
+from endpoint.monitoring.log import Settings as LogSettings
 from hbase_store.version import __version__
-from stream_ext.budget import Budget
 from stream_ext.clock import SystemClock
-from stream_ext.control import TERM_BYTES
+from stream_ext.continuous.query_budget import Budget
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.outside import NOTHING, Outside
-from stream_ext.retention import Retain
-from stream_ext.runner.spark.settings import SparkSettings
-from stream_ext.service import Limits, Service
+from stream_ext.evaluation_budget import TERM_BYTES
+from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.service.service import Limits, Service
+from stream_ext.upkeep.retention import Retain
 
 log = logging.getLogger("rillet.server")
 

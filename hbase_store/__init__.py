@@ -14,33 +14,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hbase_store.batch import Batch
-    from hbase_store.emissions import EmissionLog, EmissionRow
-    from hbase_store.loading import Loading
-    from hbase_store.preview import Preview
-    from hbase_store.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
-    from hbase_store.snapshot import NAMED, Rows, Snapshot
+    from hbase_store.edges.snapshot import NAMED, Rows, Snapshot
+    from hbase_store.layout.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
+    from hbase_store.layout.stream_columns import StreamColumns
+    from hbase_store.log.emissions import EmissionLog, EmissionRow
     from hbase_store.store import Store
     from hbase_store.store import open_store as open
-    from hbase_store.streams import StreamColumns
+    from hbase_store.writing.batch import Batch
+    from hbase_store.writing.loading import Loading
+    from hbase_store.writing.preview import Preview
 
 _PLACES = {
-    "Batch": "hbase_store.batch",
-    "CatalogChange": "hbase_store.rows",
-    "EmissionLog": "hbase_store.emissions",
-    "EmissionRow": "hbase_store.emissions",
-    "Loading": "hbase_store.loading",
-    "NAMED": "hbase_store.snapshot",
-    "Preview": "hbase_store.preview",
-    "PushMark": "hbase_store.rows",
-    "Rows": "hbase_store.snapshot",
-    "Sn": "hbase_store.rows",
-    "SnRow": "hbase_store.rows",
-    "Snapshot": "hbase_store.snapshot",
+    "Batch": "hbase_store.writing.batch",
+    "CatalogChange": "hbase_store.layout.rows",
+    "EmissionLog": "hbase_store.log.emissions",
+    "EmissionRow": "hbase_store.log.emissions",
+    "Loading": "hbase_store.writing.loading",
+    "NAMED": "hbase_store.edges.snapshot",
+    "Preview": "hbase_store.writing.preview",
+    "PushMark": "hbase_store.layout.rows",
+    "Rows": "hbase_store.edges.snapshot",
+    "Sn": "hbase_store.layout.rows",
+    "SnRow": "hbase_store.layout.rows",
+    "Snapshot": "hbase_store.edges.snapshot",
     "Store": "hbase_store.store",
-    "StreamColumns": "hbase_store.streams",
-    "StreamMove": "hbase_store.rows",
-    "StreamPosition": "hbase_store.rows",
+    "StreamColumns": "hbase_store.layout.stream_columns",
+    "StreamMove": "hbase_store.layout.rows",
+    "StreamPosition": "hbase_store.layout.rows",
     "open": "hbase_store.store",
 }
 

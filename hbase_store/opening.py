@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from hbase_store.backends.lease import Leasing
 from hbase_store.errors import BadStoreUrl
-from hbase_store.lease import Leasing
 from hbase_store.verification import verify
 
 if TYPE_CHECKING:
-    from hbase_store.lmdb_backend import LmdbKeyValue
+    from hbase_store.backends.lmdb import LmdbKeyValue
 
 Durability = Literal["process", "power"]
 
@@ -34,12 +34,12 @@ class WallClock:
 def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
     """The backend that `url` names; what it needs is imported only then."""
     if url.startswith("lmdb:") and len(url) > len("lmdb:"):
-        from hbase_store.lmdb_backend import LmdbKeyValue
+        from hbase_store.backends.lmdb import LmdbKeyValue
 
         backend = LmdbKeyValue(url.removeprefix("lmdb:"), read_only=read_only, durability=durability)
         return _verified(backend) if backend.machine_crashed() else backend
     if url.startswith("hbase://"):
-        from hbase_store.hbase_backend import HBaseKeyValue
+        from hbase_store.backends.hbase import HBaseKeyValue
 
         return HBaseKeyValue(*_place(url), read_only=read_only)
     raise BadStoreUrl(f"{url!r} is no store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")

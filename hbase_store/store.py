@@ -15,35 +15,35 @@ import msgspec
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
-from hbase_store.batch import Batch, Change, Numbers
-from hbase_store.dictionary import Dictionary
-from hbase_store.edges import Edges, changes_of
-from hbase_store.emissions import EmissionLog
+from hbase_store.backends.keyvalue import KeyValue, Put, Value
+from hbase_store.backends.lease import Clock, Leasing
+from hbase_store.backends.meta_cells import check_put
+from hbase_store.edges.edges import Edges, changes_of
+from hbase_store.edges.layers import Layers
+from hbase_store.edges.snapshot import Rows, Snapshot
 from hbase_store.errors import Corrupt, Fenced, SnapshotGone, StoreError, StoreUnavailable, Unwritable
-from hbase_store.head import Head, HeadCell
-from hbase_store.history import History
-from hbase_store.keyvalue import KeyValue, Put, Value
-from hbase_store.layers import Layers
-from hbase_store.lease import Clock, Leasing
-from hbase_store.loading import Loading
-from hbase_store.meta_cells import check_put
+from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, StreamPosition, chained
+from hbase_store.layout.run_list import RunEntry, RunList, list_key, list_put, unpack_list
+from hbase_store.layout.slab import Slab, pack_slice
+from hbase_store.layout.stream_columns import RecentStreams, StreamColumns, merge
+from hbase_store.layout.transient_rows import TransientRow, texts_of
+from hbase_store.log.emissions import EmissionLog
+from hbase_store.log.head import Head, HeadCell
+from hbase_store.log.history import History
+from hbase_store.log.row_reader import ROWS_AT_ONCE, RowReader, row_puts
 from hbase_store.opening import Durability, WallClock, connect
-from hbase_store.preview import Preview
-from hbase_store.row_reader import ROWS_AT_ONCE, RowReader, row_puts
-from hbase_store.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, StreamPosition, chained
-from hbase_store.run_list import RunEntry, RunList, list_key, list_put, unpack_list
-from hbase_store.slab import Slab, pack_slice
-from hbase_store.snapshot import Rows, Snapshot
-from hbase_store.streams import RecentStreams, StreamColumns, merge
-from hbase_store.transient import OpenGeneration
-from hbase_store.transient_rows import TransientRow, texts_of
-from hbase_store.upkeep import Host, Turn, Upkeep
+from hbase_store.terms.dictionary import Dictionary
+from hbase_store.terms.transient import OpenGeneration
+from hbase_store.writing.batch import Batch, Change, Numbers
+from hbase_store.writing.loading import Loading
+from hbase_store.writing.preview import Preview
+from hbase_store.writing.upkeep import Host, Turn, Upkeep
 
 RECENT_STREAM_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Publication:
+class _BatchCommit:
     """A batch or a load as it is written: the same bytes each time, however often it takes."""
 
     batch: Batch | None  # None: a bulk load
@@ -78,7 +78,7 @@ class Store:
         self._transient_terms = Numbers(kv.allocate, "term")  # of their own, so that permanent ones lie close together
         self._generation: OpenGeneration | None = None
         self._open_batch: Batch | None = None
-        self._undecided: _Publication | None = None
+        self._undecided: _BatchCommit | None = None
         # Taken in this order: who writes, and who adds to what readers see.
         self._writing = threading.RLock()
         self._taking_in = threading.Lock()
@@ -338,7 +338,7 @@ class Store:
                 raise Unwritable(f"this batch cannot be written, and nothing of it was: {error}") from error
             return self._publish(self._undecided)
 
-    def _publication(self, batch: Batch) -> _Publication:
+    def _publication(self, batch: Batch) -> _BatchCommit:
         head = self._cell.head.advanced()
         packed = batch.pack()
         pieces, terms_pieces = packed.pieces, batch.pack_transient()
@@ -363,7 +363,7 @@ class Store:
         row_of = self._row_puts(row)
         for put in (*puts, *row_of):
             check_put(put)  # while nothing is written yet
-        return _Publication(batch, row, packed.changes, [puts, row_of], head)
+        return _BatchCommit(batch, row, packed.changes, [puts, row_of], head)
 
     def _chained(self, move: StreamMove) -> StreamMove:
         return chained(move, self._history.position(move.stream))
@@ -371,7 +371,7 @@ class Store:
     def _row_puts(self, row: SnRow) -> list[Put]:
         return row_puts(row, self._history.whole_after(row))
 
-    def _publish(self, publication: _Publication) -> Sn:
+    def _publish(self, publication: _BatchCommit) -> Sn:
         with self._taking_in:
             try:
                 self._cell.publish(publication.stages, publication.head)
@@ -429,7 +429,7 @@ class Store:
         """Deletes what is below floor and horizons; the writer does it by itself, too."""
         self._upkeep.collect()
 
-    def _load_publication(self, entry: RunEntry, known: RunList, name: bytes) -> _Publication:
+    def _load_publication(self, entry: RunEntry, known: RunList, name: bytes) -> _BatchCommit:
         number = self.kv.allocate("run", 1)
         head = self._cell.head.advanced(number)
         entry = msgspec.structs.replace(entry, first=head.last, last=head.last)
@@ -437,7 +437,7 @@ class Store:
         changes = [CatalogChange("load", head.last, name)] if name else []
         row = SnRow(head.last, head.epoch, self._clock.now_ms(), [], changes, 0, 0, [], entry.number)
         stages = [[list_put(runs, row.sn)], self._row_puts(row)]
-        return _Publication(None, row, [], stages, head, runs)
+        return _BatchCommit(None, row, [], stages, head, runs)
 
     def _hold_lease(self) -> None:
         """Takes the lease, the first time. Once it is lost only `take_lease` does, as who writes must know first."""
@@ -462,7 +462,7 @@ class Store:
 
     # ---- taking in
 
-    def _take_in_own(self, publication: _Publication) -> None:
+    def _take_in_own(self, publication: _BatchCommit) -> None:
         sn = Sn(publication.row.sn)
         if publication.runs is not None:
             self._take_in_runs(publication.runs, sn)
@@ -470,7 +470,7 @@ class Store:
             self._take_in_batch(publication, publication.batch)
         self._advance(publication.row)
 
-    def _take_in_batch(self, publication: _Publication, batch: Batch) -> None:
+    def _take_in_batch(self, publication: _BatchCommit, batch: Batch) -> None:
         sn = Sn(publication.row.sn)
         for chunk, texts in batch.new_texts:
             self._dictionary.add(sn, chunk, texts)

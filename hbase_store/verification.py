@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hbase_store.backends.keyvalue import TABLES, KeyValue
 from hbase_store.errors import Corrupt, StoreError
-from hbase_store.head import HeadCell
-from hbase_store.keyvalue import TABLES, KeyValue
-from hbase_store.run_blocks import index_key, run_number, unpack_index
-from hbase_store.run_list import list_key, unpack_list
-from hbase_store.sealed import is_whole
+from hbase_store.layout.run_blocks import index_key, run_number, unpack_index
+from hbase_store.layout.run_list import list_key, unpack_list
+from hbase_store.layout.sealed import is_whole
+from hbase_store.log.head import HeadCell
 
 _AFTER_CRASH = (
     "the machine went down while this store was written with --durability process, and it is damaged: {}. "

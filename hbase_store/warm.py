@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hbase_store import hashing, hops, kernels, loading, transient_rows
+from hbase_store.layout import hashing, transient_rows
+from hbase_store.sorted import hops, kernels
+from hbase_store.writing import loading
 
 
 def warm() -> None:

@@ -14,14 +14,14 @@ from rdflib.query import Result
 from rdflib.term import Node
 
 from hbase_store import Batch, Rows, Snapshot
-from hbase_store.terms import BLANK, TAG_SHIFT, blank_id, inline_text
-from plugin.held import ANYTHING, Quad, TriplePattern
+from hbase_store.layout.terms import BLANK, TAG_SHIFT, blank_id, inline_text
+from plugin.backend import ANYTHING, Quad, TriplePattern
 from plugin.match import DEFAULT_GRAPH, Pattern, Quads, match
 from plugin.sparql import Asked, Sparql
 from plugin.terms import Labels, to_bytes, to_node
-from stream_ext.injector import Intent, View
-from stream_ext.plan.terms import Constant
-from stream_ext.service import Service
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.service.service import Service
+from stream_ext.writer.injector import HeadView, Intent
 
 #: The id of what the store has never seen.
 ABSENT = -1
@@ -187,7 +187,7 @@ class _Change:
     def __init__(self, attachment: Attachment, inserted: list[Quad], deleted: list[Quad]) -> None:
         self._attachment, self._inserted, self._deleted = attachment, inserted, deleted
 
-    def __call__(self, view: View) -> Intent:
+    def __call__(self, view: HeadView) -> Intent:
         return Intent(result=lambda sn: sn, write=self._write)
 
     def _write(self, batch: Batch) -> None:
@@ -226,7 +226,7 @@ class _Undo:
     def __init__(self, changes: list[Rows]) -> None:
         self._changes = changes
 
-    def __call__(self, view: View) -> Intent:
+    def __call__(self, view: HeadView) -> Intent:
         return Intent(result=lambda sn: sn, write=self._write)
 
     def _write(self, batch: Batch) -> None:

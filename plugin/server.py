@@ -20,16 +20,16 @@ from rdflib import BNode, Graph, Variable
 from rdflib.query import Result
 from rdflib.term import Node
 
-from plugin.held import Quad, TriplePattern
-from plugin.meaning import Meaning
+from plugin.backend import Quad, TriplePattern
+from plugin.bindings import Meaning
 from plugin.sparql import Asked, places_as_written
 from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.plan.algebra import Form, Query, Update
-from stream_ext.plan.terms import Constant
-from stream_ext.printing import to_canonical
+from stream_ext.language.algebra.algebra import Form, Query, Update
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.language.printing import to_canonical
+from stream_ext.language.syntax import parse_again
 from stream_ext.rdf import parse_rdf
-from stream_ext.syntax import parse_again
 
 #: What a server gives a query by default, and some time for the way.
 _TIMEOUT_S = 330.0

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from plugin.attachment import Attachment
 from stream_ext.clock import SystemClock
-from stream_ext.service import Service
+from stream_ext.service.service import Service
 
 BASE = "urn:rillet:local:"
 

@@ -19,17 +19,17 @@ from rdflib.plugins.sparql.sparql import Update as PreparedUpdate
 from rdflib.query import Result
 from rdflib.term import Identifier, Node
 
-from hbase_store.terms import iri
-from plugin.meaning import Meaning
+from hbase_store.layout.terms import iri
+from plugin.bindings import Meaning
 from plugin.terms import to_bytes, to_node
 from stream_ext.errors import BadArgument, TextError
-from stream_ext.plan.algebra import Form, Query
-from stream_ext.plan.terms import Constant
-from stream_ext.syntax import parse_again
+from stream_ext.language.algebra.algebra import Form, Query
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.language.syntax import parse_again
 
 if TYPE_CHECKING:
     from plugin.attachment import Attachment
-    from stream_ext.evaluate import Answer
+    from stream_ext.oneshot.evaluate import Answer
 
 Text = str | PreparedQuery | PreparedUpdate
 

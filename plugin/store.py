@@ -21,13 +21,13 @@ from rdflib.store import VALID_STORE, Store
 from rdflib.term import Identifier, Node
 
 from plugin.addresses import destroy, is_server, store_url
-from plugin.held import ANYTHING, Held, Quad, TriplePattern
+from plugin.backend import ANYTHING, Held, Quad, TriplePattern
 from plugin.server import Server
 from plugin.sharing import shared
 from plugin.sparql import Asked
 from plugin.terms import check_triple
 from stream_ext.errors import BadArgument
-from stream_ext.service import Service
+from stream_ext.service.service import Service
 
 Triple = tuple[Node, Node, Node]
 Match = tuple[Triple, Iterator[Graph]]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from rdflib import BNode, Literal, URIRef
 from rdflib.term import Node
 
-from hbase_store.terms import iri, literal, parse_term
+from hbase_store.layout.terms import iri, literal, parse_term
 from stream_ext.errors import BadArgument
 
 _STORE_LABEL = re.compile(r"b(0|[1-9][0-9]{0,17})")

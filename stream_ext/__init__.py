@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stream_ext.errors import RilletError
-    from stream_ext.plan.functions import FunctionError, register_function, unregister_function
-    from stream_ext.printing import to_canonical, to_rdflib, to_sparql
-    from stream_ext.service import Service
-    from stream_ext.syntax import parse
+    from stream_ext.language.printing import to_canonical, to_rdflib, to_sparql
+    from stream_ext.language.syntax import parse
+    from stream_ext.service.service import Service
+    from stream_ext.values.functions import FunctionError, register_function, unregister_function
 
 __all__ = [
     "FunctionError",
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 _HOME = {
-    "FunctionError": "stream_ext.plan.functions",
+    "FunctionError": "stream_ext.values.functions",
     "RilletError": "stream_ext.errors",
-    "Service": "stream_ext.service",
-    "parse": "stream_ext.syntax",
-    "register_function": "stream_ext.plan.functions",
-    "to_canonical": "stream_ext.printing",
-    "to_rdflib": "stream_ext.printing",
-    "to_sparql": "stream_ext.printing",
-    "unregister_function": "stream_ext.plan.functions",
+    "Service": "stream_ext.service.service",
+    "parse": "stream_ext.language.syntax",
+    "register_function": "stream_ext.values.functions",
+    "to_canonical": "stream_ext.language.printing",
+    "to_rdflib": "stream_ext.language.printing",
+    "to_sparql": "stream_ext.language.printing",
+    "unregister_function": "stream_ext.values.functions",
 }
 
 

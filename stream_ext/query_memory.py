@@ -1,8 +1,8 @@
 """Query memory: what all one-shot queries of a server have together, in whichever process each is evaluated.
 
-A query's own budget (`stream_ext.control`) does not know of the others. So each takes from here what it comes to need
-beyond a small amount that is free; where the sum would be more than is allowed it gets no more, and whoever asked is to
-come back. A query that is alone can have all of its budget.
+A query's own budget (`stream_ext.evaluation_budget`) does not know of the others. So each takes from here what it comes
+to need beyond a small amount that is free; where the sum would be more than is allowed it gets no more, and whoever
+asked is to come back. A query that is alone can have all of its budget.
 
 The processes share one page of counters, one for each of them, that it alone writes. It counts itself first and sums up
 then: two that ask at the same time may both be refused, and never both be let in."""

@@ -35,7 +35,7 @@ def distance(left: Seconds, right: Seconds) -> Seconds:
     return left - right if left > right else right - left
 
 
-class Moment(NamedTuple):
+class ZonedSeconds(NamedTuple):
     seconds: Seconds  # since 1970-01-01T00:00:00, in UTC if there is a zone
     zone: int | None  # minutes east of UTC; None: none was written
 
@@ -49,9 +49,9 @@ class Moment(NamedTuple):
         return self.seconds + (self.zone or 0) * 60
 
 
-def moment_of(local: Seconds, zone: int | None) -> Moment:
+def moment_of(local: Seconds, zone: int | None) -> ZonedSeconds:
     """The moment at which the clocks of `zone` show `local`."""
-    return Moment(local - (zone or 0) * 60, zone)
+    return ZonedSeconds(local - (zone or 0) * 60, zone)
 
 
 class Civil(NamedTuple):
@@ -62,7 +62,7 @@ class Civil(NamedTuple):
     day: int
 
 
-def datetime_of(lexical: str) -> Moment | None:
+def datetime_of(lexical: str) -> ZonedSeconds | None:
     """The value of an xsd:dateTime; None where the text is none."""
     match = _DATETIME.fullmatch(lexical)
     days = _days(match)
@@ -72,14 +72,14 @@ def datetime_of(lexical: str) -> Moment | None:
     return None if clock is None else _moment(days * DAY_SECONDS + clock, match["zone"])
 
 
-def date_of(lexical: str) -> Moment | None:
+def date_of(lexical: str) -> ZonedSeconds | None:
     """The start of an xsd:date; None where the text is none."""
     match = _DATE_ONLY.fullmatch(lexical)
     days = _days(match)
     return None if match is None or days is None else _moment(days * DAY_SECONDS, match["zone"])
 
 
-def time_of(lexical: str) -> Moment | None:
+def time_of(lexical: str) -> ZonedSeconds | None:
     """An xsd:time, on 1970-01-01 (24:00:00 is 00:00:00); None where the text is none."""
     match = _TIME_ONLY.fullmatch(lexical)
     clock = None if match is None else _clock(match)
@@ -89,21 +89,21 @@ def time_of(lexical: str) -> Moment | None:
 # ---- from moments to texts -----------------------------------------------------------------------------------------
 
 
-def datetime_text(moment: Moment) -> str:
+def datetime_text(moment: ZonedSeconds) -> str:
     """Canonical, but for the zone, which stays: it can be asked for."""
     return f"{_date_text(civil_of(moment))}T{_clock_text(moment)}{zone_text(moment.zone)}"
 
 
 def date_of_ms(time_ms: int) -> str:
     """A time as people read it, to the second."""
-    return datetime_text(Moment(time_ms // 1000, 0))
+    return datetime_text(ZonedSeconds(time_ms // 1000, 0))
 
 
-def date_text(moment: Moment) -> str:
+def date_text(moment: ZonedSeconds) -> str:
     return _date_text(civil_of(moment)) + zone_text(moment.zone)
 
 
-def time_text(moment: Moment) -> str:
+def time_text(moment: ZonedSeconds) -> str:
     return _clock_text(moment) + zone_text(moment.zone)
 
 
@@ -127,7 +127,7 @@ def _date_text(civil: Civil) -> str:
     return f"{sign}{abs(civil.year):04}-{civil.month:02}-{civil.day:02}"
 
 
-def _clock_text(moment: Moment) -> str:
+def _clock_text(moment: ZonedSeconds) -> str:
     hour, minute, second = clock_of(moment)
     text = seconds_text(second)
     return f"{hour:02}:{minute:02}:{text if second >= 10 else '0' + text}"
@@ -136,7 +136,7 @@ def _clock_text(moment: Moment) -> str:
 # ---- the calendar --------------------------------------------------------------------------------------------------
 
 
-def civil_of(moment: Moment) -> Civil:
+def civil_of(moment: ZonedSeconds) -> Civil:
     """The day that the moment's own calendar shows."""
     days = int(moment.local // DAY_SECONDS) + _EPOCH_DAYS
     era, day_of_era = divmod(days, 146097)  # of 400 years, each beginning in March
@@ -148,14 +148,14 @@ def civil_of(moment: Moment) -> Civil:
     return Civil(era * 400 + year_of_era + (month <= 2), month, day)
 
 
-def clock_of(moment: Moment) -> tuple[int, int, Seconds]:
+def clock_of(moment: ZonedSeconds) -> tuple[int, int, Seconds]:
     """Hours, minutes and seconds that the moment's own clock shows."""
     minutes, second = divmod(moment.local % DAY_SECONDS, 60)
     hour, minute = divmod(int(minutes), 60)
     return hour, minute, second
 
 
-def months_later(moment: Moment, months: int) -> Moment:
+def months_later(moment: ZonedSeconds, months: int) -> ZonedSeconds:
     """The same day and time so many months on; where that month is too short its last day (XSD, appendix E)."""
     civil = civil_of(moment)
     carried, month = divmod(civil.year * 12 + civil.month - 1 + months, 12)
@@ -219,8 +219,8 @@ def _clock(match: re.Match[str]) -> Seconds | None:
     return hour * 3600 + minute * 60 + second
 
 
-def _moment(local: Seconds, zone: str | None) -> Moment:
+def _moment(local: Seconds, zone: str | None) -> ZonedSeconds:
     if zone is None or zone == "Z":
-        return Moment(local, None if zone is None else 0)
+        return ZonedSeconds(local, None if zone is None else 0)
     offset = int(zone[1:3]) * 60 + int(zone[4:6])
     return moment_of(local, offset if zone[0] == "+" else -offset)

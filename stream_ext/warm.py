@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hbase_store.warm
-from stream_ext import (
-    content_kernels,
-    expiry_kernels,
-    group_kernels,
-    kernels,
-    order_kernels,
-    path_kernels,
-    ring_kernels,
-)
+from stream_ext.rows.kernels import content as content_kernels
+from stream_ext.rows.kernels import distinct as kernels
+from stream_ext.rows.kernels import expiry as expiry_kernels
+from stream_ext.rows.kernels import group as group_kernels
+from stream_ext.rows.kernels import order as order_kernels
+from stream_ext.rows.kernels import path as path_kernels
+from stream_ext.rows.kernels import ring as ring_kernels
 
 
 def warm() -> None:

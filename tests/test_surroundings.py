@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from endpoint.commands.flags import DEFAULT_SERVER
+from endpoint.cli.flags import DEFAULT_SERVER
 from tests.parts.processes import started
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
-from endpoint import graph_results, results
 from endpoint.console.shown import Shown, shown
+from endpoint.formats import graph_results, results
 from stream_ext.errors import QueryTooLarge
 
 if TYPE_CHECKING:
-    from stream_ext.answers import Decoded
-    from stream_ext.evaluate import Answer
-    from stream_ext.service import Service
+    from stream_ext.oneshot.answers import Decoded
+    from stream_ext.oneshot.evaluate import Answer
+    from stream_ext.service.service import Service
 
 ROWS_SHOWN = 1_000
 #: Of what a page shows of an answer: a long term may stand in many rows, and is written each time.

@@ -9,17 +9,17 @@ from flask import Flask, Response, render_template, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from endpoint import browsers
-from endpoint.access import Access, Caller
 from endpoint.console.blueprint import console_blueprint, failed
 from endpoint.console.sessions import Sessions
 from endpoint.errors import Problem
+from endpoint.http import browsers
+from endpoint.http.access import Access, Caller
 from endpoint.limits import HttpLimits
 from stream_ext.errors import TooLarge
 
 if TYPE_CHECKING:
     from stream_ext.query_memory import QueryMemory
-    from stream_ext.service import Service
+    from stream_ext.service.service import Service
 
 
 class Console(Flask):

@@ -13,15 +13,15 @@ from endpoint.console.examples import EXPLAINED, FIRST, QUERIES
 from endpoint.console.room import Room
 from endpoint.console.shown import number, prefixes_of
 from endpoint.errors import Problem, describe
-from endpoint.parameters import whole_number
+from endpoint.http.parameters import whole_number
 from hbase_store.errors import StoreError
-from stream_ext.administration import administer, changes_state
 from stream_ext.errors import RilletError
-from stream_ext.plan.algebra import Explain, Form, Query, Register, Unit, Update
-from stream_ext.printing.plan import explain_text
-from stream_ext.syntax import parse_again
+from stream_ext.language.algebra.algebra import Explain, Form, Query, Register, Unit, Update
+from stream_ext.language.syntax import parse_again
+from stream_ext.oneshot.explain_text import explain_text
+from stream_ext.service.administration import administer, changes_state
 from stream_ext.times import parse_time
-from stream_ext.updates.request import Updated
+from stream_ext.writer.updates.request import Updated
 
 _DEADLINE_S = 60.0
 

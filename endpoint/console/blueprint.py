@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Response, render_template, request, url_for
 
-from endpoint import browsers
-from endpoint.access import Access
 from endpoint.console import asking, graphs, overview, queries, signing, streams
 from endpoint.console.room import Room
 from endpoint.console.shown import length, moment, number, size, stream_time
 from endpoint.console.statistics import Statistics
 from endpoint.errors import describe
+from endpoint.http import browsers
+from endpoint.http.access import Access
 from endpoint.limits import HttpLimits
 from hbase_store.errors import StoreError, StoreUnavailable
 from stream_ext.errors import NotFound, RilletError
-from stream_ext.service import READER
+from stream_ext.service.service import READER
 from stream_ext.waits import STOPS
 
 if TYPE_CHECKING:
     from stream_ext.query_memory import QueryMemory
-    from stream_ext.service import Service
+    from stream_ext.service.service import Service
 
 View = Callable[..., Any]
 

@@ -12,14 +12,14 @@ from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from werkzeug.datastructures import FileStorage
 
-from endpoint.body import unpack
 from endpoint.console.room import Room
 from endpoint.console.shown import number, shown
 from endpoint.errors import describe
+from endpoint.http.body import unpack
 from hbase_store.errors import StoreError
-from hbase_store.terms import parse_term
+from hbase_store.layout.terms import parse_term
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.graph_store import Document, Written
+from stream_ext.writer.graph_store import Document, GraphWriteOutcome
 
 #: What a file is by the end of its name.
 MEDIA_TYPES = {
@@ -95,7 +95,7 @@ class Upload:
         return _written(room, partial(write, graph, documents))
 
 
-def _written(room: Room, change: Callable[..., Written]) -> int:
+def _written(room: Room, change: Callable[..., GraphWriteOutcome]) -> int:
     """The snapshot that has the change."""
     with closing(room.limits.control_of_graphs(room.memory)) as control:
         return change(control=control).snapshot

@@ -10,7 +10,7 @@ from endpoint.console.shown import shown
 from endpoint.console.statistics import Counts, memory_bytes
 from hbase_store.errors import StoreUnavailable
 from hbase_store.version import __version__
-from stream_ext.service import READER
+from stream_ext.service.service import READER
 
 _PREDICATES_SHOWN = 12
 #: For how long the page waits to count; then it shows what was counted before.

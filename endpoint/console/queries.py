@@ -12,8 +12,8 @@ from endpoint.console.shown import prefixes_of
 from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.printing.plan import explain_text
-from stream_ext.syntax import parse_again
+from stream_ext.language.syntax import parse_again
+from stream_ext.oneshot.explain_text import explain_text
 
 #: With how many earlier emissions the live view begins.
 _EARLIER = 20

@@ -13,18 +13,18 @@ from urllib.parse import quote
 
 from flask import request, session
 
-from endpoint.access import Access, Caller, Level
 from endpoint.console.sessions import SIGNED_IN
 from endpoint.console.statistics import Counts, Statistics
 from endpoint.errors import Unauthorized
-from endpoint.last_known import LastKnown
+from endpoint.http.access import Access, Caller, Level
 from endpoint.limits import HttpLimits
+from endpoint.monitoring.last_known import LastKnown
 from stream_ext.errors import TooLarge
 
 if TYPE_CHECKING:
-    from stream_ext.control import Control
+    from stream_ext.evaluation_budget import Control
     from stream_ext.query_memory import QueryMemory
-    from stream_ext.service import Service
+    from stream_ext.service.service import Service
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from flask.sessions import SecureCookieSessionInterface
 from itsdangerous import BadSignature
 from werkzeug.http import parse_cookie
 
-from endpoint.access import Caller
+from endpoint.http.access import Caller
 
 #: In the session: the id of a sign-in.
 SIGNED_IN = "rillet"

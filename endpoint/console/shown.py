@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from hbase_store.terms import parse_term
+from hbase_store.layout.terms import parse_term
 from stream_ext.times import date_of_ms
 
 #: Prefixes that need no declaration to be understood by people.

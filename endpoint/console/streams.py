@@ -13,7 +13,7 @@ from endpoint.console.room import Room
 from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.service import PushReceipt
+from stream_ext.service.service import PushReceipt
 from stream_ext.times import parse_time
 
 _NDJSON = "application/x-ndjson"

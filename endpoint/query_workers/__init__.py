@@ -5,7 +5,7 @@
 What an evaluation does in Python holds the interpreter of its process; in a process of its own it holds up neither
 small questions nor streams. A worker reads the same store, and writes nothing."""
 
-from endpoint.query_workers.crew import QueryWorkers, Remote, Worker
+from endpoint.query_workers.crew import QueryWorkers, Worker, WorkerQuery
 from endpoint.query_workers.messages import Ask, Start
 
-__all__ = ["Ask", "QueryWorkers", "Remote", "Start", "Worker"]
+__all__ = ["Ask", "QueryWorkers", "Start", "Worker", "WorkerQuery"]

@@ -30,7 +30,7 @@ from endpoint.query_workers.messages import (
     frame,
     from_worker,
 )
-from stream_ext.children import environment
+from stream_ext.child_environment import environment
 from stream_ext.errors import QueryCancelled
 from stream_ext.frames import LENGTH
 from stream_ext.query_memory import QueryMemory
@@ -41,7 +41,7 @@ log = logging.getLogger("rillet.endpoint")
 _RETRY_S, _RETRY_MAX_S = 0.5, 30.0
 
 
-class Remote:
+class WorkerQuery:
     """One question in a worker."""
 
     def __init__(self, worker: Worker, id: int) -> None:
@@ -95,7 +95,7 @@ class Worker:
     def __init__(self, number: int, crew: QueryWorkers, start: Start, memory: QueryMemory) -> None:
         self.number, self._crew, self.place = number, crew, memory.place()
         self.is_ready = self.is_retired = False
-        self.questions: dict[int, Remote] = {}
+        self.questions: dict[int, WorkerQuery] = {}
         self._cancelled: set[int] = set()
         self._last_id = 0
         ours, theirs = socket.socketpair()
@@ -114,9 +114,9 @@ class Worker:
 
     # ---- questions ----------------------------------------------------------------------------------------------
 
-    def ask(self, question: Callable[[int], Ask]) -> Remote:
+    def ask(self, question: Callable[[int], Ask]) -> WorkerQuery:
         self._last_id += 1
-        remote = self.questions[self._last_id] = Remote(self, self._last_id)
+        remote = self.questions[self._last_id] = WorkerQuery(self, self._last_id)
         self.say(question(self._last_id))
         return remote
 

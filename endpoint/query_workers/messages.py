@@ -12,9 +12,9 @@ from __future__ import annotations
 import msgspec
 
 from endpoint.errors import Problem
-from endpoint.log import Settings as LogSettings
+from endpoint.monitoring.log import Settings as LogSettings
 from stream_ext.frames import framed
-from stream_ext.outside import Outside
+from stream_ext.remote.allowed_urls import Outside
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):

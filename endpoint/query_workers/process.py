@@ -20,7 +20,8 @@ from pathlib import Path
 
 import hbase_store
 from endpoint.errors import describe
-from endpoint.log import Settings, logging_to
+from endpoint.formats.writing import gathered, pieces_of
+from endpoint.monitoring.log import Settings, logging_to
 from endpoint.query_workers.messages import (
     Ask,
     Began,
@@ -35,20 +36,19 @@ from endpoint.query_workers.messages import (
     frame,
     to_worker,
 )
-from endpoint.writing import gathered, pieces_of
 from hbase_store import Store
-from hbase_store.lmdb_backend import LmdbKeyValue
-from stream_ext.answers import Decoded, answer_once, decoded
+from hbase_store.backends.lmdb import LmdbKeyValue
 from stream_ext.clock import SystemClock
-from stream_ext.control import Control
-from stream_ext.dataset import Dataset
 from stream_ext.errors import QueryCancelled, QueryTooLarge
-from stream_ext.evaluate import Answer, Asking
+from stream_ext.evaluation_budget import Control
 from stream_ext.frames import Closed, receive
-from stream_ext.known_values import KnownValues
-from stream_ext.part import Ids
-from stream_ext.plans import Plans
+from stream_ext.oneshot.answers import Decoded, answer_once, decoded
+from stream_ext.oneshot.evaluate import Answer, Asking
+from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.plan.dataset import Dataset
 from stream_ext.query_memory import QueryMemory
+from stream_ext.values.known_values import KnownValues
+from stream_ext.windows.part import Ids
 
 log = logging.getLogger("rillet.endpoint")
 

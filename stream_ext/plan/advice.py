@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from stream_ext.plan.algebra import (
+from stream_ext.language.algebra.algebra import (
     Bgp,
     Extend,
     Graph,
@@ -16,15 +16,15 @@ from stream_ext.plan.algebra import (
     PathPattern,
     QuadPattern,
     Query,
-    Service,
+    ServicePattern,
     SubSelect,
     TriplePattern,
     Values,
 )
-from stream_ext.plan.policy import Scope, policy_of
-from stream_ext.plan.terms import Position, Variable
-from stream_ext.plan.walk import Part, walk
-from stream_ext.plan.windows import Dialect
+from stream_ext.language.algebra.policy import PatternScope, policy_of
+from stream_ext.language.algebra.terms import Position, Variable
+from stream_ext.language.algebra.walk import Part, walk
+from stream_ext.language.algebra.windows import Dialect
 
 
 def warnings_of(query: Query) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def warnings_of(query: Query) -> tuple[str, ...]:
 def _of_scope(query: Query) -> Iterator[str]:
     if query.shape.graphs:
         return
-    if query.dialect is Dialect.CSPARQL and policy_of(query).scope.value is Scope.WINDOWS:
+    if query.dialect is Dialect.CSPARQL and policy_of(query).scope.value is PatternScope.WINDOWS:
         yield "this C-SPARQL text names no graph by FROM, so it reads nothing of the store: only its windows"
 
 
@@ -68,7 +68,7 @@ def _bound(part: Part) -> Iterable[str]:
             return variables
         case Extend(_, variable) | InAnyWindow(variable):
             return (variable,)
-        case Graph(Variable(name)) | Service(Variable(name)):
+        case Graph(Variable(name)) | ServicePattern(Variable(name)):
             return (name,)
         case SubSelect(query):
             assigned = (*query.shape.expressions, *query.shape.group_by)

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from stream_ext.plan.logic import (
     NO_NAMES,
+    Alternatives,
     Assign,
     Conjunction,
-    Either,
     Logic,
     Names,
     Optional,
@@ -42,8 +42,8 @@ def lift(node: Logic, room: int = DEPTH_MAX) -> Logic:
             return Optional(lift(left, inside), lift(right, inside), _all_in_questions(tests, inside))
         case Without(left, right):
             return Without(lift(left, inside), lift(right, inside))
-        case Either(parts):
-            return Either(tuple([lift(part, inside) for part in parts]))
+        case Alternatives(parts):
+            return Alternatives(tuple([lift(part, inside) for part in parts]))
         case PerGraph(_, _, inner):
             return replace(node, inner=lift(inner, inside))
         case Assign(inner, variable, test):

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from stream_ext.plan.algebra import Pattern
-from stream_ext.plan.formulas import Expression, PathNegated, PathRepeat
-from stream_ext.plan.terms import Constant, Node, Position, Variable
-from stream_ext.plan.volatile import draws, is_chance
+from stream_ext.language.algebra.algebra import Pattern
+from stream_ext.language.algebra.formulas import Expression, PathNegated, PathRepeat
+from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
+from stream_ext.language.algebra.volatile import draws, is_chance
 
 Names = frozenset[str]
 NO_NAMES: Names = frozenset()
@@ -62,7 +62,7 @@ class GraphScope:
 
 @hashed_once
 @dataclass(frozen=True)
-class Source:
+class PatternScan:
     """One triple pattern: in a window (its IRI), or in the store. `time`: the variable that its latest time binds.
 
     `as_bag`: a triple of the window may come several times, for what follows makes a set of them. `occurrence`: the
@@ -267,7 +267,7 @@ class Without:
 
 @hashed_once
 @dataclass(frozen=True)
-class Either:
+class Alternatives:
     parts: tuple[Logic, ...]
 
     @cached_property
@@ -371,7 +371,7 @@ class Select:
 
 
 Logic = (
-    Source
+    PatternScan
     | PathSource
     | GraphNames
     | PerGraph
@@ -379,7 +379,7 @@ Logic = (
     | Conjunction
     | Optional
     | Without
-    | Either
+    | Alternatives
     | Assign
     | Remote
     | Select
@@ -406,7 +406,7 @@ def children(node: Logic) -> tuple[Logic, ...]:
             return items
         case Optional(left, right) | Without(left, right):
             return (left, right)
-        case Either(parts):
+        case Alternatives(parts):
             return parts
         case Assign(inner) | Select(inner) | PerGraph(_, _, inner):
             return (inner,)
@@ -485,7 +485,7 @@ def _traits(node: Logic) -> Traits:
 
 def _is_windowed(leaf: Logic) -> bool:
     merged = isinstance(leaf, PathSource) and bool(leaf.merged)
-    return merged or (isinstance(leaf, Source | PathSource | GraphNames | PerGraph) and leaf.window is not None)
+    return merged or (isinstance(leaf, PatternScan | PathSource | GraphNames | PerGraph) and leaf.window is not None)
 
 
 def mentioned(node: Logic) -> Names:
@@ -522,9 +522,9 @@ def predicates_read(select: Select) -> frozenset[bytes] | None:
     """Whose edges in the store decide what a pattern finds; None: any may."""
     found = set()
     for node in nodes_of(select):
-        if isinstance(node, Source) and isinstance(node.predicate, Constant):
+        if isinstance(node, PatternScan) and isinstance(node.predicate, Constant):
             found.add(node.predicate.text)
-        elif isinstance(node, Source | PathSource | GraphNames | PerGraph):
+        elif isinstance(node, PatternScan | PathSource | GraphNames | PerGraph):
             return None  # a path may begin at any node, and a graph is there while it holds any edge
     return frozenset(found)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stream_ext.plan.algebra import PathAlternative, PathInverse, PathSequence
-from stream_ext.plan.formulas import Path, PathNegated, PathRepeat
-from stream_ext.plan.logic import DEFAULT_GRAPH, GraphNames, Logic, PathSource, Source, Table, sources_of
-from stream_ext.plan.terms import Constant
+from stream_ext.language.algebra.algebra import PathAlternative, PathInverse, PathSequence
+from stream_ext.language.algebra.formulas import Path, PathNegated, PathRepeat
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.plan.logic import DEFAULT_GRAPH, GraphNames, Logic, PathSource, PatternScan, Table, sources_of
 
 
 def constants_of(logic: Logic, rows_max: int | None = None) -> list[bytes]:
@@ -22,7 +22,7 @@ def constants_of(logic: Logic, rows_max: int | None = None) -> list[bytes]:
 
 def _terms(leaf: Logic) -> Iterable[bytes]:
     match leaf:
-        case Source(subject, predicate, target, graph):
+        case PatternScan(subject, predicate, target, graph):
             nodes: Sequence[object] = (subject, predicate, target, graph.node, *(graph.graphs or ()))
         case PathSource(subject, path, target, graph):
             nodes = (subject, *predicates_in(path), target, graph.node, *(graph.graphs or ()))

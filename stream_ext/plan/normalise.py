@@ -15,10 +15,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import count
 
-from hbase_store.terms import iri
-from stream_ext.control import Check, Control
+from hbase_store.layout.terms import iri
 from stream_ext.errors import QueryTooLarge
-from stream_ext.plan.algebra import (
+from stream_ext.evaluation_budget import Check, Control
+from stream_ext.language.algebra.algebra import (
     Bgp,
     Exists,
     Expression,
@@ -38,18 +38,23 @@ from stream_ext.plan.algebra import (
     Pattern,
     QuadPattern,
     Query,
-    Service,
+    ServicePattern,
     SubSelect,
     Union,
     Values,
 )
-from stream_ext.plan.formulas import And, Not, Path, PathNegated, PathRepeat
+from stream_ext.language.algebra.formulas import And, Not, Path, PathNegated, PathRepeat
+from stream_ext.language.algebra.rename import rename_query
+from stream_ext.language.algebra.replace_parts import replaced
+from stream_ext.language.algebra.terms import BlankLabel, Constant, Node, Variable, has_name
+from stream_ext.language.algebra.walk import walk
+from stream_ext.language.algebra.windows import Dialect, WindowClause
 from stream_ext.plan.logic import (
     NO_NAMES,
     Aggregation,
+    Alternatives,
     Assign,
     Conjunction,
-    Either,
     GraphNames,
     GraphScope,
     Grouping,
@@ -57,25 +62,20 @@ from stream_ext.plan.logic import (
     Names,
     Optional,
     PathSource,
+    PatternScan,
     PerGraph,
     Question,
     Remote,
     Select,
-    Source,
     Table,
     Test,
     Without,
     children,
     mentioned,
 )
-from stream_ext.plan.places import STORE, Dataset, Place, dataset, merged_windows, window_of_graph, with_graphs
-from stream_ext.plan.rename import rename_query
-from stream_ext.plan.replace_parts import replaced
-from stream_ext.plan.stages import Stages
-from stream_ext.plan.terms import BlankLabel, Constant, Node, Variable, has_name
+from stream_ext.plan.places import STORE, GraphsInScope, Place, dataset, merged_windows, window_of_graph, with_graphs
+from stream_ext.plan.select_steps import Stages
 from stream_ext.plan.timestamps import asked_in, shape_expressions, with_expressions, with_names
-from stream_ext.plan.walk import walk
-from stream_ext.plan.windows import Dialect, WindowClause
 
 #: So many triple patterns a query may look for: each counts once for each window and graph that is merged for it.
 LEAVES_MAX = 100_000
@@ -90,7 +90,7 @@ def normalise(
     called again and again."""
     where = dataset(query.shape.graphs, query.dialect is not Dialect.NONE, union_default)
     if query.dialect is Dialect.CSPARQL:
-        where, default = Dataset(where.default, where.listed or ()), merged_windows(query)
+        where, default = GraphsInScope(where.default, where.listed or ()), merged_windows(query)
     else:
         default = Place(where.default)
     normaliser = Normaliser(where, query.windows, graphs, check)
@@ -101,7 +101,7 @@ def normalise(
 def normalise_pattern(
     pattern: Pattern,
     names: Iterable[str],
-    where: Dataset = STORE,
+    where: GraphsInScope = STORE,
     graphs: Sequence[Constant] = (),
     check: Check = Control.FREE.check,
 ) -> Select:
@@ -117,7 +117,7 @@ class Normaliser:
 
     def __init__(
         self,
-        where: Dataset,
+        where: GraphsInScope,
         windows: Sequence[WindowClause] = (),
         graphs: Sequence[Constant] = (),
         check: Check = Control.FREE.check,
@@ -147,7 +147,7 @@ class Normaliser:
             case Minus(left, right):
                 return Without(self.pattern(left, place), self.pattern(right, place))
             case Union(parts):
-                return Either(tuple(self._in_graph(self.pattern(part, place), place) for part in parts))
+                return Alternatives(tuple(self._in_graph(self.pattern(part, place), place) for part in parts))
             case Filter(condition, inner):
                 return self._filter(self.pattern(inner, place), condition, place)
             case Extend(inner, variable, expression):
@@ -162,10 +162,10 @@ class Normaliser:
                 return self.pattern(inner, Place(GraphScope(), name))
             case SubSelect(query, position):
                 return replace(self.select(self._kept_apart(query), place), position=position)
-            case Service(node, inner, silent, position):
+            case ServicePattern(node, inner, silent, position):
                 return Remote(node, inner, _seen(inner), silent, position)
             case InAnyWindow(name, inner):
-                return Either(tuple(self._in_window(name, each.name, inner) for each in self._windows))
+                return Alternatives(tuple(self._in_window(name, each.name, inner) for each in self._windows))
 
     def _in_window(self, variable: str, name: str, inner: Pattern) -> Logic:
         """`WINDOW ?variable { inner }`, for one of the windows."""
@@ -193,16 +193,16 @@ class Normaliser:
         for (subject, predicate, target), name in names.items():
             parts = [(graph, window) for graph, window in place.parts() if window is not None]
             each = name if len(parts) == 1 else self.fresh()
-            times = [Source(subject, predicate, target, graph, window, each) for graph, window in parts]
+            times = [PatternScan(subject, predicate, target, graph, window, each) for graph, window in parts]
             inner = Optional(inner, times[0] if len(times) == 1 else self._latest(times, each, name))
         return inner, with_names(names)
 
     @staticmethod
-    def _latest(times: Sequence[Source], each: str, name: str) -> Logic:
+    def _latest(times: Sequence[PatternScan], each: str, name: str) -> Logic:
         """Of windows that are merged the latest time that any of them has; graphs of the store have none."""
         keys = tuple(sorted(times[0].variables - {each}))
         latest = Grouping(keys, (Aggregation(name, "MAX", each, False, " "),), False)
-        return Select(Either(tuple(times)), (), latest, (), (), (), (*keys, name), False, 0, None)
+        return Select(Alternatives(tuple(times)), (), latest, (), (), (), (*keys, name), False, 0, None)
 
     def _filter(self, inner: Logic, condition: Expression, place: Place) -> Logic:
         inner, timed = self._timed(inner, (condition,), place)
@@ -220,7 +220,7 @@ class Normaliser:
         if place.window is not None or not self._graphs or not isinstance(node, Variable):
             return stored
         given = (self._in_given_graph(node.name, graph, inner) for graph in self._graphs)
-        return Either((stored, *given))
+        return Alternatives((stored, *given))
 
     def _in_given_graph(self, variable: str, graph: Constant, inner: Pattern) -> Logic:
         table = Table((variable,), ((graph,),))
@@ -262,12 +262,12 @@ class Normaliser:
             )
         self._check()
         as_bag = len(places) > 1
-        parts = [Source(subject, predicate, target, graph, window, as_bag=as_bag) for graph, window in places]
+        parts = [PatternScan(subject, predicate, target, graph, window, as_bag=as_bag) for graph, window in places]
         if not as_bag:
             return parts[0]
         nodes = (subject, predicate, target)
         names = tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, Variable)))
-        return Select(Either(tuple(parts)), (), None, (), (), (), names, True, 0, None)
+        return Select(Alternatives(tuple(parts)), (), None, (), (), (), names, True, 0, None)
 
     # ---- paths --------------------------------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class Normaliser:
             case PathSequence(parts):
                 return self._sequence(subject, parts, target, place)
             case PathAlternative(parts):
-                return Either(tuple(self._follow(subject, part, target, place) for part in parts))
+                return Alternatives(tuple(self._follow(subject, part, target, place) for part in parts))
             case PathRepeat() | PathNegated():
                 return PathSource(subject, path, target, place.graph, place.window, place.merged)
 
@@ -401,13 +401,13 @@ def _in_others(item: Conjunction, binds: Counter[str]) -> Names:
 def _asks(node: Logic, graph: GraphScope) -> bool:
     """Whether each of its solutions comes from a triple in this graph."""
     match node:
-        case Source() | PathSource() | GraphNames():
+        case PatternScan() | PathSource() | GraphNames():
             return node.graph == graph
         case Conjunction(items):
             return any(_asks(item, graph) for item in items)
         case Optional(left, _) | Without(left, _):
             return _asks(left, graph)
-        case Either(parts):
+        case Alternatives(parts):
             return all(_asks(part, graph) for part in parts)
         case Assign(inner):
             return _asks(inner, graph)

@@ -16,17 +16,17 @@ from stream_ext.plan.logic import (
     LATEST,
     ORDERED,
     Aggregation,
+    Alternatives,
     Assign,
     Conjunction,
-    Either,
     Grouping,
     Logic,
     Occurrence,
     Optional,
+    PatternScan,
     PerGraph,
     Question,
     Select,
-    Source,
     Test,
     Without,
     nodes_of,
@@ -62,7 +62,7 @@ class _Follower:
 
     def logic(self, node: Logic, asked: bool) -> Followed:
         match node:
-            case Source(window=str(window), time=None) if asked and not is_of_graph(window):
+            case PatternScan(window=str(window), time=None) if asked and not is_of_graph(window):
                 occurrence = self._fresh()
                 return replace(node, occurrence=occurrence), (occurrence,)
             case Conjunction(items, tests):
@@ -74,7 +74,7 @@ class _Follower:
             case Without(left, right):
                 kept, follows = self.logic(left, asked)
                 return Without(kept, self.logic(right, False)[0]), follows
-            case Either(parts):
+            case Alternatives(parts):
                 return self._either(parts, asked)
             case Assign(inner, variable, test):
                 below, follows = self.logic(inner, asked)
@@ -95,7 +95,7 @@ class _Follower:
             found.append(self.logic(part, asked))
         longest = max((follows for _, follows in found), key=len)
         self._given = given + len(longest)
-        return Either(tuple(part for part, _ in found)), longest
+        return Alternatives(tuple(part for part, _ in found)), longest
 
     def select(self, node: Select, asked: bool) -> tuple[Select, tuple[Occurrence, ...]]:
         if asked and node.grouping is None and not node.distinct and not node.is_cut:

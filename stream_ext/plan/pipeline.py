@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stream_ext.control import Check, Control
-from stream_ext.plan.algebra import Query
+from stream_ext.evaluation_budget import Check, Control
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.terms import Constant
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import normalise
 from stream_ext.plan.occurrences import follow_occurrences
-from stream_ext.plan.terms import Constant
 
 #: What a query's logic goes through before it is built, in this order.
 PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stream_ext.plan.algebra import GraphClause, Query
+from stream_ext.language.algebra.algebra import GraphClause, Query
+from stream_ext.language.algebra.terms import Constant, Node, Variable
+from stream_ext.language.algebra.windows import Declared
 from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope
-from stream_ext.plan.terms import Constant, Node, Variable
-from stream_ext.plan.windows import Declared
 
 #: No graph of the store.
 NOWHERE = GraphScope(graphs=())
 
 
-def dataset(clauses: Sequence[GraphClause], windowed: bool, everything: bool = False) -> Dataset:
+def dataset(clauses: Sequence[GraphClause], windowed: bool, everything: bool = False) -> GraphsInScope:
     """What FROM and FROM NAMED say. In a query with windows FROM NAMED alone leaves the default graph as it is."""
     if not clauses:
-        return Dataset(GraphScope(everything=everything), None)
+        return GraphsInScope(GraphScope(everything=everything), None)
     merged = tuple(dict.fromkeys(clause.graph or DEFAULT_GRAPH for clause in clauses if not clause.named))
     named = tuple(dict.fromkeys(clause.graph for clause in clauses if clause.named and clause.graph is not None))
     if not merged and windowed:
-        return Dataset(GraphScope(everything=everything), named)
-    return Dataset(GraphScope(graphs=merged), named)
+        return GraphsInScope(GraphScope(everything=everything), named)
+    return GraphsInScope(GraphScope(graphs=merged), named)
 
 
-class Dataset:
+class GraphsInScope:
     """The default graph of a query, and the graphs that GRAPH may mean (None: all named ones)."""
 
     def __init__(self, default: GraphScope, named: tuple[Constant, ...] | None) -> None:
@@ -47,7 +47,7 @@ class Dataset:
         return GraphScope(node, self._named if isinstance(node, Variable) else None)
 
 
-STORE = Dataset(GraphScope(), None)
+STORE = GraphsInScope(GraphScope(), None)
 
 
 class Place:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
 from stream_ext.errors import Unsupported
-from stream_ext.plan.algebra import (
+from stream_ext.language.algebra.algebra import (
     Admin,
     Graph,
     InAnyWindow,
@@ -20,20 +20,20 @@ from stream_ext.plan.algebra import (
     Operation,
     Query,
     Register,
-    Service,
+    ServicePattern,
     Unit,
     Update,
 )
-from stream_ext.plan.formulas import (
-    Call,
+from stream_ext.language.algebra.formulas import (
+    FunctionCall,
 )
-from stream_ext.plan.functions import CASTS, registered_functions
+from stream_ext.language.algebra.terms import Position, Variable
+from stream_ext.language.algebra.walk import Part, parts_of, query_parts, walk
+from stream_ext.language.algebra.windows import Declared, Dialect, Extent, Trigger, WindowClause
+from stream_ext.language.syntax import parse_again
 from stream_ext.plan.stream_variables import mentions, merged_variables
-from stream_ext.plan.terms import Position, Variable
 from stream_ext.plan.timestamps import TIMESTAMPS, is_timestamp
-from stream_ext.plan.walk import Part, parts_of, query_parts, walk
-from stream_ext.plan.windows import Declared, Dialect, Extent, Trigger, WindowClause
-from stream_ext.syntax import parse_again
+from stream_ext.values.functions import CASTS, registered_functions
 
 Refusal = tuple[Position, str]
 
@@ -61,7 +61,7 @@ def runnable(unit: Unit, text: str) -> Unit:
 
 def _calls_others(query: Query) -> bool:
     """Whether it calls functions that may come and go."""
-    calls = (node for part in query_parts(query) for node in walk(part) if isinstance(node, Call))
+    calls = (node for part in query_parts(query) for node in walk(part) if isinstance(node, FunctionCall))
     return any(call.name.startswith("<") for call in calls)
 
 
@@ -165,7 +165,7 @@ def _parts(root: Part, outside: str = "", streams: frozenset[str] = frozenset())
         refused = _part(node, inside)
         if refused is not None:
             yield refused
-        if isinstance(node, Service):
+        if isinstance(node, ServicePattern):
             # The other side may run what we do not; but our windows are not there.
             yield from _windows_elsewhere(node)
             continue
@@ -176,7 +176,7 @@ def _parts(root: Part, outside: str = "", streams: frozenset[str] = frozenset())
         waiting += [(part, inside) for part in parts_of(node)]
 
 
-def _windows_elsewhere(service: Service) -> Iterator[Refusal]:
+def _windows_elsewhere(service: ServicePattern) -> Iterator[Refusal]:
     for node in walk(service.inner):
         if isinstance(node, InWindow | InAnyWindow):
             yield node.position, "a window inside SERVICE"
@@ -186,9 +186,9 @@ def _part(node: Part, inside: str) -> Refusal | None:
     match node:
         case InWindow() | InAnyWindow() if inside and inside != _THE_WINDOWS:
             return node.position, f"WINDOW inside {inside.split()[0]}"
-        case Call(name) if name in TIMESTAMPS:
+        case FunctionCall(name) if name in TIMESTAMPS:
             return _timestamp(node, inside)
-        case Call(name) if name.startswith("<"):
+        case FunctionCall(name) if name.startswith("<"):
             return _function(node)
         case _:
             return None
@@ -198,13 +198,13 @@ _GRAPH_IN_WINDOW = "GRAPH inside WINDOW"
 _THE_WINDOWS = "the windows"
 
 
-def _timestamp(call: Call, inside: str) -> Refusal | None:
+def _timestamp(call: FunctionCall, inside: str) -> Refusal | None:
     if inside not in ("WINDOW", _GRAPH_IN_WINDOW, _THE_WINDOWS):
         return call.position, "a timestamp outside of windows"
     return None if is_timestamp(call) else (call.position, "a timestamp of what is no triple of variables and terms")
 
 
-def _function(call: Call) -> Refusal | None:
+def _function(call: FunctionCall) -> Refusal | None:
     """Casts run, and what was registered; a call of anything else could only ever be an error."""
     if call.distinct:
         return call.position, "DISTINCT in a function"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_ext.plan.algebra import Form, Query
+from stream_ext.language.algebra.algebra import Form, Query
 
 #: Of a graph.
 TRIPLE = ("s", "p", "o")

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from hbase_store.terms import iri
-from stream_ext.plan.algebra import Graph, InAnyWindow, InWindow, Join, Pattern, Query, Union, Values
-from stream_ext.plan.rename import rename_query
-from stream_ext.plan.replace_parts import rebuilt
-from stream_ext.plan.terms import Constant, Position, Variable
-from stream_ext.plan.windows import Dialect, Extent, StreamRef, WindowClause
+from hbase_store.layout.terms import iri
+from stream_ext.language.algebra.algebra import Graph, InAnyWindow, InWindow, Join, Pattern, Query, Union, Values
+from stream_ext.language.algebra.rename import rename_query
+from stream_ext.language.algebra.replace_parts import rebuilt
+from stream_ext.language.algebra.terms import Constant, Position, Variable
+from stream_ext.language.algebra.windows import Dialect, Extent, StreamRef, WindowClause
 
 
 def has_stream_variables(query: Query) -> bool:

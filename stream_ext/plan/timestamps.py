@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from stream_ext.plan.algebra import Shape
-from stream_ext.plan.formulas import Call, Exists, Expression
-from stream_ext.plan.replace_parts import rebuilt
-from stream_ext.plan.terms import Constant, Node, Variable
-from stream_ext.plan.walk import parts_of
+from stream_ext.language.algebra.algebra import Shape
+from stream_ext.language.algebra.formulas import Exists, Expression, FunctionCall
+from stream_ext.language.algebra.replace_parts import rebuilt
+from stream_ext.language.algebra.terms import Constant, Node, Variable
+from stream_ext.language.algebra.walk import parts_of
 
 TIMESTAMPS = frozenset({"<urn:rillet:ns#timestamp>", "<http://larkc.eu/csparql/sparql/jena/ext#timestamp>"})
 
@@ -24,7 +24,7 @@ Asked = tuple[Node, ...]
 def is_timestamp(part: object) -> bool:
     """Whether it is a call that can be answered: of a subject, a predicate and an object, each a variable or a term."""
     return (
-        isinstance(part, Call)
+        isinstance(part, FunctionCall)
         and part.name in TIMESTAMPS
         and len(part.arguments) == 3
         and all(isinstance(argument, Variable | Constant) for argument in part.arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hbase_store import terms
+from hbase_store.layout import terms
 
 _STRING_SUFFIX = b"^^<http://www.w3.org/2001/XMLSchema#string>"
 _SIMPLE = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}

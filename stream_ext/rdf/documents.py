@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from hbase_store.loading import LINE_BYTES_MAX
+from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import BadData, UnsupportedMedia
 from stream_ext.rdf.doctypes import check_doctype, declares
 from stream_ext.rdf.nesting import Shallow, check_nesting
 from stream_ext.rdf.ntriples import read_lines
 from stream_ext.rdf.parsed import Numbering, Parsed, Row
 from stream_ext.rdf.parsers import PARSERS, Wrong
-from stream_ext.rdf.reading import Reading, too_long_a_line
+from stream_ext.rdf.reading import ReadingBudget, too_long_a_line
 
 N_TRIPLES, N_QUADS = "application/n-triples", "application/n-quads"
 TURTLE, TRIG = "text/turtle", "application/trig"
@@ -55,11 +55,11 @@ _LINE_BREAK = re.compile(rb"\r\n|\n|\r")
 _POSTAMBLE = re.compile(r" \(line \d+\)$")
 
 
-def parse_rdf(data: bytes, media_type: str, base: str, reading: Reading | None = None) -> Parsed:
+def parse_rdf(data: bytes, media_type: str, base: str, reading: ReadingBudget | None = None) -> Parsed:
     """A document in one of `DOCUMENT_TYPES`; relative IRIs resolve against `base` where the form has them."""
     media_type = essence(media_type, DOCUMENT_TYPES)
     numbering = Numbering()
-    read_rows(data, media_type, base, numbering.add, reading or Reading())
+    read_rows(data, media_type, base, numbering.add, reading or ReadingBudget())
     return numbering.parsed()
 
 
@@ -75,7 +75,9 @@ def essence(media_type: str, known: tuple[str, ...]) -> str:
     return name
 
 
-def read_rows(data: bytes, media_type: str, base: str, add: Callable[[list[Row]], object], reading: Reading) -> None:
+def read_rows(
+    data: bytes, media_type: str, base: str, add: Callable[[list[Row]], object], reading: ReadingBudget
+) -> None:
     """Adds its statements, some thousand at a time."""
     if media_type in (N_TRIPLES, N_QUADS):
         read_lines(data, media_type == N_QUADS, add, reading.check)
@@ -94,7 +96,7 @@ def read_rows(data: bytes, media_type: str, base: str, add: Callable[[list[Row]]
 
 def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
     """A document of any length in a form that is no lines, as lines of N-Quads, some thousand statements at a time."""
-    reading = Reading()
+    reading = ReadingBudget()
     read = Shallow(stream) if media_type == JSON_LD else stream
     pieces = iter(lambda: read.read(_PIECE_BYTES), b"")
     if media_type == RDF_XML:
@@ -104,7 +106,7 @@ def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
         yield lines
 
 
-def _as_n_quads(data: bytes, media_type: str, base: str, reading: Reading) -> Iterator[bytes]:
+def _as_n_quads(data: bytes, media_type: str, base: str, reading: ReadingBudget) -> Iterator[bytes]:
     if len(data) <= _SHORT_BYTES and not (media_type == RDF_XML and declares(data)):
         reading.took(len(data))
         yield _parsed_here(data, _OTHERS[media_type], base)
@@ -146,7 +148,7 @@ def _parsed_here(data: bytes, format_name: str, base: str) -> bytes:
     return bytes(written)
 
 
-def _parsed_elsewhere(format_name: str, base: str, pieces: Iterator[bytes], reading: Reading) -> Iterator[bytes]:
+def _parsed_elsewhere(format_name: str, base: str, pieces: Iterator[bytes], reading: ReadingBudget) -> Iterator[bytes]:
     """In pieces of whole lines. A line break in a term is an escape."""
     rest: list[bytes] = []
     size = 0

@@ -113,7 +113,7 @@ def _rows(found: list[tuple[bytes, ...]], quads: bool, one_a_line: bool) -> list
         if s:
             append((s, p, o, g))
         elif rest:
-            rows.extend(_Line(rest.decode(), 0, quads, one_a_line).rows())
+            rows.extend(_LineReader(rest.decode(), 0, quads, one_a_line).rows())
     return rows
 
 
@@ -124,7 +124,7 @@ def _lines_before(whole: bytes, start: int) -> int:
 def check_lines(data: bytes, quads: bool, one_a_line: bool = True, before: int = 0) -> None:
     """Raises what is wrong with the first line that is wrong, with its number; so many lines stand `before` them."""
     for number, line in enumerate(re.split("\r\n|\n|\r", data.decode()), start=before + 1):
-        for _ in _Line(line, number, quads, one_a_line).rows():
+        for _ in _LineReader(line, number, quads, one_a_line).rows():
             pass
 
 
@@ -135,7 +135,7 @@ def careful_rows(line: bytes, number: int, quads: bool) -> list[Row]:
     except UnicodeDecodeError as error:
         message = f"the byte {line[error.start]:#04x} is no UTF-8 here"
         raise BadData(message, number, len(line[: error.start].decode()) + 1) from None
-    rows = _Line(text, number, quads, one_a_line=True).rows()
+    rows = _LineReader(text, number, quads, one_a_line=True).rows()
     return [tuple(canonical(term) if term else term for term in row) for row in rows]  # type: ignore[misc]  # four each
 
 
@@ -148,7 +148,7 @@ def _check_utf8(piece: bytes, whole: bytes, start: int) -> None:
         raise BadData(message, _lines_before(whole, start) + len(lines), len(lines[-1].decode()) + 1) from None
 
 
-class _Line:
+class _LineReader:
     """One line, read term by term."""
 
     __slots__ = ("_at", "_number", "_one", "_quads", "_text")

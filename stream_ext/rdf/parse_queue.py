@@ -28,7 +28,7 @@ class Rules:
     share_a_mib_s: float = 1.0
 
 
-class Turn:
+class ParserTurn:
     def __init__(self, queue: ParseQueue) -> None:
         self._queue, self._began_s = queue, queue.clock()
 
@@ -55,7 +55,7 @@ class ParseQueue:
         return len(self._waiting)
 
     @contextmanager
-    def turn(self, check: Callable[[], None]) -> Iterator[Turn]:
+    def turn(self, check: Callable[[], None]) -> Iterator[ParserTurn]:
         """`check` is called while it waits, and raises when nobody wants it any more. Overload where too many wait, or
         it would wait for too long."""
         with self._changed:
@@ -63,7 +63,7 @@ class ParseQueue:
                 self._wait(check)
             self.free -= 1
         try:
-            yield Turn(self)
+            yield ParserTurn(self)
         finally:
             with self._changed:
                 self.free += 1

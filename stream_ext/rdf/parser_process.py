@@ -30,7 +30,7 @@ _FRAME_BYTES = 1 << 18
 _FORMULAS = "this document has formulas ({ ... }), which are no RDF: take them out"
 
 
-class Document:
+class DocumentStream:
     """The bytes as they come, for the parser to read; its memory grows with them."""
 
     def __init__(self, connection: Any) -> None:
@@ -61,7 +61,7 @@ class Document:
         resource.setrlimit(resource.RLIMIT_AS, (most if allowed < 0 else min(most, allowed), allowed))
 
 
-class Lines:
+class QuadLines:
     """Where the writer of N-Quads writes to."""
 
     def __init__(self, connection: Any) -> None:
@@ -102,7 +102,7 @@ def parse(connection: Any) -> None:
     import pyoxigraph
 
     asked = json.loads(receive(connection)[1])
-    document, lines = Document(connection), Lines(connection)
+    document, lines = DocumentStream(connection), QuadLines(connection)
     rdf_format = getattr(pyoxigraph.RdfFormat, asked["format"])
     try:
         quads = pyoxigraph.parse(document, rdf_format, base_iri=asked["base"] or None)  # type: ignore[arg-type]  # read() is all

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from stream_ext.errors import BadData, RilletError, TooLarge
 from stream_ext.rdf import parser_process
-from stream_ext.rdf.parse_queue import ParseQueue, Rules, Turn
+from stream_ext.rdf.parse_queue import ParseQueue, ParserTurn, Rules
 from stream_ext.rdf.parser_process import BEGIN, DONE, HEAD, LINES, MEMORY, PIECE
-from stream_ext.rdf.reading import Reading
+from stream_ext.rdf.reading import ReadingBudget
 
 #: So many processes wait for the next document.
 _IDLE_MAX = 2
@@ -75,7 +75,7 @@ class _Parser:
         self._process.wait()
 
     def lines(
-        self, format_name: str, base: str, pieces: Iterator[bytes], reading: Reading, turn: Turn
+        self, format_name: str, base: str, pieces: Iterator[bytes], reading: ReadingBudget, turn: ParserTurn
     ) -> Iterator[bytes]:
         """What the document says, in pieces of lines of N-Quads that may end anywhere."""
         outgoing = memoryview(_frame(BEGIN, json.dumps({"format": format_name, "base": base}).encode()))
@@ -168,7 +168,7 @@ class Parsers:
         self._lock = threading.Lock()
         self._idle: list[_Parser] = []
 
-    def lines(self, format_name: str, base: str, pieces: Iterator[bytes], reading: Reading) -> Iterator[bytes]:
+    def lines(self, format_name: str, base: str, pieces: Iterator[bytes], reading: ReadingBudget) -> Iterator[bytes]:
         """What a document says, as lines of N-Quads that may end anywhere. BadData where it is not of its form,
         TooLarge where it takes too much memory, Overload where too many others are parsed."""
         with self.queue.turn(reading.check) as turn:

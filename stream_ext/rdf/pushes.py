@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from hbase_store import terms
+from hbase_store.layout import terms
 from stream_ext.errors import BadArgument, BadData
-from stream_ext.iris import is_absolute, resolve
 from stream_ext.rdf.documents import (
     DOCUMENT_TYPES,
     JSON_LD,
@@ -21,20 +20,21 @@ from stream_ext.rdf.documents import (
     parse_rdf,
     read_rows,
 )
+from stream_ext.rdf.iris import is_absolute, resolve
 from stream_ext.rdf.nesting import TOO_DEEP
 from stream_ext.rdf.ntriples import check_lines, line_pieces, statement_rows
 from stream_ext.rdf.parsed import MISSING, Numbering, Parsed, Pushed, Row
-from stream_ext.rdf.reading import Reading
+from stream_ext.rdf.reading import ReadingBudget
 from stream_ext.times import checked_time, parse_time
 
 PUSH_TYPES = (*DOCUMENT_TYPES, NDJSON)
 
 
 def parse_push(
-    data: bytes, media_type: str, timestamp: int | None, base: str, reading: Reading | None = None
+    data: bytes, media_type: str, timestamp: int | None, base: str, reading: ReadingBudget | None = None
 ) -> Pushed:
     """The elements of one push; `timestamp` is the time of those that carry none of their own."""
-    media_type, reading = essence(media_type, PUSH_TYPES), reading or Reading()
+    media_type, reading = essence(media_type, PUSH_TYPES), reading or ReadingBudget()
     if media_type == NDJSON:
         return _parse_lines(data, timestamp, base, reading)
     parsed = parse_rdf(data, media_type, base, reading)
@@ -91,7 +91,7 @@ _ROWS_AT_ONCE = 1 << 12
 _PIECE_BYTES = 1 << 17
 
 
-def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading) -> Pushed:
+def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: ReadingBudget) -> Pushed:
     numbering, rows = Numbering(), list[Row]()
     sizes: list[int] = []
     times: list[int] = []
@@ -131,7 +131,7 @@ def _placed(message: str, line: bytes) -> tuple[str, int]:
     return message[: found.start()], len(line[: int(found[1])].decode(errors="replace")) + 1
 
 
-def _lines(data: bytes, reading: Reading) -> Iterator[bytes]:
+def _lines(data: bytes, reading: ReadingBudget) -> Iterator[bytes]:
     """A piece is not split before those ahead of it are read."""
     for start, end in line_pieces(data, _PIECE_BYTES, returns=False):
         reading.check()
@@ -159,7 +159,7 @@ def _graph(written: str | None, base: str) -> bytes:
     return terms.iri(absolute)
 
 
-def _element_rows(data: bytes, graph: bytes, base: str, reading: Reading) -> tuple[list[Row], bytes]:
+def _element_rows(data: bytes, graph: bytes, base: str, reading: ReadingBudget) -> tuple[list[Row], bytes]:
     """The triples of one line, each in the graph of their element, and that graph."""
     if data.startswith(b'"'):
         text = _STRING.decode(data).encode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hbase_store.loading import LINE_BYTES_MAX
+from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import DeadlineExceeded, TooLarge
 
 #: What is sent may expand to so many times the bytes that may be sent.
@@ -33,7 +33,7 @@ def deadline(seconds: float, what: str, clock: Callable[[], float] = time.monoto
     return check
 
 
-class Reading:
+class ReadingBudget:
     """Of one request, or of one file: all documents in it together. `check` is called often, and raises when nobody
     wants it any more."""
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.server import Server, tree_rss_mb
-from tests.engine.attacked import EX, ROWS, TERMS
-from tests.language.bombs import OF_IRIS, OF_MEMORY, OF_TIME
+from tests.stream_ext.oneshot.attacked import EX, ROWS, TERMS
+from tests.stream_ext.rdf.bombs import OF_IRIS, OF_MEMORY, OF_TIME
 
 Figures = dict[str, Any]
 

@@ -65,8 +65,8 @@ class Rillet(Contestant):
     def load(self, file: Path, folder: Path) -> None:
         import sys
 
-        from endpoint.load import Wanted, load_all
-        from endpoint.reading import Source
+        from endpoint.files.load import Wanted, load_all
+        from endpoint.files.reading import Source
 
         url = f"lmdb:{folder}"
         wanted = Wanted(None, "http://example.org/")
@@ -77,28 +77,28 @@ class Rillet(Contestant):
     def open(self, url: str) -> None:
         """With what a service keeps between questions: their plans, and the values that they computed with."""
         import hbase_store
-        from stream_ext.evaluate import Asking
-        from stream_ext.known_values import KnownValues
-        from stream_ext.plans import Plans
+        from stream_ext.oneshot.evaluate import Asking
+        from stream_ext.oneshot.plan_cache import Plans
+        from stream_ext.values.known_values import KnownValues
 
         self.store = hbase_store.open(url, read_only=True)
         self.sn = int(self.store.refresh())
         self.asking = Asking(plans=Plans(), known=KnownValues(self.store.terms))
 
     def rows(self, text: str) -> Any:
-        from stream_ext.answers import rows_of
+        from stream_ext.oneshot.answers import rows_of
 
         answer = self._answer(text)
         return answer.variables, rows_of(answer)
 
     def _answer(self, text: str) -> Any:
-        from stream_ext.answers import answer_once
+        from stream_ext.oneshot.answers import answer_once
 
         return answer_once(self.store, text, "http://example.org/", self.sn, None, asking=self.asking)
 
     def stream(self, text: str) -> int:
-        from endpoint.results import write
-        from stream_ext.answers import decoded
+        from endpoint.formats.results import write
+        from stream_ext.oneshot.answers import decoded
 
         answer = self._answer(text)
         batches = decoded(answer.columns, answer.vocabulary.decode, answer.count)

@@ -66,8 +66,8 @@ def summary(figures: Figures) -> str:
 def social(text: str, repeats: int) -> Figures:
     from rdflib.plugins.sparql import prepareQuery
 
-    from stream_ext.printing import cache_key, to_rdflib
-    from stream_ext.syntax import parse
+    from stream_ext.language.printing import cache_key, to_rdflib
+    from stream_ext.language.syntax import parse
 
     unit = parse(text)
     if to_rdflib(unit).algebra.name != prepareQuery(text).algebra.name:
@@ -83,8 +83,8 @@ def insert(repeats: int) -> Figures:
     """INSERT DATA of 1,000 triples."""
     from rdflib.plugins.sparql import prepareUpdate
 
-    from stream_ext.plan.algebra import InsertData, Update
-    from stream_ext.syntax import parse
+    from stream_ext.language.algebra.algebra import InsertData, Update
+    from stream_ext.language.syntax import parse
 
     lines = "\n".join(f'<http://ex/s{i}> <http://ex/p{i % 7}> "v{i}" .' for i in range(_TRIPLES))
     text = f"INSERT DATA {{ {lines} }}"

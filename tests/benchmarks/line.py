@@ -137,13 +137,13 @@ def window_join(batches: int) -> Figures:
     The emitted pairs are compared with a plain numpy join of each batch before a time is given."""
     import numpy as np
 
-    from stream_ext.arrivals import Arrival
-    from stream_ext.network import Network
-    from stream_ext.operators.moment import Moment
-    from stream_ext.plan.algebra import R2S, Query
+    from stream_ext.language.algebra.algebra import R2S, Query
+    from stream_ext.language.syntax import parse
+    from stream_ext.network.network import Network
+    from stream_ext.network.operators.core.moment import Moment
     from stream_ext.plan.pipeline import logic_of
-    from stream_ext.schedule import ScheduledWindow
-    from stream_ext.syntax import parse
+    from stream_ext.windows.arrivals import Arrival
+    from stream_ext.windows.schedule import ScheduledWindow
 
     rows, keys, span = 5_000, 100_000, 10
     text = """PREFIX : <http://ex/> SELECT ISTREAM ?k ?a ?b

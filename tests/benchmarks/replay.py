@@ -21,19 +21,19 @@ import numpy.typing as npt
 
 import hbase_store
 from hbase_store import PushMark, StreamColumns, StreamMove
-from stream_ext.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
+from stream_ext.catalog.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
+from stream_ext.catalog.numbers import NumberAllocator
+from stream_ext.catalog.options import StreamOptions
+from stream_ext.catalog.registered import reading_of
+from stream_ext.catalog.timing import timing_of
 from stream_ext.clock import SystemClock
-from stream_ext.numbers import Numbers
-from stream_ext.options import StreamOptions
-from stream_ext.part import Ids, Part, Told
-from stream_ext.plan.algebra import R2S
+from stream_ext.continuous.shard import Shard
+from stream_ext.emissions.merge import Merge
+from stream_ext.language.algebra.algebra import R2S
 from stream_ext.plan.result_columns import columns_of
-from stream_ext.readings import reading_of
-from stream_ext.runner.merge import Merge
-from stream_ext.schedule import initial_state
-from stream_ext.shard import Shard
-from stream_ext.timing import timing_of
-from stream_ext.vocabulary import decoder
+from stream_ext.values.vocabulary import decoder
+from stream_ext.windows.part import Ids, Part, Told
+from stream_ext.windows.schedule import initial_state
 from tests.benchmarks.stream_questions import Asked
 from tests.benchmarks.tape import Batch, Source, Tape
 
@@ -186,7 +186,7 @@ class Replay:
 
     def _merge(self, defined: Mapping[int, QueryDefinition]) -> Merge:
         """At the snapshot before the first batch."""
-        new_number = partial(Numbers(self._store.kv).new, "group")
+        new_number = partial(NumberAllocator(self._store.kv).new, "group")
         merge = Merge(self._store.emissions, SystemClock(), lambda: defined, self._store.terms, new_number)
         merge.attempt("inline")
         for sn in range(1, self._store.head() - len(self._batches) + 1):

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from stream_ext.operators.join import Join
-from stream_ext.operators.many_join import ManyJoin
-from stream_ext.operators.moment import Moment
-from stream_ext.zset import ZSet
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.network.operators.joins.many_join import ManyJoin
+from stream_ext.rows.zset import ZSet
 
 Figures = dict[str, Any]
 Step = Callable[[Moment, list[ZSet]], ZSet]
@@ -41,13 +41,13 @@ def measure(batches: int, keys: int = 2_000) -> Figures:
 def _ways() -> dict[str, Step]:
     many, chains = ManyJoin((_FIRST, _MANY, _FEW)), {}
     for name, parts in {"many_first": (_MANY, _FEW), "few_first": (_FEW, _MANY)}.items():
-        first = Join(_FIRST, parts[0])
-        second = Join(first.variables, parts[1])
+        first = JoinOperator(_FIRST, parts[0])
+        second = JoinOperator(first.variables, parts[1])
         chains[name] = _chain(first, second, 1 if parts[0] == _MANY else 2)
     return {"live": lambda moment, rows: many.step(moment, *rows), **chains}
 
 
-def _chain(first: Join, second: Join, place: int) -> Step:
+def _chain(first: JoinOperator, second: JoinOperator, place: int) -> Step:
     return lambda moment, rows: second.step(moment, first.step(moment, rows[0], rows[place]), rows[3 - place])
 
 

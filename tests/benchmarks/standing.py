@@ -22,16 +22,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store import Snapshot
-from hbase_store.terms import inline_integers
-from stream_ext.arrivals import Arrival
-from stream_ext.network import Network
-from stream_ext.operators.moment import Moment, QuadChange
-from stream_ext.plan.algebra import R2S, Query
+from hbase_store.layout.terms import inline_integers
+from stream_ext.language.algebra.algebra import R2S, Query
+from stream_ext.language.syntax import parse
+from stream_ext.network.network import Network
+from stream_ext.network.operators.core.moment import Moment, QuadChange
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.schedule import ScheduledWindow
-from stream_ext.syntax import parse
-from stream_ext.vocabulary import Vocabulary
-from stream_ext.zset import Columns, Weights
+from stream_ext.rows.zset import Columns, Weights
+from stream_ext.values.vocabulary import Vocabulary
+from stream_ext.windows.arrivals import Arrival
+from stream_ext.windows.schedule import ScheduledWindow
 from tests.benchmarks import bare
 from tests.benchmarks.standing_peers import PEERS, Peer, Step, batch_ms, present
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stream_ext.clock import SystemClock
-from stream_ext.service import Limits, Service
+from stream_ext.service.service import Limits, Service
 
 Figures = dict[str, Any]
 

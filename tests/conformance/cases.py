@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.language.w3c import MANIFEST, QUERY, RDF_TYPE, Node, Properties, file_of, folder, graph
+from tests.stream_ext.w3c import MANIFEST, QUERY, RDF_TYPE, Node, Properties, file_of, folder, graph
 
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _LAX = MANIFEST + "LaxCardinality"

@@ -13,7 +13,7 @@ import pyoxigraph
 from stream_ext.rdf import parse_rdf
 from stream_ext.rdf.canonical import canonical
 from tests.conformance.sameness import Row
-from tests.language.w3c import RDF_TYPE, Node, Properties, graph
+from tests.stream_ext.w3c import RDF_TYPE, Node, Properties, graph
 
 _RESULT_SET = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#"
 _FORMATS = {

@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import hbase_store
-from endpoint.results import write
+from endpoint.formats.results import write
 from hbase_store import Loading, Store
-from stream_ext.answers import answer_once, decoded
-from stream_ext.evaluate import Asking
-from stream_ext.outside import Outside, places
-from stream_ext.plan.algebra import Extend, Query, Shape, SubSelect
-from stream_ext.plan.walk import walk
+from stream_ext.language.algebra.algebra import Extend, Query, Shape, SubSelect
+from stream_ext.language.algebra.walk import walk
+from stream_ext.language.syntax import parse
+from stream_ext.oneshot.answers import answer_once, decoded
+from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import careful_rows, parse_rdf
-from stream_ext.syntax import parse
+from stream_ext.remote.allowed_urls import Outside, places
 from tests.conformance.cases import Case
 from tests.conformance.expected import Expected, csv_result, read_expected, standard_result
 from tests.conformance.remote import Remote, remote

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.cases import Case, is_there, query_cases
 from tests.conformance.played import judge
-from tests.language.w3c import folder
+from tests.stream_ext.w3c import folder
 
 #: name: why it is not played. Nothing is.
 IGNORED: dict[str, str] = {}

@@ -17,11 +17,11 @@ from stream_ext.clock import ManualClock
 from stream_ext.errors import Unsupported
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.rdf import parse_rdf
-from stream_ext.service import Service
+from stream_ext.service.service import Service
 from tests.conformance.cases import entries, is_there
 from tests.conformance.played import load
 from tests.conformance.sameness import Row, same
-from tests.language.w3c import MANIFEST, RDF_TYPE, Node, Properties, file_of, folder, graph
+from tests.stream_ext.w3c import MANIFEST, RDF_TYPE, Node, Properties, file_of, folder, graph
 
 _UPDATE = "http://www.w3.org/2009/sparql/tests/test-update#"
 _LABEL = "http://www.w3.org/2000/01/rdf-schema#label"

@@ -22,7 +22,7 @@ from endpoint.app import create_app
 from endpoint.serve import Server, listen
 from stream_ext import parse
 from stream_ext.clock import SystemClock
-from stream_ext.service import Service
+from stream_ext.service.service import Service
 from tests.docs.pages import ROOT, Block, Page, pages
 from tests.sources.scripted import scripted
 

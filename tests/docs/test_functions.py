@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stream_ext.plan.functions import CASTS
-from stream_ext.syntax.words import FUNCTIONS
+from stream_ext.language.syntax.words import FUNCTIONS
+from stream_ext.values.functions import CASTS
 from tests.docs.pages import DOCS, Page, codes
-from tests.language.computing import XSD
+from tests.stream_ext.values.computing import XSD
 
 PAGE = Page(DOCS / "reference" / "functions.md")
 

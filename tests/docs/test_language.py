@@ -8,10 +8,10 @@ import re
 import pytest
 
 from stream_ext.errors import Unsupported
+from stream_ext.language.syntax.words import FOREIGN_ELEMENTS
 from stream_ext.plan.refuse import parse_runnable
-from stream_ext.syntax.words import FOREIGN_ELEMENTS
 from tests.docs.pages import DOCS, ROOT, Page, codes, rows
-from tests.language.test_refusals import REFUSED as TESTED
+from tests.stream_ext.language.test_refusals import REFUSED as TESTED
 
 LANGUAGE = Page(DOCS / "reference" / "language.md")
 BASE = "http://ex/"
@@ -38,7 +38,7 @@ def refusals() -> tuple[set[str], set[str]]:
     """The arguments of all calls of `refuse` in the parser: names, and patterns of names that are put together."""
     names: set[str] = set()
     patterns: set[str] = set()
-    for path in sorted((ROOT / "stream_ext" / "syntax").glob("*.py")):
+    for path in sorted((ROOT / "stream_ext" / "language" / "syntax").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "refuse":
                 _read(node.args[0], names, patterns)

@@ -11,20 +11,20 @@ from pathlib import Path
 from pytest import MonkeyPatch
 
 from endpoint import errors as of_endpoint
-from endpoint.cli import build_parser
-from endpoint.emissions import NDJSON, SSE
+from endpoint.cli.command_line import build_parser
 from endpoint.errors import status_of
-from endpoint.graph_results import QUADS, TRIPLES
+from endpoint.formats.graph_results import QUADS, TRIPLES
+from endpoint.formats.results import OFFERS
 from endpoint.limits import HttpLimits
-from endpoint.results import OFFERS
-from endpoint.routes import ROUTES
+from endpoint.routes.emissions import NDJSON, SSE
+from endpoint.routes.table import ROUTES
 from hbase_store import errors as of_store
 from stream_ext import errors as of_engine
+from stream_ext.catalog.options import StreamOptions
 from stream_ext.clock import SystemClock
-from stream_ext.emission import EmissionBody, to_json
-from stream_ext.options import StreamOptions
+from stream_ext.emissions.emission import EmissionBody, to_json
 from stream_ext.rdf.pushes import PUSH_TYPES
-from stream_ext.service import Service
+from stream_ext.service.service import Service
 from tests.docs.pages import DOCS, Page, codes, rows
 from tests.endpoint.live import live
 

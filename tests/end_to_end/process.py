@@ -26,7 +26,7 @@ class Process:
         """`before` is Python that the server's process runs first."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        main = f"{before}\nfrom endpoint.cli import main\nraise SystemExit(main())"
+        main = f"{before}\nfrom endpoint.cli.command_line import main\nraise SystemExit(main())"
         self._command = [sys.executable, *(["-c", main] if before else ["-m", "endpoint"])]
         self._command += ["serve", "--store", store, "--port", str(self.port), "--engine", engine, *flags]
         self._log = log

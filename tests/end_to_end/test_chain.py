@@ -24,7 +24,7 @@ import pytest
 from endpoint.client import Client
 from tests.end_to_end.process import Listener, Process
 from tests.parts.hbase.server import HBase
-from tests.spark.processes import worker
+from tests.stream_ext.runners.spark.processes import worker
 
 EX = "http://ex/"
 Triple = tuple[str, str, str]

@@ -26,7 +26,7 @@ import pytest
 from tests.end_to_end.process import PATIENCE_S, Listener, Process
 from tests.end_to_end.test_line import SPARK_FLAGS, Model, Partition, Push, heard, open_line, sent, story
 from tests.parts.hbase.server import HBase
-from tests.spark.processes import family
+from tests.stream_ext.runners.spark.processes import family
 
 #: The clock of the server's process is behind by as many milliseconds as stand in this file.
 SLOW_CLOCK = """

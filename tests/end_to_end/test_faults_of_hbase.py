@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hbase_store.lease import LEASE_MS
+from hbase_store.backends.lease import LEASE_MS
 from tests.end_to_end.process import Listener, Process
 from tests.parts.hbase.server import HBase
 

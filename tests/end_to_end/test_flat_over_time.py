@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from stream_ext.clock import ManualClock
-from stream_ext.retention import Retain
-from stream_ext.service import Service
-from tests.service.opened import EX, opened, triple
+from stream_ext.service.service import Service
+from stream_ext.upkeep.retention import Retain
+from tests.stream_ext.opened import EX, opened, triple
 
 BATCH_MS, WINDOW = 100, "RANGE PT2S STEP PT1S"
 P = f"PREFIX : <{EX}> REGISTER"
@@ -103,7 +103,7 @@ def live(folder: Path, warm_up: int, half: int) -> None:
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are full before the halves begin."""
     monkeypatch.setattr("hbase_store.store.RECENT_STREAM_BYTES", 1 << 20)
-    monkeypatch.setattr("stream_ext.subscriptions._RECENT_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("stream_ext.emissions.subscriptions._RECENT_BYTES_MAX", 1 << 20)
 
 
 def test_memory_and_disk_are_flat_once_windows_are_full(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def _select(url: str, text: str) -> Bag:
     return Counter(tuple(row[n]["value"].removeprefix(EX) for n in names) for row in answer["results"]["bindings"])
 
 
-FOLD_OFTEN = "import hbase_store.upkeep; hbase_store.upkeep.FOLD_SLABS = 3"
+FOLD_OFTEN = "import hbase_store.writing.upkeep; hbase_store.writing.upkeep.FOLD_SLABS = 3"
 SPARK_FLAGS = ("--spark-epoch", "3s")
 
 

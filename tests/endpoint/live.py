@@ -15,8 +15,8 @@ from endpoint.app import create_app
 from endpoint.limits import HttpLimits
 from endpoint.serve import Server, ServeSettings, listen
 from stream_ext.clock import SystemClock
-from stream_ext.outside import NOTHING, Outside
-from stream_ext.service import Service
+from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.service.service import Service
 
 BASE = "http://ex.org/"
 SPARQL_QUERY = {"content-type": "application/sparql-query"}

@@ -14,12 +14,12 @@ from rdflib_endpoint import SparqlEndpoint
 
 from endpoint.app import create_app
 from endpoint.errors import STATUS, describe, status_of
-from endpoint.workers import Pool
+from endpoint.http.workers import Pool
 from hbase_store import errors as of_store
 from stream_ext import errors as of_engine
 from stream_ext.clock import SystemClock
 from stream_ext.errors import Overload
-from stream_ext.service import Service
+from stream_ext.service.service import Service
 from tests.endpoint.live import BASE
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from endpoint.limits import HttpLimits
-from endpoint.routes import ROUTES, Route
+from endpoint.routes.table import ROUTES, Route
 from tests.endpoint.live import Live, live
 
 COUNT = 1_000

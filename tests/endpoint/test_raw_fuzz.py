@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from endpoint.limits import HttpLimits
-from endpoint.openapi import OPERATIONS
+from endpoint.routes.openapi import OPERATIONS
 from tests.endpoint.live import TAXI_IN_ZONE, Live, live
 
 LIMITS = HttpLimits(body_bytes=20_000, text_bytes=5_000, query_s=5, head_s=2, idle_s=2, slow_s=2, heartbeat_s=0.05)

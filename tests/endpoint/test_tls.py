@@ -13,7 +13,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from endpoint.cli import main
+from endpoint.cli.command_line import main
 from endpoint.client import Client
 from endpoint.limits import HttpLimits
 from endpoint.serve import ServeSettings, banner

@@ -16,9 +16,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from endpoint.http.underway import Underway
 from endpoint.limits import HttpLimits
-from endpoint.underway import Underway
-from hbase_store.lmdb_backend import LmdbKeyValue
+from hbase_store.backends.lmdb import LmdbKeyValue
 from tests.endpoint.live import NT, TAXI_IN_ZONE, Live, live
 from tests.parts.waiting import until
 

@@ -15,7 +15,7 @@ from rdflib import Graph
 from rdflib.compare import isomorphic
 
 from tests.endpoint.live import Live
-from tests.language.w3c import MANIFEST, RDF_TYPE, Node, Properties, file_of, folder, graph
+from tests.stream_ext.w3c import MANIFEST, RDF_TYPE, Node, Properties, file_of, folder, graph
 
 HT, CNT = "http://www.w3.org/2011/http#", "http://www.w3.org/2011/content#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"

@@ -8,7 +8,8 @@
        a snapshot gives the same times, window bounds, rows and late elements for all queries at once.
     5. Emissions are numbered 1, 2, 3, ...; every reader sees a prefix of them, with all that `wait=evaluated` promised.
 
-The model of windows and times is that of tests/engine, answers are pyoxigraph's: neither shares code with servers."""
+The model of windows and times is that of tests/stream_ext, answers are pyoxigraph's: neither shares code with
+servers."""
 
 from __future__ import annotations
 
@@ -17,8 +18,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from tests.engine.scene import Oracle, Push, Scene
-from tests.engine.timing_model import Element, Said
 from tests.integrity.history import (
     AskedAt,
     Bag,
@@ -32,6 +31,8 @@ from tests.integrity.history import (
     Registered,
     Updated,
 )
+from tests.stream_ext.scene import Oracle, Push, Scene
+from tests.stream_ext.timing_model import Element, Said
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from urllib.parse import quote
 import httpx
 
 from tests.end_to_end.process import PATIENCE_S, Listener
-from tests.engine.scene import EX, Change, Push
 from tests.integrity.content import LATENESS, SEEN, Content, Times, asked_for_ever, kept_of
 from tests.integrity.history import AskedAt, Bag, Emission, History, Listed, Pushed, Quad, Read, Registered, Updated
+from tests.stream_ext.scene import EX, Change, Push
 
 ALL = "SELECT ?s ?p ?o ?g { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
 NQUADS = {"content-type": "application/n-quads"}

@@ -6,8 +6,8 @@ import random
 import threading
 from dataclasses import dataclass, field
 
-from tests.engine.scene import EX, PATTERNS, Change, Push, Scene, Triple, Window
 from tests.integrity.history import Quad
+from tests.stream_ext.scene import EX, PATTERNS, Change, Push, Scene, Triple, Window
 
 LATENESS = {1: 8, 2: 0}
 SEEN = f"<{EX}seen>"  # what the store keeps of an element

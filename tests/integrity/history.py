@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.engine.scene import Change, Push, Scene, Triple
+from tests.stream_ext.scene import Change, Push, Scene, Triple
 
 Bag = Counter[tuple[str, ...]]
 Quad = tuple[Triple, str | None]

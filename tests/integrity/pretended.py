@@ -8,10 +8,10 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from tests.engine.scene import Change, Push
 from tests.integrity.checker import Reckoning
 from tests.integrity.content import Content, Times, asked_for_ever, kept_of
 from tests.integrity.history import Emission, History, Listed, Pushed, Quad, Read, Registered, Updated
+from tests.stream_ext.scene import Change, Push
 
 STEPS = 60
 

@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 
-from tests.engine.scene import EX, Push, Scene, Window
 from tests.integrity.checker import Reckoning, violations
 from tests.integrity.history import History
 from tests.integrity.pretended import FAULTY, Calm
+from tests.stream_ext.scene import EX, Push, Scene, Window
 
 SEEDS = range(8)
 

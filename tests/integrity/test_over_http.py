@@ -10,7 +10,7 @@ from tests.end_to_end.process import Process
 from tests.integrity.checker import violations
 from tests.integrity.clients import recorded
 
-FOLD_OFTEN = "import hbase_store.upkeep; hbase_store.upkeep.FOLD_SLABS = 3"
+FOLD_OFTEN = "import hbase_store.writing.upkeep; hbase_store.writing.upkeep.FOLD_SLABS = 3"
 
 
 def check(folder: Path, seed: int, rounds: int, before: str = "") -> None:

@@ -12,7 +12,7 @@ from rdflib.store import VALID_STORE, Store
 
 from plugin.store import RilletStore
 from stream_ext.clock import SystemClock
-from stream_ext.service import Service
+from stream_ext.service.service import Service
 
 
 class FreshStore(RilletStore):

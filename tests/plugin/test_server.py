@@ -13,7 +13,7 @@ from rdflib_endpoint import SparqlEndpoint
 
 from plugin.store import RilletStore
 from stream_ext.clock import SystemClock
-from stream_ext.service import Service
+from stream_ext.service.service import Service
 from tests.endpoint.live import live
 
 EX = Namespace("http://ex/")

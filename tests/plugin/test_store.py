@@ -16,7 +16,7 @@ from rdflib.term import Node
 from plugin.store import RilletStore
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, NotAllowed, QuerySyntaxError
-from stream_ext.service import Service
+from stream_ext.service.service import Service
 
 EX = rdflib.Namespace("http://ex/")
 SUBJECTS: list[Node] = [EX.a, EX.b, BNode("mine"), BNode("b1")]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
+from hbase_store.backends.keyvalue import CompareAndSet, Key, Put, Value
+from hbase_store.backends.lease import Clock, Lease
+from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.errors import StoreUnavailable
-from hbase_store.keyvalue import CompareAndSet, Key, Put, Value
-from hbase_store.lease import Clock, Lease
-from hbase_store.lmdb_backend import LmdbKeyValue
 
 Way = Literal["before", "after", "half"]
 T = TypeVar("T")

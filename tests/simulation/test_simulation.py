@@ -48,7 +48,7 @@ def test_a_chain_in_a_world_in_which_everything_goes_wrong_says_what_it_says_in_
 def test_a_store_that_is_not_reachable_now_and_then_changes_nothing(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_ext.insistence._PAUSE_MS", 0)
+    monkeypatch.setattr("stream_ext.retry._PAUSE_MS", 0)
     failures = 0
     for seed in range(500 + block * 4, 504 + block * 4):
         calm, _ = told(tmp_path / f"calm {seed}", seed, CALM)

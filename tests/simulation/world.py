@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hbase_store import Store
+from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.errors import StoreUnavailable
-from hbase_store.lmdb_backend import LmdbKeyValue
 from stream_ext.clock import ManualClock
-from stream_ext.injector import Pace
-from stream_ext.outside import NOTHING
-from stream_ext.retention import Retain
-from stream_ext.service import Limits, PushReceipt, Service
-from tests.engine.scene import EX, Change, Push, Scene
+from stream_ext.remote.allowed_urls import NOTHING
+from stream_ext.service.service import Limits, PushReceipt, Service
+from stream_ext.upkeep.retention import Retain
+from stream_ext.writer.injector import PublishingPace
 from tests.integrity.clients import ndjson, operations
 from tests.integrity.content import LATENESS, SEEN, Content, Times, asked_for_ever
 from tests.simulation.mortal import WAYS, Died, Mortal, Way
+from tests.stream_ext.scene import EX, Change, Push, Scene
 
 BASE = "http://rillet/"
 WITHOUT_WINDOWS = {
@@ -161,7 +161,7 @@ class World:
         if dies is not None:  # planned before anything runs
             self.kv.dies_at(*dies)
         retain = Retain(snapshots_ms=1_000, emissions_ms=1 << 40)
-        self.service = Service(store, BASE, self.clock, Pace(0, 0), Limits(), None, retain, NOTHING)
+        self.service = Service(store, BASE, self.clock, PublishingPace(0, 0), Limits(), None, retain, NOTHING)
 
     def _insist(self, act: Callable[[], T]) -> T:
         """Until it is answered; each time somebody dies, another life begins."""

@@ -16,19 +16,19 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
-from endpoint import dumping
-from endpoint.copying import Copy, copy_all
+from endpoint.files import dumping
+from endpoint.files.copying import Copy, copy_all
+from endpoint.files.load import Done
 from endpoint.limits import HttpLimits
-from endpoint.load import Done
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.sparql_source import SparqlSource
+from stream_ext.remote.sparql_source import SparqlSource
 from tests.endpoint.live import live
-from tests.language.bombs import OF_MEMORY
 from tests.parts.fuseki.server import Fuseki
 from tests.parts.oxigraph import served
 from tests.parts.processes import started
 from tests.parts.virtuoso import ROWS_MAX, Virtuoso
 from tests.sources.scripted import JSON, N_TRIPLES, Scripted, scripted
+from tests.stream_ext.rdf.bombs import OF_MEMORY
 
 ODD = r"""
 <http://ex/a> <http://ex/p> "x"@en-GB .

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from hbase_store.hbase_backend import BUCKETS, table_name
-from hbase_store.keyvalue import TABLES
+from hbase_store.backends.hbase import BUCKETS, table_name
+from hbase_store.backends.keyvalue import TABLES
 from tests.parts.hbase import kit
 
 START_S_MAX = 300

@@ -1,0 +1,162 @@
+"""`rillet query`: one question, to a server or to a store itself; or an update."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from endpoint.cli import terminal
+from endpoint.cli.flags import Commands, UsageError, add_command, add_server, whole
+from endpoint.cli.talking import add_text, client_of, print_json, text_of
+
+if TYPE_CHECKING:
+    from stream_ext.language.algebra.algebra import Query
+
+_ROWS = {
+    "json": "application/sparql-results+json",
+    "xml": "application/sparql-results+xml",
+    "csv": "text/csv",
+    "tsv": "text/tab-separated-values",
+    "ndjson": "application/x-ndjson",
+}
+#: What CONSTRUCT and DESCRIBE answer; json and xml are what these words mean for a graph.
+_GRAPH = {
+    "turtle": "text/turtle",
+    "nt": "application/n-triples",
+    "xml": "application/rdf+xml",
+    "json": "application/ld+json",
+}
+_FORMATS = ["table", *dict.fromkeys([*_ROWS, *_GRAPH])]
+_EXAMPLES = """\
+  rillet query 'SELECT * { ?s ?p ?o } LIMIT 5'
+  rillet query report.rq --format csv > report.csv
+  rillet query 'ASK { ?s ?p ?o }' --snapshot 12
+  rillet query 'SELECT * { ?s ?p ?o }' --store lmdb:rillet-data      without a server
+  rillet query "INSERT DATA { <http://ex/a> <http://ex/p> 1 }\""""
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "query", query, "run a SPARQL query or update", _EXAMPLES)
+    add_text(parser)
+    parser.add_argument(
+        "--format", choices=_FORMATS, help="default: table on a terminal, otherwise tsv (for a graph: turtle)"
+    )
+    parser.add_argument("--snapshot", type=whole, metavar="SN", help="query an earlier snapshot")
+    parser.add_argument("--at", metavar="TIME", help="evaluate a query with windows at this time")
+    parser.add_argument("--timeout", metavar="TIME", help="the longest that the query may take, for example 30s")
+    parser.add_argument("--explain", action="store_true", help="explain the text and do not run it")
+    parser.add_argument("--store", metavar="URL", help="open this store directly, without a server")
+    add_server(parser)
+
+
+def query(arguments: argparse.Namespace) -> None:
+    from stream_ext.language.algebra.algebra import Form
+    from stream_ext.plan.advice import warnings_of
+
+    text = text_of(arguments)
+    unit = _read(text)
+    is_graph = unit is not None and unit.form in (Form.CONSTRUCT, Form.DESCRIBE)
+    for warning in () if unit is None else warnings_of(unit):
+        print(f"warning: {warning}", file=sys.stderr)
+    format = arguments.format or ("table" if terminal.is_live(sys.stdout) else "turtle" if is_graph else "tsv")
+    known = _GRAPH if is_graph else _ROWS
+    if format != "table" and format not in known:
+        raise UsageError(f"--format {format} is not for this answer; its formats: table, {', '.join(known)}")
+    began = time.monotonic()
+    if arguments.store is not None:
+        body = _of_store(arguments, text, format, is_graph)
+    elif arguments.explain:
+        with client_of(arguments) as client:
+            print_json(client.query(text, explain="true"))
+        return
+    else:
+        body = _of_server(arguments, text, known["nt" if is_graph else "json"] if format == "table" else known[format])
+    if body == "":
+        print("done")  # an update
+    elif isinstance(body, dict) and "head" not in body:
+        print_json(body)  # of EXPLAIN
+    elif format == "table":
+        answer = terminal.triples(body) if is_graph else _parsed(body)
+        print("\n".join(_table(answer, terminal.prefixes_of(text), time.monotonic() - began)))
+    elif format == "json":
+        print_json(_parsed(body))
+    else:
+        sys.stdout.write(body if body.endswith("\n") else body + "\n")
+
+
+def _read(text: str) -> Query | None:
+    """The query that the text is, if it is one; of a text that is at fault the server says what is wrong."""
+    from stream_ext.errors import TextError
+    from stream_ext.language.algebra.algebra import Query
+    from stream_ext.language.syntax import parse
+
+    try:
+        unit = parse(text)
+    except TextError:
+        return None
+    return unit if isinstance(unit, Query) else None
+
+
+def _of_server(arguments: argparse.Namespace, text: str, accept: str) -> Any:
+    with client_of(arguments) as client:
+        wishes = {name: getattr(arguments, name) for name in ("snapshot", "at", "timeout")}
+        return client.query(text, accept=accept, **wishes)
+
+
+def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: bool) -> Any:
+    from endpoint.files import local
+    from endpoint.formats import graph_results, results
+
+    if arguments.timeout or arguments.explain:
+        raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
+    if local.changes(text):
+        return _changed(arguments, text)
+    with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
+        if is_graph:
+            pieces = graph_results.write({"table": "nt", "json": "json-ld"}.get(format, format), batches)
+        else:
+            pieces = results.write("json" if format == "table" else format, answer.variables, batches, answer.boolean)
+        return b"".join(pieces).decode()
+
+
+def _changed(arguments: argparse.Namespace, text: str) -> Any:
+    """By way of the server that holds the store, if one does."""
+    from endpoint.files import local
+    from endpoint.files.writer import by_whoever_writes
+
+    def there(address: str) -> Any:
+        print(f"a server holds {arguments.store}: sent to {address}", file=sys.stderr)
+        arguments.server = address
+        return _of_server(arguments, text, "*/*")
+
+    def here() -> str:
+        if not local.is_update(text):
+            raise UsageError("streams and queries live in a server: start one (rillet serve), or name it with --server")
+        local.update(arguments.store, text)
+        return ""
+
+    return by_whoever_writes(here, there)
+
+
+# ---- for people ------------------------------------------------------------------------------------------------
+
+
+def _table(answer: Mapping[str, Any], prefixes: Mapping[str, str], seconds: float) -> Iterable[str]:
+    if "boolean" in answer:
+        yield "yes" if answer["boolean"] else "no"
+        return
+    columns, rows = terminal.answer_rows(answer, prefixes)
+    yield from terminal.table(columns, rows)
+    if terminal.is_live(sys.stdout):
+        count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
+        yield terminal.paint(f"{count}, {seconds * 1e3:,.1f} ms", "2")
+
+
+def _parsed(body: Any) -> Any:
+    """A client has parsed what came as JSON."""
+    import json
+
+    return json.loads(body) if isinstance(body, str) else body

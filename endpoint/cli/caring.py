@@ -1,0 +1,101 @@
+"""`rillet warm`, `doctor`, `bench`, `completion`: what looks after the machine and the program itself."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from typing import Any
+
+from endpoint.cli import terminal
+from endpoint.cli.flags import Commands, UsageError, add_command, add_setting, add_store, whole
+
+_SHELLS = ("bash", "zsh", "tcsh")
+
+
+def add(commands: Commands) -> None:
+    add_command(commands, "warm", warm, "compile the numeric kernels now, instead of on first use", "  rillet warm")
+    doctor_ = add_command(commands, "doctor", doctor, "check this machine and report what to fix", "  rillet doctor")
+    add_store(doctor_)
+    add_setting(doctor_, "--port", "the port to check", "8000", type=whole)
+    bench_ = add_command(
+        commands, "bench", bench, "run a benchmark", "  rillet bench line --quick --json line.json\n  rillet bench"
+    )
+    bench_.add_argument("name", nargs="?", help="the benchmark; not given: list the benchmarks")
+    bench_.add_argument("--quick", action="store_true", help="use smaller inputs (at most 50 s)")
+    bench_.add_argument("--json", metavar="FILE", help="write the raw figures to this file")
+    bench_.add_argument(
+        "--minutes", type=float, default=0.0, help="streams: observe the memory of the server for so many minutes"
+    )
+    bench_.add_argument("--large", action="store_true", help="streams: also query a store with 10,000,000 triples")
+    completion_ = add_command(
+        commands,
+        "completion",
+        completion,
+        "print the completion script for a shell",
+        "  rillet completion bash > ~/.local/share/bash-completion/completions/rillet\n"
+        '  rillet completion zsh > "${fpath[1]}/_rillet"',
+    )
+    completion_.add_argument("shell", choices=_SHELLS)
+
+
+def warm(arguments: argparse.Namespace) -> None:
+    import time
+
+    from stream_ext.warm import warm as compile_all
+
+    started = time.monotonic()
+    compile_all()
+    print(f"compiled, or found compiled, in {time.monotonic() - started:.1f} s")
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    from endpoint.cli.doctor import checks
+
+    failed = 0
+    for check in checks(arguments.store, arguments.port):
+        mark = terminal.paint("ok ", "32") if check.good else terminal.paint("BAD", "31")
+        print(f"{mark}  {check.what}: {check.found}")
+        if not check.good:
+            failed += 1
+            if check.advice:
+                print(f"     {check.advice}")
+    print("everything is there" if not failed else f"{failed} to put right")
+    return 1 if failed else 0
+
+
+def bench(arguments: argparse.Namespace) -> None:
+    benches = _benchmarks()
+    if arguments.name is None:
+        print("\n".join(f"{name}  {found.what}" for name, found in benches.items()))
+        return
+    if arguments.name not in benches:
+        raise UsageError(f"there is no benchmark {arguments.name!r}; there is {', '.join(benches)}")
+    found = benches[arguments.name]
+    module = found.load()
+    if (arguments.minutes or arguments.large) and not found.watches:
+        raise UsageError(f"the benchmark {arguments.name!r} takes no --minutes and no --large; streams does")
+    more = {"minutes": arguments.minutes, "large": arguments.large} if found.watches else {}
+    figures: dict[str, Any] = module.run(arguments.quick, **more)
+    if arguments.json:
+        found.keep(arguments.json, arguments.quick, figures)
+    print(module.summary(figures))
+
+
+def _benchmarks() -> dict[str, Any]:
+    """They are no part of the installed packages: they measure a checkout, beside other engines."""
+    try:
+        benches: dict[str, Any] = import_module("tests.benchmarks").BENCHES
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "the benchmarks are in tests/benchmarks of the project's source, not in what is installed: "
+            f"run this in a checkout after `make setup` ({error})"
+        ) from error
+    return benches
+
+
+def completion(arguments: argparse.Namespace) -> None:
+    from endpoint.cli.command_line import build_parser
+    from endpoint.cli.completion import script
+
+    sys.stdout.write(script(build_parser(), arguments.shell) + "\n")

@@ -1,0 +1,128 @@
+"""`rillet`: the command line. It is read here and done elsewhere; nothing heavy is imported before it is needed.
+
+Exit codes: 0 done, 1 it could not be done, 2 the command itself was wrong, 130 interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+
+from endpoint.cli import asking, caring, explaining, loading, pushing, serving, talking
+from endpoint.cli.flags import Command, Parser, add_command
+
+_DESCRIPTION = "An RDF store with streams: SPARQL 1.1 queries and continuous queries over the same data."
+_EPILOG = """\
+examples:
+  rillet load people.ttl                    load a file into the store in ./rillet-data
+  rillet serve                              start a server on http://127.0.0.1:8000
+  rillet query 'SELECT * { ?s ?p ?o } LIMIT 5'
+  rillet register -f near.rq                register a continuous query
+  rillet push taxis positions.ndjson        push elements to a stream
+  rillet watch near                         show the results of the query as they are emitted
+
+exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted
+environment: RILLET_NAME sets the default of a setting (RILLET_STORE, RILLET_PORT ...);
+  RILLET_DEBUG=1 shows tracebacks"""
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """argparse forgets that a list of commands is indented once more: the longest of their names would wrap."""
+
+    def format_help(self) -> str:
+        self._action_max_length += self._indent_increment
+        return super().format_help()
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="rillet",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"rillet {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Command)
+    serving.add(commands)
+    loading.add(commands)
+    asking.add(commands)
+    pushing.add(commands)
+    talking.add(commands)
+    explaining.add(commands)
+    caring.add(commands)
+    help_ = add_command(commands, "help", _help, "show this help, or the help of a command", "  rillet help push")
+    help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="the command")
+    return parser
+
+
+def _help(arguments: argparse.Namespace) -> None:
+    parser = build_parser()
+    if arguments.command is None:
+        parser.print_help()
+    else:
+        parser.parse_args([arguments.command, "--help"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = build_parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help(sys.stderr)
+        return 2
+    _check_order(parser, list(sys.argv[1:] if argv is None else argv))
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.run(arguments) or 0)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # the terminal has written ^C into our line
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`); Python must not complain about it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("RILLET_DEBUG"):
+            raise
+        print(f"rillet: {_told(error)}", file=sys.stderr)
+        return 2 if _is_usage(error) else 1
+
+
+def _check_order(parser: Parser, argv: list[str]) -> None:
+    """A flag before the command is one of no command."""
+    first = argv[0].partition("=")[0]
+    if not first.startswith("-") or first in parser._option_string_actions:
+        return
+    (action,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    flags = {flag: name for name, command in action.choices.items() for flag in command._option_string_actions}
+    near = first if first in flags else next(iter(difflib.get_close_matches(first, flags, n=1)), None)
+    hint = "" if near is None else f": {near} belongs behind its command (rillet {flags[near]} {near} ...)"
+    parser.error(f"unknown before the command: {first}{hint}")
+
+
+def _told(error: Exception) -> str:
+    """One message for a person: what they can change is said as it is, our own faults are named as such."""
+    from endpoint.errors import STATUS
+
+    if any(isinstance(error, kind) for kind, _ in STATUS):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+    return f"a fault of rillet: {type(error).__name__}: {error}\n(RILLET_DEBUG=1 shows where)"
+
+
+def _is_usage(error: Exception) -> bool:
+    from endpoint.cli.flags import UsageError
+
+    return isinstance(error, UsageError)
+
+
+def _version() -> str:
+    from hbase_store.version import __version__
+
+    return __version__
+
+
+if __name__ == "__main__":  # else `python -m endpoint.cli.command_line` would do nothing, and say that all is well
+    raise SystemExit(main())

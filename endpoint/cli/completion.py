@@ -1,0 +1,44 @@
+"""What a shell completes: commands, flags, and the values of those that have a few, or that are files or stores."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import shtab
+
+from endpoint.cli.flags import OneOf
+
+_STORES = {
+    "preamble": {
+        "bash": """
+_rillet_stores() {
+  compgen -P lmdb: -d -- "$1"  # a store is a folder
+  compgen -W "lmdb: hbase://" -- "$1"
+}
+"""
+    },
+    "bash": "_rillet_stores",
+    "zsh": shtab.DIRECTORY["zsh"],
+    "tcsh": shtab.DIRECTORY["tcsh"],
+}
+
+
+def script(parser: argparse.ArgumentParser, shell: str) -> str:
+    for action in _actions(parser):
+        if isinstance(action.type, OneOf):
+            action.choices = action.type.values
+        elif action.metavar == "FILE" or action.dest == "file":
+            action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks for it
+        elif action.dest == "store":
+            action.complete = _STORES  # type: ignore[attr-defined]  # where shtab looks for it
+    return str(shtab.complete(parser, shell))
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Of all commands."""
+    for action in parser._actions:  # argparse has no public list of them
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from _actions(each)

@@ -1,0 +1,239 @@
+"""Flags that commands share. Every setting has a flag and a variable: `--batch-ms` is RILLET_BATCH_MS."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+
+from stream_ext.errors import RilletError
+
+if TYPE_CHECKING:
+    from stream_ext.remote.allowed_urls import UrlParts
+
+DEFAULT_STORE = "lmdb:rillet-data"
+DEFAULT_SERVER = "http://127.0.0.1:8000"
+
+Commands = Any  # argparse gives its sub-parsers no public type
+Group = Any  # nor its groups of flags, which take flags as a parser does
+
+
+class UsageError(RilletError):
+    """The command does not make sense as it was written."""
+
+
+def no_such_file(name: str) -> UsageError:
+    return UsageError(f"{name}: there is no such file")
+
+
+def open_file(name: str) -> BinaryIO:
+    """UsageError where there is none; other errors are the system's."""
+    try:
+        return open(name, "rb")
+    except FileNotFoundError:
+        raise no_such_file(name) from None
+
+
+class Parser(argparse.ArgumentParser):
+    """Mistakes are one line, with what was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"rillet: {message}\n(try: {self.prog} --help)\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(each) for each in action.choices]
+            said = f"invalid choice: {value!r}{meant(str(value), known)} (choose from {', '.join(known)})"
+            raise argparse.ArgumentError(action, said)
+
+
+class Command(Parser):
+    """One command: its flags may stand before, between and after what is not a flag, and it tells itself of those
+    that it does not know."""
+
+    _within = False  # argparse's own way to allow that comes back here
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._within or "--" in (args or ()):
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            known, left = self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
+        if left:
+            unknown = [each for each in left if each.startswith("-")] or left  # what stands behind a flag is its value
+            flags = [flag for action in self._actions for flag in action.option_strings]
+            self.error(f"unknown here: {' '.join(unknown)}{meant(unknown[0].partition('=')[0], flags)}")
+        return known, left
+
+
+def meant(written: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(written, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+class OneOf:
+    """The type of a setting with a few values; unlike argparse's choices it holds for the environment, too."""
+
+    def __init__(self, *values: str, not_built: Sequence[str] = ()) -> None:
+        self.values, self._not_built = values, not_built
+
+    def __call__(self, text: str) -> str:
+        allowed = " or ".join(self.values)
+        if text in self._not_built:
+            raise argparse.ArgumentTypeError(f"{text} is not built yet in this version: write {allowed}")
+        if text not in self.values:
+            raise argparse.ArgumentTypeError(f"it is {allowed}, not {text!r}{meant(text, self.values)}")
+        return text
+
+
+def add_command(
+    commands: Commands, name: str, run: Callable[[argparse.Namespace], int | None], what: str, examples: str
+) -> Parser:
+    parser: Command = commands.add_parser(
+        name,
+        help=what,
+        description=what[0].upper() + what[1:] + ".",
+        epilog="examples:\n" + examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_setting(parser: Parser | Group, flag: str, help: str, default: Any = None, **more: Any) -> None:
+    """A flag whose default may come from the environment; argparse reads a text from there as one from the line."""
+    variable = "RILLET_" + flag.lstrip("-").replace("-", "_").upper()
+    shown = "" if default is None else f", default {default}"
+    parser.add_argument(flag, default=os.environ.get(variable, default), help=f"{help} ({variable}{shown})", **more)
+
+
+class Several(argparse.Action):
+    """A flag that may be given more than once: its values together. The environment has them in one, with blanks."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if not hasattr(namespace, f"_{self.dest}"):  # what the environment says stands no more
+            setattr(namespace, f"_{self.dest}", True)
+            setattr(namespace, self.dest, ())
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest), *values))
+
+
+def add_store(parser: Parser | Group) -> None:
+    add_setting(parser, "--store", "lmdb:PATH, or hbase://HOST:9090/NAMESPACE", DEFAULT_STORE, metavar="URL")
+
+
+def add_server(parser: Parser) -> None:
+    add_setting(parser, "--server", "the server to talk to", DEFAULT_SERVER, type=server, metavar="URL")
+    add_setting(parser, "--token", "the server's token; for reading, its read token works too", metavar="TOKEN")
+
+
+def server(text: str) -> str:
+    """The address of a server; http:// may be left out."""
+    scheme, found, rest = text.rpartition("://")
+    host, _, path = rest.partition("/")
+    if not host or (found and scheme.lower() not in ("http", "https")):
+        raise argparse.ArgumentTypeError(f"{text!r} is no address of a server: write {DEFAULT_SERVER}")
+    address = f"{scheme or 'http'}://{host}"
+    if path or set(host) & set("?#"):
+        raise argparse.ArgumentTypeError(f"{text!r}: give the address without a path: {re.split('[?#]', address)[0]}")
+    return address
+
+
+def seconds(text: str) -> float:
+    """The value of a flag that is a length of time."""
+    from endpoint.http.parameters import parse_duration
+    from stream_ext.errors import BadArgument
+
+    try:
+        return parse_duration(text, "it")
+    except BadArgument:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time: write 30s, 500ms, 2m or 0") from None
+
+
+def some_seconds(text: str) -> float:
+    """The value of a flag that is a length of time, and not none."""
+    if not (found := seconds(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be longer than nothing: write 30s or 500ms")
+    return found
+
+
+_BYTES = re.compile(r"(\d+)\s*([KMGT]?)I?B?", re.IGNORECASE)
+
+
+def size(text: str) -> int:
+    """The value of a flag that is a number of bytes."""
+    found = _BYTES.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes: write 512M, 2G or 1000000")
+    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
+
+
+def iri(text: str) -> str:
+    """The value of a flag that is an absolute IRI."""
+    from stream_ext.catalog.options import is_iri
+
+    if not is_iri(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no absolute IRI: write http://example.org/name or urn:ex:name")
+    return text
+
+
+def base_iri(text: str) -> str:
+    """An IRI that others can be resolved against."""
+    from stream_ext.catalog.options import is_iri
+
+    if not is_iri(text) or not re.match(r"https?://[^/?#]|urn:[^:]+:", text, re.IGNORECASE):
+        wanted = "an absolute IRI that begins with http://, https:// or urn:"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}; write http://example.org/ for example")
+    return text
+
+
+def urls(text: str) -> tuple[UrlParts, ...]:
+    """The value of a flag that allows URLs, separated by blanks."""
+    from stream_ext.errors import BadArgument
+    from stream_ext.remote.allowed_urls import places
+
+    try:
+        return places(text)
+    except BadArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def origins(text: str) -> tuple[str, ...]:
+    """The value of a flag that lets in web pages by where they come from."""
+    from endpoint.http.access import origin_of
+
+    for each in text.split():
+        if origin_of(each) != each:
+            better = f": write {origin_of(each)}" if origin_of(each) else "; write https://app.example.org"
+            raise argparse.ArgumentTypeError(
+                f"{each!r} is no origin (scheme, host and port, as browsers send it){better}"
+            )
+    return tuple(text.split())
+
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    """The value of a flag that has names of this machine."""
+    for each in text.split():
+        if not _HOST.fullmatch(each.strip("[]")):
+            raise argparse.ArgumentTypeError(f"{each!r} is no name of a host: write it without scheme and port")
+    return tuple(each.strip("[]") for each in text.split())
+
+
+def whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def at_least_one(text: str) -> int:
+    if not (found := whole(text)):
+        raise argparse.ArgumentTypeError("there must be one at least")
+    return found

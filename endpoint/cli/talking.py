@@ -1,0 +1,308 @@
+"""What one says to a running server: `rillet register`, `watch`, `status`; of a query `pause`, `resume`, `move` and
+`drop`; of a stream `heartbeat` and `late`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from endpoint.cli import terminal
+from endpoint.cli.flags import (
+    Commands,
+    Parser,
+    UsageError,
+    add_command,
+    add_server,
+    no_such_file,
+    open_file,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from endpoint.client import Client
+
+_UNAUTHORIZED = 401
+_REGISTER = """\
+  rillet register -f near.rq
+  rillet register --name near 'SELECT ?t FROM NAMED WINDOW <urn:w> ON STREAM taxis [RANGE 10s STEP 1s]
+                               WHERE { WINDOW <urn:w> { ?t ?p ?z } }'"""
+_WATCH = """\
+  rillet watch near                  on a terminal: a table that shows the latest result
+  rillet watch near | tee near.txt   one line for each row
+  rillet watch near --json --since 0 all retained emissions as JSON, then new ones"""
+_QUERY, _STREAM = "the name or IRI of the query", "the name or IRI of the stream"
+_AS_JSON = "print the response of the server as JSON"
+
+
+def add(commands: Commands) -> None:
+    register_ = add_command(commands, "register", register, "register a continuous query", _REGISTER)
+    add_text(register_)
+    register_.add_argument("--name", help="the name of the query, if the text has none")
+    add_server(register_)
+    watch_ = add_command(commands, "watch", watch, "show the results of a registered query as they are emitted", _WATCH)
+    watch_.add_argument("query", help=_QUERY)
+    watch_.add_argument("--since", type=whole, metavar="N", help="start after emission N; default: with the latest")
+    watch_.add_argument("--limit", type=whole, metavar="N", help="stop after N emissions")
+    watch_.add_argument("--json", action="store_true", help="print each emission as one line of JSON")
+    add_server(watch_)
+    status_ = add_command(
+        commands, "status", status, "show the state of the server and of its registered queries", "  rillet status"
+    )
+    status_.add_argument("--json", action="store_true", help=_AS_JSON)
+    add_server(status_)
+    for run, what in (
+        (pause, "pause a registered query until it is resumed"),
+        (resume, "resume a query that is paused, failed or parked"),
+        (drop, "drop a registered query and its emissions"),
+    ):
+        parser = add_command(commands, run.__name__, run, what, f"  rillet {run.__name__} near")
+        parser.add_argument("query", help=_QUERY)
+        add_server(parser)
+    move_ = add_command(
+        commands, "move", move, "move a registered query to another runner", "  rillet move near inline"
+    )
+    move_.add_argument("query", help=_QUERY)
+    move_.add_argument("runner", choices=("inline", "spark"), help="the server's own process, or Spark")
+    add_server(move_)
+
+    heartbeat_ = add_command(
+        commands,
+        "heartbeat",
+        heartbeat,
+        "advance the time of a stream without an element",
+        "  rillet heartbeat taxis 2000",
+    )
+    heartbeat_.add_argument("stream", help=_STREAM)
+    heartbeat_.add_argument("time", help="milliseconds or xsd:dateTime; windows that end at or before this time close")
+    add_server(heartbeat_)
+    late_ = add_command(commands, "late", late, "list the late elements of a stream", "  rillet late taxis")
+    late_.add_argument("stream", help=_STREAM)
+    late_.add_argument("--since", type=whole, metavar="SN", help="only elements from snapshots after this one")
+    late_.add_argument("--limit", type=whole, metavar="N", help="at most N elements")
+    late_.add_argument("--json", action="store_true", help=_AS_JSON)
+    add_server(late_)
+
+
+def add_text(parser: Parser) -> None:
+    parser.add_argument("text", nargs="?", help="the text, or the name of a file with the text; -: standard input")
+    parser.add_argument("-f", "--file", metavar="FILE", help="a file with the text")
+
+
+def text_of(arguments: argparse.Namespace) -> str:
+    if (arguments.text is None) == (arguments.file is None):
+        raise UsageError("give the text, or -f FILE, or - to read it from standard input")
+    text = arguments.text
+    if text in (None, "-") or _is_file(text):
+        text = read(arguments.file or text).decode()
+    if not text.strip():
+        raise UsageError("the text is empty")
+    return str(text)
+
+
+def _is_file(text: str) -> bool:
+    """A text of SPARQL has braces or blanks; one word is the name of a file."""
+    from pathlib import Path
+
+    if set(text) & set("{} \n") or not text:
+        return False
+    if Path(text).is_file():
+        return True
+    if set(text) & set("./"):
+        raise no_such_file(text)
+    return False
+
+
+def read(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    with open_file(name) as file:
+        return file.read()
+
+
+@contextmanager
+def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
+    """A client whose errors are told to a person."""
+    import httpx
+
+    from endpoint.client import Client, Refused
+    from stream_ext.errors import RilletError
+
+    try:
+        client = Client(arguments.server, token=arguments.token or None)
+    except OSError as error:  # with no name of a file in it
+        trusted = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
+        raise RilletError(f"{trusted} (SSL_CERT_FILE) has no certificates: {error.strerror or error}") from error
+    try:
+        with client:
+            yield client
+    except Refused as error:
+        advice = "; here: --token TOKEN, or RILLET_TOKEN" if error.status == _UNAUTHORIZED else ""
+        raise RilletError(f"{error}{advice}") from error
+    except httpx.ConnectError as error:
+        raise RilletError(_why_not_connected(arguments.server, str(error))) from None
+    except httpx.RemoteProtocolError as error:
+        advice = "; does it speak HTTPS? Then say https://" if arguments.server.startswith("http:") else ""
+        raise RilletError(f"{arguments.server}: {str(error).rstrip('.')}{advice}") from error
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        raise RilletError(f"{arguments.server}: {error}") from error
+
+
+def _why_not_connected(server: str, why: str) -> str:
+    """Where TLS failed somebody does answer."""
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        return f"{server} is not trusted: {why}; SSL_CERT_FILE=FILE names the certificates (PEM) that are"
+    if "SSL" in why:
+        return f"{server}: {why}; does it speak HTTP alone? Then say http://"
+    return f"no server answers at {server}; start one with `rillet serve`, or say --server URL"
+
+
+def print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, indent=2 if terminal.is_live(sys.stdout) else None, ensure_ascii=False))
+
+
+# ---- register, status
+
+
+def register(arguments: argparse.Namespace) -> None:
+    text = text_of(arguments)
+    with client_of(arguments) as client:
+        registered = client.register(text, arguments.name)
+    for warning in registered.get("warnings", []):
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{registered['query']} is registered; its answers: rillet watch {registered['query']}")
+
+
+def status(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        server = client.status()
+        queries = [client.query_status(each["query"]) for each in client.queries()]
+    if arguments.json:
+        print_json({"server": server, "queries": queries})
+        return
+    behind = f"the queries are {server['lag']} snapshots behind" if server["lag"] else "all queries are up to it"
+    print(f"{arguments.server}: store {server['store']}, snapshot {server['head']}; {behind}")
+    print(f"queries run on {server['runner']}: {server['why']}; {server['subscriptions']} listening")
+    if server["fault"]:
+        print(terminal.paint(f"fault: {server['fault']}", "31"))
+    columns = ["query", "state", "runner", "emissions", "lag", "late", "waits for"]
+    rows = [[*(str(each[key]) for key in columns[:-1]), ", ".join(each["waits_for"])] for each in queries]
+    print("\n".join(terminal.table(columns, rows)) if rows else "no query is registered")
+
+
+def pause(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        _print_state(client.pause(arguments.query))
+
+
+def resume(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        _print_state(client.resume(arguments.query))
+
+
+def _print_state(status: dict[str, Any]) -> None:
+    print(f"{status['query']} is {status['state']}")
+
+
+def move(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        status = client.move(arguments.query, arguments.runner)
+    print(f"{status['query']} runs {status['runner']}: {status['why']}")
+
+
+def heartbeat(arguments: argparse.Namespace) -> None:
+    from stream_ext.times import parse_time
+
+    with client_of(arguments) as client:
+        receipt = client.heartbeat(arguments.stream, arguments.time, wait="evaluated")
+        come_to = client.stream_status(arguments.stream)["time"]
+    if come_to > parse_time(arguments.time):
+        print(f"{receipt['stream']} had come to {terminal.moment(come_to)} already: nothing changed")
+    else:
+        print(f"time has come to {arguments.time} in {receipt['stream']}: snapshot {receipt['snapshot']}")
+
+
+def late(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        found = client.late(arguments.stream, since=arguments.since, limit=arguments.limit)
+    if arguments.json:
+        print_json(found)
+        return
+    columns = ["time", "snapshot", "late for", "data"]
+    rows = [
+        [str(each["timestamp"]), str(each["snapshot"]), ", ".join(each["queries"]), " ".join(each["data"].split("\n"))]
+        for each in found["elements"]
+    ]
+    print(f"{found['stream']}: {found['late']} came late, {len(rows)} are shown")
+    if rows:
+        print("\n".join(terminal.table(columns, rows)))
+
+
+def drop(arguments: argparse.Namespace) -> None:
+    with client_of(arguments) as client:
+        client.drop_query(arguments.query)
+    print(f"{arguments.query} is dropped")
+
+
+# ---- watch
+
+
+def watch(arguments: argparse.Namespace) -> None:
+    import json
+
+    live = terminal.is_live(sys.stdout) and not arguments.json
+    with client_of(arguments) as client:
+        known = client.query_status(arguments.query)
+        since = max(0, int(known["emissions"]) - 1) if arguments.since is None else arguments.since
+        if live:
+            print(f"{arguments.query}: nothing yet{_why_nothing(client, known)}")
+        for count, emission in enumerate(client.subscribe(arguments.query, since, on_change=_say), start=1):
+            if arguments.json:
+                print(json.dumps(emission, ensure_ascii=False), flush=True)
+            elif live:
+                _draw(emission, terminal.prefixes_of(known["text"]))
+            else:
+                _print_lines(emission)
+            if count == arguments.limit:
+                return
+
+
+def _why_nothing(client: Client, status: dict[str, Any]) -> str:
+    if status["waits_for"]:
+        return f"; it waits for {', '.join(status['waits_for'])}"
+    if status["evaluated"] is not None:
+        return ""
+    times = [each["time"] for each in client.streams() if each["stream"] in status["streams"]]
+    come_to = max((time for time in times if time is not None), default=None)
+    return "" if come_to is None else f"; its streams have come to {terminal.moment(come_to)}, and it begins after that"
+
+
+def _say(line: str) -> None:
+    print(f"rillet: {line}", file=sys.stderr, flush=True)
+
+
+def _draw(emission: dict[str, Any], prefixes: dict[str, str]) -> None:
+    """The whole screen anew: the answer is the table, not what led to it."""
+    import shutil
+
+    columns, rows = terminal.answer_rows(emission, prefixes)
+    height = shutil.get_terminal_size((120, 24)).lines
+    time = terminal.moment(emission["time"])
+    head = f"{emission['query']}  {emission['r2s']}  emission {emission['emission']}  time {time}"
+    lines = terminal.table(columns, rows)
+    cut = [*lines[: height - 4], f"... {len(lines) - height + 4} more"] if len(lines) > height - 3 else lines
+    count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+    sys.stdout.write("\x1b[H\x1b[2J" + "\n".join([head, count, *cut]) + "\n")
+    sys.stdout.flush()
+
+
+def _print_lines(emission: dict[str, Any]) -> None:
+    """number, time, and the values of one row; an empty answer is a line too."""
+    _, rows = terminal.answer_rows(emission)
+    for row in rows or [["(empty)"]]:
+        print("\t".join([str(emission["emission"]), str(emission["time"]), *row]), flush=True)

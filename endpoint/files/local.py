@@ -1,0 +1,90 @@
+"""A question to a store itself, without a server, and beside one; and an update of a store that no server holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+import hbase_store
+from hbase_store import Store
+from stream_ext.clock import SystemClock
+from stream_ext.errors import BadArgument, Gone
+from stream_ext.language.algebra.algebra import Admin, Query, Register, Update
+from stream_ext.language.syntax import DEFAULT_BASE, parse
+from stream_ext.network.network import Network, Traced
+from stream_ext.network.stages import Line, lines_of
+from stream_ext.network.wires import Stage
+from stream_ext.oneshot.answers import Decoded, answer_once, decoded
+from stream_ext.oneshot.evaluate import Answer, trace
+from stream_ext.plan.pipeline import logic_of
+from stream_ext.plan.refuse import parse_runnable
+from stream_ext.service.service import Service
+from stream_ext.times import parse_time
+
+
+def changes(text: str) -> bool:
+    """Whether it is more than a question."""
+    return isinstance(parse(text), Update | Register | Admin)
+
+
+def update(url: str, text: str) -> None:
+    """Nobody else may be writing: WriterElsewhere."""
+    with closing(Service.open(url, base=DEFAULT_BASE, clock=SystemClock(), engine="inline")) as service:
+        service.update(text)
+
+
+def is_update(text: str) -> bool:
+    return isinstance(parse(text), Update)
+
+
+@contextmanager
+def asked(url: str, text: str, snapshot: int | None, at: str | None) -> Iterator[tuple[Answer, Iterator[Decoded]]]:
+    """The answer and its rows, some thousand at a time."""
+    with closing(hbase_store.open(url, read_only=True)) as store:
+        sn = _snapshot(store, snapshot)
+        answer = answer_once(store, text, DEFAULT_BASE, sn, None if at is None else parse_time(at))
+        columns = answer.columns if answer.graph is None else answer.graph
+        yield answer, decoded(columns, answer.vocabulary.decode, answer.count)
+
+
+def _snapshot(store: Store, wanted: int | None) -> int:
+    head = int(store.refresh())
+    if wanted is not None and wanted > head:
+        raise Gone(f"there is no snapshot {wanted}; the latest is {head}")
+    return head if wanted is None else wanted
+
+
+# ---- how it would answer ---------------------------------------------------------------------------------------
+
+
+class Planned(NamedTuple):
+    """A line of a plan: what an operator does, how many rows it was expected to make, what it made in which time."""
+
+    text: str
+    estimated: float | None = None  # None: nobody has an idea
+    rows: int | None = None
+    ms: float = 0.0
+
+
+def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool) -> list[Planned]:
+    """How a store would answer, an operator a line; `analyze` has it answer."""
+    with closing(hbase_store.open(url, read_only=True)) as store:
+        sn = _snapshot(store, snapshot)
+        query = parse_runnable(text, base)
+        if not isinstance(query, Query) or query.windows:
+            raise BadArgument("only a query without windows is answered from a store alone; leave --store out")
+        if not analyze:
+            stages = Network(logic_of(query), {}, store.at(sn), store.ids).stages
+            return [_planned(line, stages, []) for line in lines_of(stages)]
+        _, made = trace(store, query, sn)
+        stages = [each.stage for each in made]
+        return [_planned(line, stages, made) for line in lines_of(stages)]
+
+
+def _planned(line: Line, stages: Sequence[Stage], made: Sequence[Traced]) -> Planned:
+    if line.stage is None:
+        return Planned(line.text)
+    return Planned(
+        line.text, stages[line.stage].estimate, *((made[line.stage].rows, made[line.stage].ms) if made else ())
+    )

@@ -1,0 +1,90 @@
+"""What `/sparql` says without a question: the service description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+
+from rdflib import RDF, BNode, Graph, Literal, Namespace, URIRef
+from rdflib_endpoint import SparqlRouter
+from rdflib_endpoint.utils import FORMATS, SD
+
+from endpoint.negotiation import Offer
+
+if TYPE_CHECKING:
+    from stream_ext.catalog.catalog import StreamDefinition
+
+OFFERS = (
+    Offer("text/turtle", "turtle"),
+    Offer("application/rdf+xml", "xml"),
+    Offer("application/xml", "xml"),
+    Offer("application/n-triples", "nt"),
+    Offer("application/ld+json", "json-ld"),
+)
+
+#: What a client may rely on beyond SPARQL 1.1.
+EXTENSIONS = tuple(URIRef(f"urn:rillet:ns#{name}") for name in ("streams", "RSP-QL"))
+
+#: Streams are told in the words of VoCaLS.
+VOCALS, VSD = Namespace("http://w3id.org/rsp/vocals#"), Namespace("http://w3id.org/rsp/vocals-sd#")
+DCAT, DCT = Namespace("http://www.w3.org/ns/dcat#"), Namespace("http://purl.org/dc/terms/")
+
+_STREAMS_MAX = 1_000
+#: The W3C's names of formats, for what is read and written here.
+_RESULTS = ("SPARQL_Results_JSON", "SPARQL_Results_XML", "SPARQL_Results_CSV", "SPARQL_Results_TSV")
+_GRAPHS = ("Turtle", "N-Triples", "RDF_XML", "JSON-LD", "TriG", "N-Quads")
+
+
+def describe(url: str) -> Graph:
+    """What the stock router must find, so that it does not count the store's triples to write it itself."""
+    graph = Graph()
+    service, dataset, default = URIRef(url), BNode(), BNode()
+    graph.add((service, SD.endpoint, URIRef(url)))
+    graph.add((service, SD.defaultDataset, dataset))
+    graph.add((dataset, RDF.type, SD.Dataset))
+    graph.add((dataset, SD.defaultGraph, default))
+    graph.add((default, RDF.type, SD.Graph))
+    for extension in EXTENSIONS:
+        graph.add((service, SD.languageExtension, extension))
+    return graph
+
+
+def correct(graph: Graph) -> None:
+    """The stock description promises what a stock endpoint does; here stands what this one does."""
+    for predicate, value in ((SD.feature, None), (SD.inputFormat, None), (SD.resultFormat, None)):
+        graph.remove((None, predicate, value))
+    for service in graph.subjects(SD.endpoint):
+        for name in (*_RESULTS, *_GRAPHS):
+            graph.add((service, SD.resultFormat, FORMATS[name]))
+        for name in _GRAPHS:
+            graph.add((service, SD.inputFormat, FORMATS[name]))
+
+
+def add_streams(graph: Graph, service: URIRef, base: str, streams: Iterable[StreamDefinition]) -> None:
+    """Each stream with the address where it is pushed to, and this service as what publishes and processes them."""
+    graph.bind("vocals", VOCALS)
+    graph.bind("vsd", VSD)
+    for kind in (VSD.PublishingService, VSD.ProcessingService):
+        graph.add((service, RDF.type, kind))
+    for stream in streams:
+        iri, entrance = URIRef(stream.iri), BNode()
+        graph.add((iri, RDF.type, VOCALS.RDFStream))
+        graph.add((iri, DCT.title, Literal(stream.name)))
+        graph.add((iri, VOCALS.hasEndpoint, entrance))
+        graph.add((entrance, RDF.type, VOCALS.StreamEndpoint))
+        graph.add((entrance, DCAT.accessURL, URIRef(f"{base}streams/{stream.name}")))
+        graph.add((service, DCAT.dataset, iri))
+
+
+class Description:
+    def __init__(self, router: SparqlRouter, base: str, streams: Callable[[], list[StreamDefinition]]) -> None:
+        self._router, self._base, self._streams = router, base, streams
+        self.written = lru_cache(maxsize=len(OFFERS))(self._written)
+
+    def _written(self, format: str, snapshot: int) -> bytes:
+        """As of a snapshot: streams come and go with them."""
+        graph = Graph() + self._router.service_description
+        service = URIRef(self._router.public_url)
+        add_streams(graph, service, self._base, self._streams()[:_STREAMS_MAX])
+        return cast(bytes, graph.serialize(format=format, encoding="utf-8"))

@@ -1,0 +1,29 @@
+"""Streams as JSON: what each is, and where it has come to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from stream_ext.catalog.catalog import StreamDefinition
+    from stream_ext.service.service import Service
+
+
+def described(definition: StreamDefinition) -> dict[str, Any]:
+    """A stream as PUT would create it again, and its name."""
+    return {"stream": definition.name, "iri": definition.iri, **definition.options.as_json()}
+
+
+def with_status(service: Service, definition: StreamDefinition) -> dict[str, Any]:
+    return {**described(definition), **service.stream_status(definition.iri)}
+
+
+def shown_stream(service: Service, name: tuple[str, int]) -> dict[str, Any]:
+    return with_status(service, service.stream(name[0]))
+
+
+def streams_listed(service: Service) -> msgspec.Raw:
+    """All of them, encoded already: they may be many."""
+    return msgspec.Raw(msgspec.json.encode([with_status(service, definition) for definition in service.streams()]))

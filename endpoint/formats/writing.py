@@ -1,0 +1,39 @@
+"""An answer as the bytes that leave, some kilobytes at a time; the same in a thread and in a query worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from endpoint.formats import graph_results, results
+from stream_ext.errors import QueryTooLarge
+
+if TYPE_CHECKING:
+    from stream_ext.oneshot.answers import Decoded
+    from stream_ext.oneshot.evaluate import Answer
+    from stream_ext.windows.part import Ids
+
+Decode = Callable[[Sequence["Ids"], "Answer"], Iterator["Decoded"]]
+
+_PIECE_BYTES = 16_384
+
+
+def pieces_of(answer: Answer, format: str, rows_max: int, decoded: Decode) -> Iterator[bytes]:
+    if answer.count > rows_max:
+        raise QueryTooLarge(
+            f"the answer has {answer.count} rows; the limit is {rows_max}: ask for parts of it, with LIMIT"
+        )
+    if answer.graph is not None:
+        return graph_results.write(format, decoded(answer.graph, answer))
+    return results.write(format, answer.variables, decoded(answer.columns, answer), answer.boolean)
+
+
+def gathered(pieces: Iterator[bytes]) -> tuple[bytes, bool]:
+    """The next pieces together, some kilobytes if there are; and whether they are the last."""
+    found, size = [], 0
+    for piece in pieces:
+        found.append(piece)
+        size += len(piece)
+        if size >= _PIECE_BYTES:
+            return b"".join(found), False
+    return b"".join(found), True

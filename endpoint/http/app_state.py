@@ -1,0 +1,128 @@
+"""The desk: what every route needs at hand, made once per application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from endpoint.formats.description import Description
+from endpoint.formats.shown_queries import shown_query
+from endpoint.formats.shown_streams import shown_stream, streams_listed
+from endpoint.http.access import Access, Caller
+from endpoint.http.answer_cache import Remembered
+from endpoint.http.body import Bodies
+from endpoint.http.connections import Connections
+from endpoint.http.request_counts import Requests
+from endpoint.http.underway import Underway
+from endpoint.http.workers import Workers
+from endpoint.limits import HttpLimits
+from endpoint.monitoring import figures
+from endpoint.monitoring.figures import Figures
+from endpoint.monitoring.last_known import PATIENCE_S, LastKnown, LastKnownOf
+from endpoint.monitoring.lookout import Lookout
+from endpoint.query_workers import QueryWorkers
+from stream_ext.errors import Overload
+
+if TYPE_CHECKING:
+    from endpoint.http.exchange import Application
+    from stream_ext.query_memory import QueryMemory
+    from stream_ext.service.service import Service
+
+_RETRY_AFTER_S = 1
+#: An IRI, and the number that only this one of all streams or queries of that IRI ever had.
+Name = tuple[str, int]
+#: So many streams, and so many queries, are known for when the store does not answer; the last that were asked for.
+_REMEMBERED_MOST = 1_000
+#: How long who asks for one of them waits for what is of now, and how long if nothing is known of it.
+_ONE_S, _FIRST_S = 1.0, 10.0
+
+
+@dataclass(eq=False)
+class Desk:
+    service: Service
+    base: str
+    access: Access
+    limits: HttpLimits
+    memory: QueryMemory
+    workers: Workers
+    description: Description
+    remembered: Remembered
+    query_workers: QueryWorkers
+    bodies: Bodies
+    console: Application | None
+    is_reader: Callable[[Caller], bool]  # whether the console's cookie says so
+    requests: Requests = field(default_factory=Requests)
+    underway: Underway = field(init=False)
+    connections: Connections = field(init=False)
+    status: LastKnown[dict[str, Any]] = field(init=False)
+    figures: LastKnown[Figures] = field(init=False)
+    lookout: Lookout = field(init=False)
+    listed: LastKnown[msgspec.Raw] = field(init=False)  # streams
+    one_stream: LastKnownOf[Name, dict[str, Any]] = field(init=False)
+    one_query: LastKnownOf[Name, dict[str, Any]] = field(init=False)
+    stopping: bool = False
+    live: int = 0  # queries that are there for one who listens
+    _listeners: set[asyncio.Event] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.connections = Connections(self.limits)
+        self.underway = Underway(self.limits.slow_query_s, self.memory)
+        self.lookout = Lookout(self.service)
+        self.status = LastKnown("status", self.service.status)
+        self.figures = LastKnown("figures", partial(figures.read, self.service))
+        self.listed = LastKnown("streams", partial(streams_listed, self.service))
+        self.one_stream = LastKnownOf("stream", partial(shown_stream, self.service), _REMEMBERED_MOST)
+        self.one_query = LastKnownOf("query", partial(shown_query, self.service), _REMEMBERED_MOST)
+
+    def head(self) -> int:
+        """The last snapshot that this process knows: every answer names one."""
+        return int(self.service.head())
+
+    async def last_known(self, of: LastKnownOf[Name, dict[str, Any]], name: Name) -> dict[str, Any]:
+        """One stream or query, as of now if that can be known in time, and how old it is."""
+        is_away = any(wait.kind == "store" for wait in self.service.waits.current())
+        known = await (of.get(name, PATIENCE_S) if is_away else of.get(name, _ONE_S, _FIRST_S))
+        return {**known.value, "age_ms": round(known.age_s * 1000)}
+
+    def listen(self, wake: asyncio.Event) -> None:
+        """`wake` is set when the server stops: whoever only waits for news ends at once."""
+        self._listeners.add(wake)
+
+    def unlisten(self, wake: asyncio.Event) -> None:
+        self._listeners.discard(wake)
+
+    @contextmanager
+    def room_to_listen(self) -> Iterator[None]:
+        """For one live query; Overload when there are as many as are let in. On the event loop only."""
+        if self.live >= self.limits.live:
+            raise Overload(f"{self.live} live queries are listened to, which is the limit; try again", _RETRY_AFTER_S)
+        self.live += 1
+        try:
+            yield
+        finally:
+            self.live -= 1
+
+    def start(self) -> None:
+        """Called on the event loop, when the server listens."""
+        self.query_workers.start()
+        self.lookout.start()
+
+    def stop(self) -> None:
+        """Called on the event loop, before the server waits for its open answers."""
+        self.stopping = True
+        for wake in list(self._listeners):
+            wake.set()
+
+    def close(self) -> None:
+        """When the server has ended: what still runs has no one to answer."""
+        for known in (self.lookout, self.status, self.figures, self.listed, self.one_stream, self.one_query):
+            known.close()
+        self.underway.cancel_all()
+        self.query_workers.close()
+        self.workers.close()

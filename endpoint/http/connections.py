@@ -1,0 +1,289 @@
+"""Connections: none may cost the server more than its share, whatever its client sends, or does not, or does not read.
+
+    waiting   no request is whole yet: the first to go when there is no room, the oldest before the others;
+              closed when nothing comes for `idle_s`, or a request that has begun is not whole within `head_s`
+    busy      a request is answered: never closed for want of room; cut when its client reads too little
+
+Whether a body comes fast enough is seen where it is read (`endpoint.http.body`): that time counts only while we wait.
+Everything here happens on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from endpoint.limits import HttpLimits
+
+log = logging.getLogger("rillet.http")
+
+#: Why the server ends a connection: no request came; a head was too long, or too slow; its place was needed; all were
+#: busy; its client did not read.
+REASONS = ("idle", "head", "room", "refused", "unread")
+
+_SWEEP_S = 1.0
+#: A head of at most so many bytes, its URL aside, is let in without looking at those of others.
+_SMALL_HEAD_BYTES = 64 << 10
+#: uvicorn takes a path apart before anybody has looked at it.
+_PATH_BYTES = 64 << 10
+#: What all larger heads under way may take together.
+_HEADS_BYTES = 64 << 20
+
+
+class Connections:
+    """All connections of one server."""
+
+    def __init__(self, limits: HttpLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits, self.clock = limits, clock
+        self.open: set[Connection] = set()
+        self.ended: Counter[str] = Counter()  # those that we ended, by reason
+        self.heads_bytes = 0
+        self._waiting: dict[Connection, None] = {}  # in the order in which they began to wait
+        self._sweeping = False
+
+    def protocol(self) -> Callable[..., asyncio.Protocol]:
+        """What uvicorn makes of each connection."""
+        return partial(Connection, self)
+
+    @property
+    def busy(self) -> int:
+        return len(self.open) - len(self._waiting)
+
+    def opened(self, connection: Connection) -> bool:
+        """Whether there is room for it."""
+        if len(self.open) >= self.limits.connections:
+            oldest = next(iter(self._waiting), None)
+            if oldest is None:
+                return False
+            oldest.end("room", "another connection needed its place")
+        self.open.add(connection)
+        self.waits(connection)
+        if not self._sweeping:
+            self._sweeping = True
+            self._sweep_later(connection.loop)
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        self.open.discard(connection)
+        self._waiting.pop(connection, None)
+
+    def waits(self, connection: Connection) -> None:
+        if connection in self.open:
+            self._waiting[connection] = None
+
+    def is_answered(self, connection: Connection) -> None:
+        self._waiting.pop(connection, None)
+
+    def has_room_for_head(self, size: int) -> bool:
+        return self.heads_bytes + size <= _HEADS_BYTES
+
+    def _sweep_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        limits = self.limits
+        pause_s = min(_SWEEP_S, limits.idle_s / 4, limits.head_s / 4, limits.slow_s / 4)
+        loop.call_later(pause_s, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = self.clock()
+        for connection in list(self.open):
+            connection.look(now)
+        self._bound_unread()
+        if self.open:
+            self._sweep_later(loop)
+        else:
+            self._sweeping = False
+
+    def _bound_unread(self) -> None:
+        """Those that let most lie go first."""
+        unread = {connection: connection.unread_bytes for connection in self.open}
+        left = sum(unread.values())
+        for connection in sorted(unread, key=unread.__getitem__, reverse=True):
+            if left <= self.limits.unread_bytes:
+                return
+            left -= unread[connection]
+            connection.end("unread", f"{unread[connection]} bytes of answers are not read, and others need the memory")
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's, with deadlines and bounds."""
+
+    def __init__(self, connections: Connections, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._all = connections
+        self._limits = connections.limits
+        self._since = connections.clock()  # it waits, or its request began to come
+        self._in_head = False
+        self._head_bytes = self._large_bytes = 0
+        self._unread: tuple[float, int] | None = None  # since when, and how much there was then
+        self._closing_since: float | None = None
+
+    # ---- its life ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        super().connection_made(transport)
+        if not self._all.opened(self):
+            many = self._limits.connections
+            self._all.ended["refused"] += 1
+            self._refuse(503, f"this server has {many} connections, its limit (--connections), and all are busy")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.closed(self)
+        self._forget_head()
+        super().connection_lost(exc)
+
+    def end(self, reason: str, why: str) -> None:
+        """At once: what it has not read is lost."""
+        self._all.ended[reason] += 1
+        fields = {"reason": reason, "why": why, "client": self.client[0] if self.client else None}
+        log.log(logging.INFO if self._is_busy else logging.DEBUG, "a connection was ended", extra={"fields": fields})
+        self._all.closed(self)
+        self.transport.abort()
+        self._let_go()
+
+    def eof_received(self) -> None:
+        self._let_go()  # what has no more to say is closed
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Whoever still answers a request that came before finds the transport closed before he is told so."""
+        for cycle in (self.cycle, *(cycle for cycle, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+
+    def _refuse(self, status: int, why: str) -> None:
+        body = why.encode() + b"\n"
+        self.transport.write(
+            b"HTTP/1.1 %d %s\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+            b"retry-after: 1\r\nconnection: close\r\n\r\n%s" % (status, _PHRASES[status], len(body), body)
+        )
+        self.transport.close()
+        self._let_go()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def unread_bytes(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    # ---- requests ----------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        before = self._in_head
+        super().data_received(data)
+        if before and self._in_head and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            self._check_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.url = bytearray()  # type: ignore[assignment]  # it grows piece by piece, until the head is whole
+        self._in_head, self._head_bytes, self._since = True, 0, self._all.clock()
+
+    def on_headers_complete(self) -> None:
+        self.url = bytes(self.url)
+        self._in_head = False
+        if self.url.find(b"?") > _PATH_BYTES or (b"?" not in self.url and len(self.url) > _PATH_BYTES):
+            self._all.ended["head"] += 1
+            self._refuse(414, f"the path is over {_PATH_BYTES} bytes: a text belongs behind ?query=, or into the body")
+            return
+        self._all.is_answered(self)
+        super().on_headers_complete()
+        self.cycle.__class__ = _Cycle  # uvicorn lets nobody say what it makes
+
+    def on_body(self, body: bytes) -> None:
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if not self.pipeline:
+            self._forget_head()
+            if not self._in_head:
+                self._since = self._all.clock()
+            self._all.waits(self)
+        super().on_response_complete()
+
+    def _check_head(self) -> None:
+        besides_url = self._head_bytes - len(self.url)
+        if self._head_bytes > self._limits.head_bytes or besides_url > _SMALL_HEAD_BYTES:
+            self._all.ended["head"] += 1
+            most = f"{self._limits.head_bytes} bytes, or its headers over {_SMALL_HEAD_BYTES}"
+            self._refuse(431, f"the head of a request is over {most}: send what is long in the body")
+            return
+        large = max(0, self._head_bytes - _SMALL_HEAD_BYTES)
+        if not self._all.has_room_for_head(large - self._large_bytes):
+            self._all.ended["head"] += 1
+            self._refuse(503, "too many long URLs are under way: send what is long in the body")
+            return
+        self._all.heads_bytes += large - self._large_bytes
+        self._large_bytes = large
+
+    def _forget_head(self) -> None:
+        self._all.heads_bytes -= self._large_bytes
+        self._large_bytes = 0
+
+    # ---- deadlines ---------------------------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Called about once a second."""
+        if self._is_read_too_slowly(now):
+            self.end("unread", f"its client has read next to nothing for {self._limits.slow_s:g} s")
+        elif self.transport.is_closing() or self._is_busy:
+            return
+        elif self._in_head and now - self._since > self._limits.head_s:
+            self._all.ended["head"] += 1
+            self._refuse(408, f"the head of a request was not whole within {self._limits.head_s:g} s")
+        elif not self._in_head and now - self._since > self._limits.idle_s:
+            self._all.ended["idle"] += 1
+            self.transport.close()
+
+    def _is_read_too_slowly(self, now: float) -> bool:
+        """Whether what lies in the buffer has grown less by too little. While it is over its mark nothing is added."""
+        size = self.unread_bytes
+        if not size or not (self.flow.write_paused or self.transport.is_closing()):
+            self._unread = None
+            return False
+        if self._unread is None or size > self._unread[1]:
+            self._unread = now, size
+            return False
+        since, was = self._unread
+        if now - since < self._limits.slow_s:
+            return False
+        if was - size < self._limits.rate_bytes * (now - since):
+            return True
+        self._unread = now, size
+        return False
+
+
+class _Cycle(RequestResponseCycle):
+    """A request and its answer. A connection that has ended by itself is told of later; what is sent before is lost,
+    and no fault of anybody."""
+
+    async def send(self, message: Any) -> None:
+        if self.transport.is_closing():
+            self.disconnected = True
+        await super().send(message)
+
+
+_PHRASES = {
+    414: b"URI Too Long",
+    408: b"Request Timeout",
+    431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
+}

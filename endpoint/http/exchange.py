@@ -1,0 +1,200 @@
+"""One request and its answer, straight on ASGI.
+
+The raw path decides where a request goes: frameworks decode `%2F` too early, and an IRI in a path is full of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import cached_property, partial
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+
+from endpoint.errors import TextTooLong, describe, headers_of, render
+from endpoint.http import browsers
+from endpoint.http.access import Caller
+from endpoint.http.app_state import Desk
+from endpoint.http.body import Paced, Receive, as_text, read_body, unpack
+from endpoint.http.parameters import Parameters, parse_pairs
+from stream_ext.errors import BadArgument, TooLarge, UnsupportedMedia
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+JSON = b"application/json"
+FORM = "application/x-www-form-urlencoded"
+
+_VARIES = (b"vary", b"Accept")
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+class Exchange:
+    def __init__(self, scope: Message, receive: Receive, send: Send, desk: Desk) -> None:
+        self.receive, self.desk = receive, desk
+        self._scope, self._send = scope, send
+        self.method: str = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn leaves out a HEAD's body
+        self.path = raw_path(scope)
+        self.query_string: bytes = scope["query_string"]
+        self.headers = headers_in(scope)
+        self.accept = self.headers.get("accept", "")
+        self.started = False
+        self.status = 0  # of the answer, once it has begun
+        self.route = "none"  # as the table of routes has it, once it is found
+        self._scheme: str = scope.get("scheme", "http")
+        self.root: str = scope.get("root_path", "")
+        self._unread = False  # the rest of the body is still on the connection
+
+    # ---- what is asked ----
+
+    def parameters(self) -> Parameters:
+        return Parameters(parse_pairs(self.query_string))
+
+    @property
+    def media_type(self) -> str:
+        """The Content-Type without its parameters; a charset that is not UTF-8 is refused."""
+        media_type, *parameters = self.headers.get("content-type", "").split(";")
+        for parameter in parameters:
+            name, _, value = (piece.strip().strip('"').lower() for piece in parameter.partition("="))
+            if name == "charset" and value not in ("utf-8", "utf8", "us-ascii"):
+                raise UnsupportedMedia(f"charset={value} is not read here; send UTF-8")
+        return media_type.strip().lower()
+
+    async def body(self, limit: int | None = None) -> bytes:
+        limits = self.desk.limits
+        body = await self.sent_body(limit)
+        encoding = self.headers.get("content-encoding")
+        if not encoding:
+            return body
+        most = min(limit or limits.inflated_bytes, limits.inflated_bytes)
+        unpacked = await self.desk.workers.unpackers.run(unpack, body, encoding, most)
+        self.desk.bodies.hold(self, len(unpacked))
+        return unpacked
+
+    async def sent_body(self, limit: int | None = None) -> bytes:
+        """As it comes, packed or not."""
+        hold, declared = partial(self.desk.bodies.hold, self), self.headers.get("content-length")
+        self._unread = True
+        body = await read_body(self.paced(), declared, limit or self.desk.limits.body_bytes, hold)
+        self._unread = False
+        return body
+
+    def paced(self) -> Paced:
+        """What reads the body, and does not wait for a client that is too slow."""
+        return Paced(self.receive, self.desk.limits.slow_s, self.desk.limits.rate_bytes)
+
+    async def text_body(self, what: str) -> str:
+        """The body as a query or update."""
+        return self.checked_text(as_text(await self.body(self.desk.limits.text_bytes * 3), what))
+
+    def checked_text(self, text: str) -> str:
+        limit = self.desk.limits.text_bytes
+        if len(text) > limit:
+            # In a URL it is the URL that is too long; in a body the body.
+            kind = TextTooLong if self.method == "GET" else TooLarge
+            raise kind(f"the text has {len(text)} characters; the limit is {limit}")
+        return text
+
+    def url(self, *segments: str) -> str:
+        """The address of something here, as this client reaches it."""
+        path = "/".join(quote(segment, safe="") for segment in segments)
+        host = self.headers.get("host")
+        return f"{self._scheme}://{host}{self.root}/{path}" if host else self.desk.base + path
+
+    @cached_property
+    def caller(self) -> Caller:
+        return caller_of(self._scope, self.headers)
+
+    def check_may_read(self) -> None:
+        if self.desk.access.closed:
+            self.desk.access.check_read(self.caller, self.desk.is_reader(self.caller))
+
+    def check_may_write(self) -> None:
+        self.desk.access.check_write(self.caller)
+
+    # ---- what is answered ----
+
+    async def answer(
+        self,
+        status: int,
+        body: bytes = b"",
+        media_type: bytes | None = None,
+        headers: Headers | None = None,
+        snapshot: int | None = None,
+    ) -> None:
+        length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
+        await self.start(status, media_type, length + (headers or []), snapshot)
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def answer_json(
+        self, status: int, value: object, headers: Headers | None = None, snapshot: int | None = None
+    ) -> None:
+        await self.answer(status, msgspec.json.encode(value) + b"\n", JSON, headers, snapshot)
+
+    async def answer_error(self, error: Exception) -> None:
+        if self.started:
+            raise error  # the connection is cut: half an answer must not look whole
+        problem = describe(error)
+        body, media_type = render(problem, self.accept)
+        await self.answer(problem.status, body, media_type, headers_of(error, problem.status, self._unread))
+
+    async def start(self, status: int, media_type: bytes | None, headers: Headers, snapshot: int | None = None) -> None:
+        """The head of an answer; `piece` and `end` follow."""
+        self.started, self.status = True, status
+        shown = self.desk.head() if snapshot is None else snapshot
+        for_origin = self.desk.access.for_origin(self.headers.get("origin"))
+        all_headers = [(b"rillet-snapshot", str(shown).encode()), _VARIES, *browsers.of_data(media_type), *for_origin]
+        all_headers += headers
+        if media_type is not None:
+            all_headers.append((b"content-type", media_type))
+        await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
+
+    async def hand_on(self, app: Application, mounted_at: str, path: str) -> None:
+        """Have another application answer, as if `path` had been asked of it."""
+        root = self.root + mounted_at
+        scope = {**self._scope, "root_path": root, "path": root + path, "raw_path": (root + path).encode()}
+        await app(scope, self.receive, self._watched)
+
+    async def _watched(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started, self.status = True, message["status"]
+        await self._send(message)
+
+    async def piece(self, body: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def end(self) -> None:
+        await self._send({"type": "http.response.body", "body": b""})
+
+
+def raw_path(scope: Message) -> bytes:
+    """The path as it came, below where the application is mounted."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    root = scope.get("root_path", "").encode()
+    return raw.removeprefix(root) if root else raw
+
+
+def path_name(segment: bytes, what: str) -> str:
+    """A stream or query as a path names it: a local name, or an IRI with its delimiters percent-encoded."""
+    try:
+        name = unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError:
+        raise BadArgument(f"the {what} in the path is not UTF-8") from None
+    if not (_NAME.fullmatch(name) or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*", name)):
+        raise BadArgument(f"{name!r} names no {what}: write [A-Za-z_][A-Za-z0-9_.-]* or a percent-encoded IRI")
+    return name
+
+
+def caller_of(scope: Message, headers: Mapping[str, str]) -> Caller:
+    return Caller.of(scope.get("scheme", "http"), (scope.get("server") or (None, 80))[1], headers)
+
+
+def headers_in(scope: Message) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers

@@ -1,0 +1,22 @@
+"""CREATE STREAM, DROP, UNREGISTER and SHOW on the protocol's routes, told as a SPARQL result.
+
+So whoever has a SPARQL client has all of it, and needs nothing that knows our other routes."""
+
+from __future__ import annotations
+
+from endpoint import negotiation
+from endpoint.formats import results
+from endpoint.http.exchange import Exchange
+from stream_ext.service.administration import AdministrationAnswer, Statement, administer, changes_state
+
+
+async def run(exchange: Exchange, statement: Statement) -> None:
+    """Who calls has seen to it that a change does not come by GET."""
+    workers = exchange.desk.workers
+    if changes_state(statement):
+        exchange.check_may_write()
+    offer = negotiation.choose(exchange.accept, results.OFFERS)
+    pool = workers.writers if changes_state(statement) else workers.readers
+    told: AdministrationAnswer = await pool.run(administer, statement, exchange.desk.service)
+    body = b"".join(results.write(offer.format, told.variables, results.few(told.rows), None))
+    await exchange.answer(200, body, results.content_type(offer))

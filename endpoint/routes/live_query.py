@@ -1,0 +1,48 @@
+"""A live query: a windowed text asked with `Accept: text/event-stream`, answered for as long as somebody listens.
+
+It is a registration that ends with its connection, under a name that nobody chose; one that a crash has left behind is
+dropped when the service starts."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import suppress
+
+from endpoint import negotiation
+from endpoint.http.exchange import Exchange
+from endpoint.http.parameters import Parameters
+from endpoint.routes.asking import offers_of
+from endpoint.routes.emissions import SSE, Span, emit
+from stream_ext.errors import BadArgument, NotFound
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE
+
+_ALL = Span(since=0, until=None, limit=None, follow=True, wait_s=0.0)
+_ONCE = "it belongs to a question that is asked once; a live query (Accept: text/event-stream) goes on from now"
+
+
+def is_wanted(exchange: Exchange, query: Query) -> bool:
+    """Whether events are what the client likes best of all that there is."""
+    accept = exchange.accept.lower()
+    return "text/event-stream" in accept and negotiation.choose(accept, (*offers_of(query.form), SSE)) is SSE
+
+
+async def listen(exchange: Exchange, text: str, query: Query, parameters: Parameters) -> None:
+    parameters.refuse(dict.fromkeys(("snapshot", "at", "timeout", "wait", *OF_QUERY, *OF_UPDATE), _ONCE))
+    parameters.done("query")
+    if not query.windows:
+        raise BadArgument(
+            "a live query (Accept: text/event-stream) has windows; a query without them is registered (POST /queries) "
+            "to be told of its changes, or asked once with another Accept"
+        )
+    exchange.check_may_write()
+    writers, service = exchange.desk.workers.writers, exchange.desk.service
+    name = f"live.{secrets.token_hex(8)}"
+    with exchange.desk.room_to_listen():
+        await writers.run(service.register_live, text, name)
+        try:
+            await emit(exchange, name, _ALL, SSE, [(b"location", exchange.url("queries", name).encode())])
+        finally:
+            with suppress(NotFound):  # somebody else has dropped it
+                await asyncio.shield(writers.go_on(service.drop_query, name))

@@ -1,0 +1,96 @@
+"""`/$/loads`: what was loaded, and a load beside the running server.
+
+    POST /$/loads?path=/data/a.nq&size=...     lines of N-Triples or N-Quads, however many: one snapshot
+
+The body is read as it comes, piece by piece, and is nowhere whole; nothing of it is in the store before its end."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from endpoint.http.body import Disconnected
+from endpoint.http.exchange import Exchange
+from endpoint.http.parameters import Parameters
+from hbase_store import Loading
+from stream_ext.errors import BadArgument, UnsupportedMedia
+from stream_ext.writer.graph_store import checked_graph
+from stream_ext.writer.load_records import Loaded, UnusualLineReader
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_QUADS = {"application/n-triples": False, "application/n-quads": True}
+_KNOWN = "path, size, modified, digest, graph, part, go-on"
+_PIECE_BYTES = 4 << 20
+
+
+async def list_loads(exchange: Exchange) -> None:
+    exchange.parameters().done("none")
+    found = await exchange.desk.workers.readers.run(exchange.desk.service.loads)
+    await exchange.answer_json(200, {"loads": [_told(each) for each in found]})
+
+
+async def load(exchange: Exchange) -> None:
+    parameters = exchange.parameters()
+    go_on, what = parameters.flag("go-on"), _what(parameters)
+    parameters.done(_KNOWN)
+    exchange.check_may_write()
+    quads = _QUADS.get(exchange.media_type)
+    if quads is None or exchange.headers.get("content-encoding", "identity") != "identity":
+        raise UnsupportedMedia(
+            f"a load is sent as lines, unpacked: {' or '.join(_QUADS)}; `rillet load` reads the rest"
+        )
+    if what.graph is not None:
+        checked_graph(what.graph)
+    lines, run = UnusualLineReader(quads, go_on), exchange.desk.workers.writers.run
+    loading = Loading(lines, quads)
+    async for piece in _pieces(exchange):
+        await run(loading.read, piece)
+    await run(loading.end)
+    what.statements, what.bad = loading.statements, lines.bad
+    recorded = what if what.path else None
+    what.sn = await run(exchange.desk.service.load, loading, what.graph, recorded)
+    told = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.told]
+    await exchange.answer_json(200, {**_told(what), "first_bad": told}, snapshot=what.sn)
+
+
+def _what(parameters: Parameters) -> Loaded:
+    path, digest = parameters.text("path") or "", parameters.text("digest") or ""
+    size, modified = parameters.integer("size"), parameters.text("modified") or "0"
+    if not re.fullmatch(r"-?[0-9]{1,20}", modified):
+        raise BadArgument(f"modified={modified}: nanoseconds since 1970 are expected")
+    if path and size is None:
+        raise BadArgument("path is what the file is known by later, together with its size: give size, too")
+    graph, part = parameters.text("graph"), parameters.text("part") or ""
+    return Loaded(path, size or 0, int(modified), graph, digest=digest, part=part)
+
+
+def _told(what: Loaded) -> dict[str, object]:
+    return {
+        "path": what.path,
+        "size": what.size,
+        "modified": what.modified_ns,
+        "digest": what.digest,
+        "graph": what.graph,
+        "statements": what.statements,
+        "bad": what.bad,
+        "part": what.part,
+        "snapshot": what.sn,
+    }
+
+
+async def _pieces(exchange: Exchange) -> AsyncIterator[bytes]:
+    """The body, some megabytes at a time."""
+    held: list[bytes] = []
+    size, more, receive = 0, True, exchange.paced()
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        held.append(message.get("body", b""))
+        size += len(held[-1])
+        more = message.get("more_body", False)
+        if size >= _PIECE_BYTES or not more:
+            yield b"".join(held)
+            held, size = [], 0

@@ -1,0 +1,275 @@
+"""`/$/metrics`: counters and gauges in the text form of Prometheus. Names say their unit; counters end in _total.
+
+What is read here waits for nothing: whatever hangs, it is of now. Only what is said of single streams and queries may
+be older, and then says so."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from endpoint.http.connections import REASONS
+from endpoint.http.request_counts import BOUNDS_S, Requests
+from hbase_store.version import __version__
+from stream_ext.waits import Kind
+
+if TYPE_CHECKING:
+    from endpoint.http.app_state import Desk
+    from endpoint.monitoring.figures import Figures
+    from endpoint.monitoring.last_known import Known
+    from endpoint.query_workers import QueryWorkers
+    from hbase_store.backends.calls import Calls
+
+MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+def text(desk: Desk, figures: Known[Figures] | None) -> bytes:
+    """All of it. `figures`: as they were last known."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(_Families(desk, figures))
+    return generate_latest(registry)
+
+
+class _Families(Collector):
+    def __init__(self, desk: Desk, figures: Known[Figures] | None) -> None:
+        self._desk, self._figures = desk, figures
+
+    def collect(self) -> Iterator[Metric]:
+        desk = self._desk
+        yield from _of_build(desk)
+        yield from _of_http(desk)
+        yield from _of_connections(desk)
+        yield from _of_service(desk.service.status_at_once())
+        yield from _of_waits(desk)
+        yield _gauge(
+            "rillet_figures_age_seconds",
+            "How old what is said of single streams and queries is; 0: of now.",
+            nan if self._figures is None else self._figures.age_s,
+        )
+        if self._figures is not None:
+            yield from _of_figures(self._figures.value)
+        yield from _of_store_calls(getattr(desk.service.store.kv, "calls", None))
+        yield from _of_query_workers(desk.query_workers)
+
+
+def _gauge(name: str, help: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, help, value=value)
+
+
+def _counter(name: str, help: str, value: float) -> Metric:
+    return CounterMetricFamily(name, help, value=value)
+
+
+def _of_each(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    help: str,
+    label: str,
+    values: Iterable[tuple[object, float | None]],
+) -> Metric:
+    """A sample for each value of a label; none where nothing is known."""
+    family = kind(name, help, labels=[label])
+    for of, value in values:
+        if value is not None:
+            family.add_metric([str(of)], value)
+    return family
+
+
+def _of_build(desk: Desk) -> Iterator[Metric]:
+    status = desk.service.status_at_once()
+    build = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "store": status["store"].partition(":")[0],
+        "engine": "spark" if desk.service.has_spark else "inline",
+    }
+    family = GaugeMetricFamily("rillet_build_info", "What runs here: always 1.", labels=list(build))
+    family.add_metric(list(build.values()), 1)
+    yield family
+
+
+def _of_http(desk: Desk) -> Iterator[Metric]:
+    requests, workers = desk.requests, desk.workers
+    counted = CounterMetricFamily(
+        "rillet_http_requests_total", "Requests answered.", labels=["route", "method", "status"]
+    )
+    for (route, method, status), count in list(requests.counted.items()):
+        counted.add_metric([route, method, str(status)], count)
+    yield counted
+    yield _times(requests)
+    pools = (
+        workers.readers,
+        workers.writers,
+        workers.unpackers,
+        workers.waiters,
+        workers.followers,
+        workers.operations,
+    )
+    under_way = "Calls that run in a pool of threads or wait for one."
+    yield _of_each(
+        GaugeMetricFamily, "rillet_calls_under_way", under_way, "pool", [(pool.kind, pool.busy) for pool in pools]
+    )
+    refused = [(pool.kind, pool.refused) for pool in pools]
+    told = "Calls that a full pool told to come back."
+    yield _of_each(CounterMetricFamily, "rillet_calls_refused_total", told, "pool", refused)
+    yield _gauge(
+        "rillet_questions_under_way", "Queries and updates of /sparql that run or are sent.", len(desk.underway)
+    )
+    yield _counter("rillet_questions_cancelled_total", "Queries and updates ended by DELETE.", desk.underway.cancelled)
+    taken = "What queries that are evaluated or sent have of the memory for all of them."
+    yield _gauge("rillet_query_memory_bytes", taken, desk.memory.used)
+    yield _counter("rillet_remembered_hits_total", "Answers that were remembered.", desk.remembered.hits)
+
+
+def _times(requests: Requests) -> Metric:
+    family = HistogramMetricFamily(
+        "rillet_http_request_seconds", "Time from a request to the end of its answer.", labels=["route"]
+    )
+    for route, buckets in list(requests.times.items()):
+        sums = list(accumulate(buckets))
+        bounds = [*map(floatToGoString, BOUNDS_S), "+Inf"]
+        family.add_metric([route], list(zip(bounds, sums, strict=True)), requests.seconds[route])
+    return family
+
+
+def _of_connections(desk: Desk) -> Iterator[Metric]:
+    connections = desk.connections
+    busy, all_ = connections.busy, len(connections.open)
+    open_ = [("busy", busy), ("waiting", all_ - busy)]
+    yield _of_each(GaugeMetricFamily, "rillet_connections", "Open connections.", "state", open_)
+    ended = [(reason, connections.ended[reason]) for reason in REASONS]
+    yield _of_each(
+        CounterMetricFamily, "rillet_connections_ended_total", "Connections that the server ended.", "reason", ended
+    )
+    yield _gauge("rillet_bodies_bytes", "What the bodies of requests under way take.", desk.bodies.nbytes)
+    yield _counter("rillet_bodies_refused_total", "Bodies for which there was no room.", desk.bodies.refused)
+
+
+def _of_service(status: dict[str, Any]) -> Iterator[Metric]:
+    writer = status["writer"]
+    yield _gauge("rillet_snapshot", "The last snapshot.", status["head"])
+    yield _gauge("rillet_evaluated_snapshot", "The last snapshot that all queries took in.", status["position"])
+    yield _gauge("rillet_lag_snapshots", "Snapshots that wait to be evaluated.", status["lag"])
+    yield _gauge("rillet_lag_seconds", "For how long the oldest of them waits.", status["lag_ms"] / 1000)
+    yield _gauge("rillet_streams", "Streams.", status["streams"])
+    yield _gauge("rillet_queries", "Registered queries.", status["queries"])
+    yield _gauge("rillet_subscriptions", "Who listens to emissions.", status["subscriptions"])
+    yield _gauge("rillet_writer_queued", "Requests that wait for the writer.", writer["queued"])
+    yield _gauge("rillet_writer_queued_bytes", "Bytes of pushes that wait.", writer["queued_bytes"])
+    faults = bool(status["fault"]) + bool(writer["fault"])
+    yield _gauge(
+        "rillet_faults", "Of writer and emission log: how many have failed, and do not go on by themselves.", faults
+    )
+    on_spark = float(status["runner"] == "spark")
+    yield _gauge("rillet_runs_on_spark", "1 while Spark steps the queries, 0 while the server does.", on_spark)
+
+
+def _of_waits(desk: Desk) -> Iterator[Metric]:
+    now_ms = desk.service.clock.now_ms()
+    since = {wait.kind: wait.since_ms for wait in desk.service.waits.current()}
+    waited = [(kind, (now_ms - since[kind]) / 1000 if kind in since else 0.0) for kind in get_args(Kind)]
+    yield _of_each(
+        GaugeMetricFamily, "rillet_waits_seconds", "For how long it is waited for; 0: it is not.", "for", waited
+    )
+
+
+def _of_figures(figures: Figures) -> Iterator[Metric]:
+    yield from _of_streams(figures.streams)
+    yield from _of_queries(figures.queries)
+    retention, spark = figures.retention, figures.spark
+    yield _gauge("rillet_timing_bytes", "What stream elements take that are not absorbed.", retention["timing_bytes"])
+    most = "What they may take (--timing-bytes)."
+    yield _gauge("rillet_timing_bytes_max", most, retention["timing_bytes_max"])
+    if spark is not None:
+        yield _gauge("rillet_spark_up", "1 while there is a Spark.", float(spark["state"] == "up"))
+        for name, help in _OF_SPARK.items():
+            yield _counter(f"rillet_spark_{name}_total", help, spark[name])
+
+
+_OF_SPARK = {
+    "starts": "Drivers of Spark that were started.",
+    "epochs": "Epochs that began.",
+    "lost": "Attempts that ended before they were over.",
+    "steps": "Snapshots that Spark has stepped.",
+}
+
+
+def _of_streams(streams: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    def of(key: str, scale: float = 1) -> Iterator[tuple[str, float | None]]:
+        return ((one["stream"], None if one[key] is None else one[key] / scale) for one in streams)
+
+    batches = "Batches of a stream."
+    yield _of_each(CounterMetricFamily, "rillet_stream_batches_total", batches, "stream", of("batches"))
+    elements = "Elements that came since the start of the server."
+    yield _of_each(CounterMetricFamily, "rillet_stream_elements_total", elements, "stream", of("elements"))
+    late = "Elements that came late."
+    yield _of_each(CounterMetricFamily, "rillet_stream_late_total", late, "stream", of("late"))
+    time_ = "Where the time of a stream has come to."
+    yield _of_each(GaugeMetricFamily, "rillet_stream_time_seconds", time_, "stream", of("time_ms", 1000))
+    behind = "How far the time of a stream is behind the clock."
+    yield _of_each(GaugeMetricFamily, "rillet_stream_behind_seconds", behind, "stream", of("behind_ms", 1000))
+
+
+def _of_queries(queries: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    def of(key: str, scale: float = 1) -> Iterator[tuple[str, float | None]]:
+        return ((one["query"], None if one[key] is None else one[key] / scale) for one in queries)
+
+    emissions = "The number of a query's last emission."
+    yield _of_each(CounterMetricFamily, "rillet_query_emissions_total", emissions, "query", of("emissions"))
+    evaluations = "Evaluations since the start of the server."
+    yield _of_each(CounterMetricFamily, "rillet_query_evaluations_total", evaluations, "query", of("evaluations"))
+    rows = "Rows that it has said since the start of the server."
+    yield _of_each(CounterMetricFamily, "rillet_query_rows_total", rows, "query", of("rows"))
+    lag = "For how long what it takes in next has waited; of a query that is evaluated."
+    yield _of_each(GaugeMetricFamily, "rillet_query_lag_seconds", lag, "query", of("lag_ms", 1000))
+    time_ = "Of which time its last evaluation was."
+    yield _of_each(GaugeMetricFamily, "rillet_query_time_seconds", time_, "query", of("time_ms", 1000))
+    failed = "1 for a query that is stepped no more."
+    yield _of_each(GaugeMetricFamily, "rillet_query_failed", failed, "query", of("failed"))
+
+
+def _of_store_calls(calls: Calls | None) -> Iterator[Metric]:
+    if calls is None:
+        return
+    told = calls.told()
+    count = "Calls of HBase."
+    yield _of_each(CounterMetricFamily, "rillet_hbase_calls_total", count, "verb", [(c.verb, c.count) for c in told])
+    failed = "Calls of HBase that failed."
+    values = [(c.verb, c.failed) for c in told]
+    yield _of_each(CounterMetricFamily, "rillet_hbase_calls_failed_total", failed, "verb", values)
+    seconds = "Time that calls of HBase took together."
+    values_s = [(c.verb, c.seconds) for c in told]
+    yield _of_each(CounterMetricFamily, "rillet_hbase_call_seconds_total", seconds, "verb", values_s)
+
+
+def _of_query_workers(crew: QueryWorkers) -> Iterator[Metric]:
+    told = crew.told()
+    busy = [(one["worker"], one["queries"]) for one in told]
+    answers = "Queries that a query worker answers now."
+    yield _of_each(GaugeMetricFamily, "rillet_query_worker_queries", answers, "worker", busy)
+    asked = [(one["worker"], one["asked"]) for one in told]
+    given = "Queries that a query worker was given."
+    yield _of_each(CounterMetricFamily, "rillet_query_worker_queries_total", given, "worker", asked)
+    memory = [(one["worker"], _resident_bytes(one["pid"])) for one in told]
+    resident = "Resident memory of a query worker."
+    yield _of_each(GaugeMetricFamily, "rillet_query_worker_resident_memory_bytes", resident, "worker", memory)
+    yield _counter("rillet_query_workers_replaced_total", "Query workers that ended early.", crew.replaced)
+
+
+def _resident_bytes(pid: int) -> int:
+    """0 of a process that has just ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

@@ -1,0 +1,78 @@
+"""`/$/...`: is it there, is it ready, how is it doing.
+
+Answered in a tenth of a second whatever hangs: here nothing waits for the store, nor for a thread that may. What cannot
+be known so is what was known last (`endpoint.monitoring.last_known`)."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+from endpoint.http.exchange import Exchange
+from endpoint.monitoring.figures import Figures
+from endpoint.monitoring.last_known import Known
+from endpoint.routes.metrics import MEDIA_TYPE as METRICS_TYPE
+from endpoint.routes.metrics import text as text_of_metrics
+from hbase_store.errors import StoreUnavailable
+from stream_ext.waits import STOPS
+
+_TEXT = b"text/plain; charset=utf-8"
+
+
+async def ping(exchange: Exchange) -> None:
+    exchange.parameters().done("none")
+    await exchange.answer(200, b"pong\n", _TEXT)
+
+
+async def ready(exchange: Exchange) -> None:
+    """Ready: it answers from the store, takes writes, and is not on its way out."""
+    exchange.parameters().done("none")
+    service, stopping = exchange.desk.service, exchange.desk.stopping
+    waits, status = service.waits.current(), service.status_at_once()
+    fault = status["fault"] or status["writer"]["fault"]
+    lines = [f"waits for the {wait.kind}: {wait.why}" for wait in waits]
+    if stopping:
+        lines = ["stopping", *lines]
+    elif fault:
+        lines = [f"the server reads the store and does not write to it: {fault}", *lines]
+    is_ready = not (stopping or fault or any(wait.kind in STOPS for wait in waits))
+    text = "\n".join(["ready", *lines] if is_ready else lines)
+    await exchange.answer(200 if is_ready else 503, text.encode() + b"\n", _TEXT)
+
+
+async def stats(exchange: Exchange) -> None:
+    exchange.parameters().done("none")
+    desk = exchange.desk
+    try:
+        status, age_s = astuple(await desk.status.get())
+    except StoreUnavailable:
+        status, age_s = {}, None
+    at_once = desk.service.status_at_once()
+    told = {**status, **at_once, "age_ms": _ms(age_s), "query_workers": desk.query_workers.told()}
+    await exchange.answer_json(200, told)
+
+
+def _ms(age_s: float | None) -> int | None:
+    return None if age_s is None else round(age_s * 1000)
+
+
+async def running(exchange: Exchange) -> None:
+    exchange.parameters().done("none")
+    await exchange.answer_json(200, {"queries": exchange.desk.underway.told()})
+
+
+async def cancel(exchange: Exchange, id: str) -> None:
+    exchange.parameters().done("none")
+    exchange.check_may_write()
+    exchange.desk.underway.cancel(id)
+    await exchange.answer(204)
+
+
+async def metrics(exchange: Exchange) -> None:
+    exchange.parameters().done("none")
+    desk = exchange.desk
+    try:
+        figures: Known[Figures] | None = await desk.figures.get()
+    except StoreUnavailable:
+        figures = None
+    body = await desk.workers.operations.run(text_of_metrics, desk, figures)
+    await exchange.answer(200, body, METRICS_TYPE)

@@ -1,0 +1,266 @@
+"""SPARQL 1.1 Protocol: `/sparql`, `/query`, `/update`.
+
+What a text does is decided by our own parse, never by the name of the parameter it came in: SPARQLWrapper sends
+`REGISTER QUERY <loadAlerts>` as an update and `REGISTER QUERY <q1> AS SELECT` as a query over GET."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from endpoint import negotiation
+from endpoint.formats import graph_results, results
+from endpoint.formats.description import OFFERS
+from endpoint.http.answer_cache import Key
+from endpoint.http.body import as_text
+from endpoint.http.exchange import FORM, Exchange
+from endpoint.http.parameters import SPARQLWRAPPER, Parameters, parse_pairs
+from endpoint.negotiation import Offer
+from endpoint.routes import administration, live_query
+from endpoint.routes.asking import SHORT_CHARACTERS, Asked, ask
+from endpoint.routes.awaiting import answer_pending, is_pending
+from endpoint.routes.emissions import SSE
+from hbase_store.layout.terms import iri, literal
+from stream_ext.errors import BadArgument, UnsupportedMedia
+from stream_ext.language.algebra.algebra import CreateStream, Drop, Explain, Query, Register, Show, Unit, Update
+from stream_ext.language.syntax import Check, parse_again
+from stream_ext.plan.advice import warnings_of
+from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE, Dataset
+
+if TYPE_CHECKING:
+    from stream_ext.writer.updates import Updated
+
+#: Where the console is mounted.
+CONSOLE = "/console"
+
+Warnings = tuple[str, ...]
+
+QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
+
+_KNOWN = "query, update, snapshot, at, timeout, explain, wait, " + ", ".join((*OF_QUERY, *OF_UPDATE))
+_NOT_OF_QUERY = "it belongs to updates; the graphs of a query are default-graph-uri= and named-graph-uri="
+_NOT_OF_UPDATE = "it belongs to queries; the graphs of an update are using-graph-uri= and using-named-graph-uri="
+_NOT_OF_OTHERS = "it belongs to queries and updates; this is neither"
+_BY_POST = "this changes the state of the server: send it by POST (with SPARQLWrapper: setMethod(POST))"
+_EXPLAIN = re.compile(r"((?:\s++|#[^\n]*+\n)*+)EXPLAIN(?=\s)", re.IGNORECASE)
+
+
+#: Bodies up to this length are taken apart on the event loop.
+_SHORT_BYTES = 1 << 14
+
+
+#: All that these routes answer but the query page.
+_WRITTEN = (*results.OFFERS, *graph_results.TRIPLES, *OFFERS, SSE)
+
+
+async def sparql(exchange: Exchange) -> None:
+    desk = exchange.desk
+    if exchange.method == "GET" and negotiation.prefers_html(exchange.accept, _WRITTEN):
+        await _page(exchange)
+        return
+    exchange.check_may_read()
+    body = await exchange.body(desk.limits.text_bytes * 4) if exchange.method == "POST" else b""
+    key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
+    said = desk.remembered.get(key, desk.head())
+    if said is not None:
+        await exchange.answer(200, said.body, said.media_type, [*said.headers])
+        return
+    if len(body) <= _SHORT_BYTES:
+        text, parameters = read_request(exchange, body)
+    else:
+        text, parameters = await desk.workers.readers.run(read_request, exchange, body)
+    if text is None:
+        await about(exchange, parameters)
+        return
+    parameters.ignore(SPARQLWRAPPER)
+    text, explain = strip_explain(exchange.checked_text(text))
+    if parameters.flag("explain") or explain:
+        parameters.done(_KNOWN)
+        await _explain(exchange, text)
+        return
+    if len(text) <= SHORT_CHARACTERS:
+        await _answer(exchange, text, *_remembered(text, desk.base), key, parameters)
+        return
+    timeout_s = parameters.timeout_s(desk.limits.query_s)
+    async with desk.underway.asked(exchange, text, timeout_s) as question:
+        reading = desk.workers.readers.submit(_read, text, desk.base, question.control.check)
+        unit, warnings = await question.in_time(reading)
+    await _answer(exchange, text, unit, warnings, key, parameters, question.spent_s)
+
+
+def _read(text: str, base: str, check: Check | None = None) -> tuple[Unit, Warnings]:
+    """What a text means, and what of it can hardly be meant."""
+    unit = parse_again(text, base, check)
+    return unit, warnings_of(unit) if isinstance(unit, Query) else ()
+
+
+_remembered = lru_cache(maxsize=256)(_read)
+
+
+async def _answer(
+    exchange: Exchange,
+    text: str,
+    unit: Unit,
+    warnings: Warnings,
+    key: Key,
+    parameters: Parameters,
+    spent_s: float = 0.0,
+) -> None:
+    """`spent_s`: of the time that it has."""
+    if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
+        raise BadArgument(_BY_POST)
+    if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
+        await live_query.listen(exchange, text, unit, parameters)
+    elif isinstance(unit, Query):
+        await ask(exchange, replace(_asked(exchange, text, unit, key, parameters, spent_s), warnings=warnings))
+    else:
+        await _run(exchange, text, unit, parameters, spent_s)
+
+
+async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters, spent_s: float) -> None:
+    if isinstance(unit, Update):
+        await _update(exchange, text, parameters, spent_s)
+    elif isinstance(unit, Register):
+        await _register(exchange, text, parameters)
+    elif isinstance(unit, CreateStream | Drop | Show):
+        parameters.refuse({"wait": "it belongs to pushes and updates; this is answered when it is done"})
+        parameters.done("query, update")
+        await administration.run(exchange, unit)
+    else:
+        assert isinstance(unit, Explain)  # behind a prologue
+        parameters.done(_KNOWN)
+        await _explain(exchange, text)
+
+
+# ---- what is asked ----
+
+
+def read_request(exchange: Exchange, body: bytes) -> tuple[str | None, Parameters]:
+    """The text, from wherever the protocol lets it stand (None: there is none), and the other parameters."""
+    parameters = exchange.parameters()
+    direct, form = None, b""
+    if exchange.method == "POST":
+        media_type = exchange.media_type
+        if media_type in (QUERY_TYPE, UPDATE_TYPE):
+            direct = as_text(body, "text")
+        elif media_type == FORM:
+            form = body
+            parameters.add(parse_pairs(form))
+        else:
+            raise UnsupportedMedia(
+                f"Content-Type {media_type or '(none)'}: a text comes as {QUERY_TYPE}, {UPDATE_TYPE} or {FORM}"
+            )
+    texts = [text for text in (direct, parameters.text("query"), parameters.text("update")) if text is not None]
+    if len(texts) > 1:
+        raise BadArgument("one text a request: query=, update= or the body, not several of them")
+    if not texts and exchange.method == "POST":
+        raise BadArgument(_without_text(exchange, form))
+    return (texts[0] if texts else None), parameters
+
+
+def _without_text(exchange: Exchange, form: bytes) -> str:
+    if form:
+        wanted = UPDATE_TYPE if exchange.path.startswith(b"/update") else QUERY_TYPE
+        return (
+            f"the body came as a form ({FORM}, which is what curl says if it is told nothing else) and has neither "
+            f"query= nor update=; a text that is the body itself wants Content-Type: {wanted} "
+            f"(curl: -H 'Content-Type: {wanted}')"
+        )
+    return "there is no text: send query= or update=, or the text itself as the body"
+
+
+def strip_explain(text: str) -> tuple[str, bool]:
+    """The text without the word EXPLAIN before it; blanks keep every line and column in place."""
+    found = _EXPLAIN.match(text)
+    if not found:
+        return text, False
+    return found[1] + " " * len("EXPLAIN") + text[found.end() :], True
+
+
+# ---- what is done ----
+
+
+async def _page(exchange: Exchange) -> None:
+    """For people, whatever the address says: a link that somebody follows must not run what somebody else wrote."""
+    if exchange.desk.console is None:
+        exchange.check_may_read()
+        await _describe(exchange, negotiation.choose("", OFFERS))
+    else:
+        await exchange.hand_on(exchange.desk.console, CONSOLE, "/query")
+
+
+async def about(exchange: Exchange, parameters: Parameters) -> None:
+    """No text: programs get the service description."""
+    parameters.ignore(SPARQLWRAPPER)
+    parameters.done("query, update (without a text no other parameter means anything)")
+    await _describe(exchange, negotiation.choose(exchange.accept, OFFERS))
+
+
+async def _describe(exchange: Exchange, offer: Offer) -> None:
+    readers, description = exchange.desk.workers.readers, exchange.desk.description
+    body = await readers.run(description.written, offer.format, exchange.desk.head())
+    await exchange.answer(200, body, offer.media_type.encode())
+
+
+async def _explain(exchange: Exchange, text: str) -> None:
+    explained = await exchange.desk.workers.readers.run(exchange.desk.service.explain, text)
+    await exchange.answer_json(200, explained)
+
+
+def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters, spent_s: float) -> Asked:
+    parameters.refuse(dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY))
+    dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
+    snapshot, at = parameters.integer("snapshot"), parameters.time("at")
+    timeout_s = parameters.timeout_s(exchange.desk.limits.query_s) - spent_s
+    parameters.ignore(("timeout",))
+    parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
+    parameters.done(_KNOWN)
+    return Asked(text, query, key, snapshot, at, timeout_s, dataset or None)
+
+
+async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s: float) -> None:
+    wait = parameters.wait()
+    parameters.refuse(dict.fromkeys(OF_QUERY, _NOT_OF_UPDATE))
+    parameters.refuse(dict.fromkeys(("snapshot", "at"), "it belongs to queries; this is an update"))
+    limits = exchange.desk.limits
+    timeout_s = parameters.timeout_s(limits.query_s) - spent_s
+    parameters.ignore(("timeout",))
+    dataset = Dataset(parameters.texts(OF_UPDATE[0]), parameters.texts(OF_UPDATE[1]))
+    parameters.done(_KNOWN)
+    exchange.check_may_write()
+    desk = exchange.desk
+    with desk.underway.listed("update", text, timeout_s, limits) as listed:
+        run = desk.workers.writers.run
+        done = await run(desk.service.update, text, "published", dataset or None, listed.control)
+    if await is_pending(exchange, wait, done.snapshot):
+        await answer_pending(exchange, done.snapshot)
+        return
+    await exchange.answer(204, headers=_counts(done), snapshot=done.snapshot)
+
+
+def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
+    """How many quads there are more and fewer; nothing is said where that is not known any more."""
+    counts = ((b"rillet-inserted", done.inserted), (b"rillet-deleted", done.deleted))
+    return [(name, b"%d" % count) for name, count in counts if count is not None]
+
+
+async def _register(exchange: Exchange, text: str, parameters: Parameters) -> None:
+    """Acknowledged as a result of one row, for whoever reads SPARQL results only."""
+    parameters.refuse({"wait": "a registration is answered when the query stands"})
+    parameters.refuse(dict.fromkeys((*OF_QUERY, *OF_UPDATE), _NOT_OF_OTHERS))
+    parameters.done(_KNOWN)
+    exchange.check_may_write()
+    offer = negotiation.choose(exchange.accept, results.OFFERS)
+    definition, created, warnings = await exchange.desk.workers.writers.run(exchange.desk.service.register, text)
+    row = {
+        "query": literal(definition.name),
+        "iri": iri(definition.iri),
+        "results": iri(exchange.url("queries", definition.name, "results")),
+        "created": literal("true" if created else "false", datatype="http://www.w3.org/2001/XMLSchema#boolean"),
+        "warnings": literal("\n".join(warnings)),
+    }
+    pieces = results.write(offer.format, list(row), results.few([list(row.values())]), None)
+    location = (b"location", exchange.url("queries", definition.name).encode())
+    await exchange.answer(200, b"".join(pieces), results.content_type(offer), [location])

@@ -1,0 +1,98 @@
+"""`/queries`: register, describe, drop. What they say is in `endpoint.routes.emissions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from endpoint.http.exchange import FORM, JSON, Exchange
+from endpoint.http.parameters import Parameters
+from endpoint.routes.protocol import QUERY_TYPE, read_request
+from stream_ext.errors import BadArgument, UnsupportedMedia
+
+_NO_PARAMETERS = "none"
+
+
+async def list_queries(exchange: Exchange) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    service = exchange.desk.service
+
+    def read() -> bytes:
+        listed = [{"query": q.name, "iri": q.iri, "r2s": q.r2s, "text": q.text} for q in service.queries()]
+        return msgspec.json.encode({"queries": listed}) + b"\n"
+
+    await exchange.answer(200, await exchange.desk.workers.operations.run(read), JSON)
+
+
+async def register(exchange: Exchange, name: str | None = None) -> None:
+    """POST /queries, PUT /queries/{q}: the body is a REGISTER text or a bare windowed query."""
+    text = await _text(exchange)
+    exchange.check_may_write()
+    service = exchange.desk.service
+
+    def stand() -> tuple[int, dict[str, Any]]:
+        definition, created, warnings = service.register(text, name)
+        explained = service.explain(text)
+        if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be over by now
+            warnings = [*warnings, f"it has failed already: {why}"]
+        return (201 if created else 200), {
+            "query": definition.name,
+            "iri": definition.iri,
+            "dialect": explained.get("dialect"),
+            "results": exchange.url("queries", definition.name, "results"),
+            "plan": explained,
+            **({"warnings": list(warnings)} if warnings else {}),
+        }
+
+    status, registered = await exchange.desk.workers.writers.run(stand)
+    location = (b"location", exchange.url("queries", registered["query"]).encode())
+    await exchange.answer_json(status, registered, [location])
+
+
+async def _text(exchange: Exchange) -> str:
+    if exchange.media_type == FORM:
+        body = await exchange.body(exchange.desk.limits.text_bytes * 4)
+        text, parameters = read_request(exchange, body)
+        parameters.done("query")
+        return exchange.checked_text(text or "")
+    if exchange.media_type != QUERY_TYPE:
+        raise UnsupportedMedia(
+            f"Content-Type {exchange.media_type or '(none)'}: a query to register comes as {QUERY_TYPE} "
+            f"(curl: -H 'Content-Type: {QUERY_TYPE}')"
+        )
+    exchange.parameters().done(_NO_PARAMETERS)
+    return await exchange.text_body("query")
+
+
+async def status(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    desk, query = exchange.desk, exchange.desk.service.query_definition(name)
+    await exchange.answer_json(200, await desk.last_known(desk.one_query, (query.iri, query.number)))
+
+
+async def drop(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    exchange.check_may_write()
+    await exchange.desk.workers.writers.run(exchange.desk.service.drop_query, name)
+    await exchange.answer(204)
+
+
+async def act(exchange: Exchange, name: str) -> None:
+    """POST /queries/{q}?action=..."""
+    parameters: Parameters = exchange.parameters()
+    action, runner = parameters.text("action"), parameters.text("runner")
+    parameters.done("action, runner")
+    if action not in ("pause", "resume", "move"):
+        raise BadArgument(
+            f"POST /queries/{name} takes action=pause, resume or move; PUT registers a query under this name"
+        )
+    if (action == "move") != (runner is not None):
+        raise BadArgument("action=move and runner=inline or runner=spark belong together")
+    exchange.check_may_write()
+    service, run = exchange.desk.service, exchange.desk.workers.writers.run
+    if runner is not None:
+        await run(service.move_query, name, runner)
+    else:
+        await run(service.pause_query if action == "pause" else service.resume_query, name)
+    await exchange.answer_json(200, await exchange.desk.workers.readers.run(service.query_status, name))

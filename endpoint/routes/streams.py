@@ -1,0 +1,146 @@
+"""`/streams`: create, push, heartbeat, describe, drop, and what came late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from endpoint import negotiation
+from endpoint.formats.shown_streams import described
+from endpoint.http.exchange import Exchange
+from endpoint.http.parameters import Parameters
+from endpoint.negotiation import Offer
+from endpoint.routes.awaiting import is_pending
+from stream_ext.errors import BadArgument, BadData, UnsupportedMedia
+from stream_ext.rdf.documents import NDJSON
+
+if TYPE_CHECKING:
+    from stream_ext.service.service import PushReceipt
+
+_PUSH_KNOWN = "timestamp, wait, source, seq"
+_NO_PARAMETERS = "none"
+_OPTIONS_BYTES_MAX = 1 << 20  # far more than there are options
+_LATE_OFFERS = (Offer("application/json", "json"), Offer(NDJSON, "ndjson"))
+
+
+async def list_streams(exchange: Exchange) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    listed = await exchange.desk.listed.get()
+    await exchange.answer_json(200, {"streams": listed.value, "age_ms": round(listed.age_s * 1000)})
+
+
+async def describe(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    desk, stream = exchange.desk, exchange.desk.service.stream(name)
+    await exchange.answer_json(200, await desk.last_known(desk.one_stream, (stream.iri, stream.number)))
+
+
+async def create(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done("none; options are a JSON object in the body")
+    exchange.check_may_write()
+    options = _options(await exchange.body(_OPTIONS_BYTES_MAX))
+    found, created = await exchange.desk.workers.writers.run(exchange.desk.service.create_stream, name, options)
+    location = (b"location", exchange.url("streams", found.name).encode())
+    await exchange.answer_json(201 if created else 200, described(found), [location])
+
+
+async def change(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done("none; options are a JSON object in the body")
+    exchange.check_may_write()
+    options = _options(await exchange.body(_OPTIONS_BYTES_MAX))
+    found = await exchange.desk.workers.writers.run(exchange.desk.service.change_stream, name, options)
+    await exchange.answer_json(200, described(found))
+
+
+async def drop(exchange: Exchange, name: str) -> None:
+    exchange.parameters().done(_NO_PARAMETERS)
+    exchange.check_may_write()
+    await exchange.desk.workers.writers.run(exchange.desk.service.drop_stream, name)
+    await exchange.answer(204)
+
+
+async def push(exchange: Exchange, name: str) -> None:
+    parameters = exchange.parameters()
+    timestamp, wait = parameters.time("timestamp"), parameters.wait()
+    source, seq = _source(parameters)
+    parameters.done(_PUSH_KNOWN)
+    exchange.check_may_write()
+    media_type = exchange.media_type
+    if not media_type:
+        raise UnsupportedMedia("a push says what it is: send a Content-Type, text/turtle for example")
+    data = await exchange.body()
+    service = exchange.desk.service
+
+    def send() -> PushReceipt:
+        return service.push(name, data, media_type, timestamp=timestamp, source=source, seq=seq)
+
+    receipt = await exchange.desk.workers.writers.run(send)
+    await _acknowledge(exchange, receipt, await is_pending(exchange, wait, int(receipt.snapshot)))
+
+
+async def heartbeat(exchange: Exchange, name: str) -> None:
+    parameters = exchange.parameters()
+    timestamp, wait = parameters.time("timestamp"), parameters.wait()
+    parameters.done("timestamp, wait")
+    if timestamp is None:
+        raise BadArgument("a heartbeat says what time it is: ?timestamp=T")
+    exchange.check_may_write()
+    receipt = await exchange.desk.workers.writers.run(exchange.desk.service.heartbeat, name, timestamp)
+    await _acknowledge(exchange, receipt, await is_pending(exchange, wait, int(receipt.snapshot)))
+
+
+async def late(exchange: Exchange, name: str) -> None:
+    """As one object; or, for who wants lines, an element each."""
+    parameters = exchange.parameters()
+    since, limit = parameters.integer("since"), parameters.integer("limit")
+    parameters.done("since, limit")
+    offer, service = negotiation.choose(exchange.accept, _LATE_OFFERS), exchange.desk.service
+
+    def read() -> bytes:
+        found = service.late_elements(name, since or 0, limit)
+        # One by one: to write all of them in one call would hold back every other thread.
+        elements = [msgspec.json.encode(each) for each in found.pop("elements")]
+        if offer.format == "ndjson":
+            return b"".join(element + b"\n" for element in elements)
+        return b'%s,"elements":[%s]}\n' % (msgspec.json.encode(found)[:-1], b",".join(elements))
+
+    await exchange.answer(200, await exchange.desk.workers.readers.run(read), offer.media_type.encode())
+
+
+async def _acknowledge(exchange: Exchange, receipt: PushReceipt, pending: bool) -> None:
+    acknowledged: dict[str, Any] = {
+        "stream": receipt.stream,
+        "accepted": receipt.accepted,
+        "late": receipt.late,
+        "batch": receipt.batch,
+        "snapshot": int(receipt.snapshot),
+    }
+    if receipt.repeated:
+        acknowledged["repeated"] = True
+    if receipt.warnings:
+        acknowledged["warnings"] = list(receipt.warnings)
+    if pending:
+        acknowledged["pending"] = True
+    await exchange.answer_json(202, acknowledged, snapshot=int(receipt.snapshot))
+
+
+def _options(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        return {}
+    try:
+        options = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise BadData(f"the options are not JSON: {error}") from None
+    except RecursionError:
+        raise BadData("the options nest far deeper than any option does") from None
+    if not isinstance(options, dict):
+        raise BadArgument('the options are a JSON object, {"lateness": "5s"} for example')
+    return options
+
+
+def _source(parameters: Parameters) -> tuple[str | None, int | None]:
+    source, seq = parameters.text("source"), parameters.integer("seq")
+    if (source is None) != (seq is None):
+        raise BadArgument("source= and seq= go together: who sends, and the number of this push among its pushes")
+    return source, seq

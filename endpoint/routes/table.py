@@ -1,0 +1,139 @@
+"""Where a raw path leads. A table, so that it can be read, tested and documented."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from endpoint.errors import MethodNotAllowed
+from endpoint.http.body import as_text
+from endpoint.http.exchange import Exchange, path_name
+from endpoint.routes import assets, emissions, graphs, loads, operations, protocol, queries, streams
+from stream_ext.errors import BadArgument, NotFound
+from stream_ext.names import meant
+
+Handler = Callable[..., Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    path: str
+    methods: dict[str, Handler]
+
+
+ROUTES = (
+    Route("/sparql", {"GET": protocol.sparql, "POST": protocol.sparql}),
+    Route("/query", {"GET": protocol.sparql, "POST": protocol.sparql}),
+    Route("/update", {"GET": protocol.sparql, "POST": protocol.sparql}),
+    Route("/data", {"GET": graphs.read, "PUT": graphs.replace, "POST": graphs.merge, "DELETE": graphs.drop}),
+    Route("/data/{path...}", {"GET": graphs.read, "PUT": graphs.replace, "POST": graphs.merge, "DELETE": graphs.drop}),
+    Route("/streams", {"GET": streams.list_streams}),
+    Route(
+        "/streams/{stream}",
+        {
+            "PUT": streams.create,
+            "PATCH": streams.change,
+            "POST": streams.push,
+            "GET": streams.describe,
+            "DELETE": streams.drop,
+        },
+    ),
+    Route("/streams/{stream}/heartbeat", {"POST": streams.heartbeat}),
+    Route("/streams/{stream}/late", {"GET": streams.late}),
+    Route("/queries", {"GET": queries.list_queries, "POST": queries.register}),
+    Route(
+        "/queries/{query}",
+        {"PUT": queries.register, "POST": queries.act, "GET": queries.status, "DELETE": queries.drop},
+    ),
+    Route("/queries/{query}/results", {"GET": emissions.read_results, "POST": emissions.read_results}),
+    Route("/$/ping", {"GET": operations.ping}),
+    Route("/$/ready", {"GET": operations.ready}),
+    Route("/$/queries", {"GET": operations.running}),
+    Route("/$/queries/{query}", {"DELETE": operations.cancel}),
+    Route("/$/metrics", {"GET": operations.metrics}),
+    Route("/$/assets/{asset}", {"GET": assets.give}),
+    Route("/$/stats", {"GET": operations.stats}),
+    Route("/$/loads", {"GET": loads.list_loads, "POST": loads.load}),
+)
+
+#: Where reading is closed: what says nothing of the store, and what looks itself, for it may show the sign-in page.
+OPEN = ("/$/ping", "/$/assets/{asset}", "/sparql", "/query", "/update")
+
+_Tree = dict[bytes, Any]
+_LEAF = b""
+_ANY, _REST = b"{}", b"{...}"
+
+
+def _grow(paths: dict[str, Any]) -> _Tree:
+    """Path segments as nested dicts; `{}` stands for a name, `{...}` for all that follows."""
+    tree: _Tree = {}
+    for path, value in paths.items():
+        node = tree
+        for segment in path.strip("/").split("/"):
+            kind = _REST if segment.endswith("...}") else _ANY if segment.startswith("{") else segment.encode()
+            node = node.setdefault(kind, {})
+        node[_LEAF] = (path, value)
+    return tree
+
+
+_TREE = _grow({route.path: route.methods for route in ROUTES})
+
+
+def knows(path: bytes) -> bool:
+    """Whether the first segment of the path is one of ours."""
+    return path[1:].split(b"/", 1)[0] in _TREE
+
+
+async def dispatch(exchange: Exchange) -> None:
+    path, methods, names = _find(exchange.path)
+    exchange.route = path
+    handler = methods.get(exchange.method)
+    if handler is None:
+        raise MethodNotAllowed(exchange.method, path, tuple(methods))
+    if path not in OPEN:
+        exchange.check_may_read()
+    await handler(exchange, *names)
+
+
+def allowed(path: bytes) -> list[tuple[bytes, bytes]]:
+    """The header that says what may be asked of a path; nothing for a path that is not there."""
+    try:
+        _, methods, _ = _find(path)
+    except (NotFound, BadArgument):
+        return []
+    methods = (*methods, *(("HEAD",) if "GET" in methods else ()), "OPTIONS")
+    return [(b"allow", ", ".join(methods).encode())]
+
+
+def _find(path: bytes) -> tuple[str, Any, list[str]]:
+    """The route, and what stands in the path for its names."""
+    node, found = _TREE, []
+    segments = path[1:].split(b"/")
+    for place, segment in enumerate(segments):
+        if not segment and place and place == len(segments) - 1:
+            break  # /sparql/ is /sparql
+        if segment and segment in node:
+            node = node[segment]
+        elif _ANY in node and segment:
+            node = node[_ANY]
+            found.append(segment)
+        elif _REST in node:
+            return (*node[_REST][_LEAF], [as_text(b"/".join(segments[place:]), "path")])
+        else:
+            raise nothing_at(path)
+    if _LEAF not in node:
+        raise nothing_at(path)
+    route, methods = node[_LEAF]
+    kind = "stream" if "{stream}" in route else "query" if "{query}" in route else "asset"
+    return route, methods, [path_name(name, kind) for name in found]
+
+
+def nothing_at(path: bytes) -> NotFound:
+    hint = "; /docs lists the routes"
+    first, _, rest = path[1:].partition(b"/")
+    if first in (b"streams", b"queries"):
+        hint = "; an IRI in a path is percent-encoded (http%3A%2F%2Fex%2Fs)"
+        known = (word.decode() for word in _TREE[first][_ANY] if word != _LEAF)
+        hint = meant(rest.partition(b"/")[2].decode("latin-1"), known) or hint
+    return NotFound(f"there is nothing at {path.decode('latin-1')}{hint}")

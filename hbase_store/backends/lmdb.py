@@ -1,0 +1,455 @@
+"""The key-value protocol on one machine: an LMDB folder that many processes read and one writes at a time.
+
+LMDB is a B+ tree in one memory-mapped file. Readers see the last committed transaction and block nobody; but
+an old read transaction keeps every page it can see, so none is held here longer than one call, and what is
+read is copied out of the map before the transaction ends. A cell is its time (8 bytes), then its value."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import stat
+import struct
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import lmdb
+
+from hbase_store.backends.cut_off import Length, check_not_emptied
+from hbase_store.backends.keyvalue import TABLES, CompareAndSet, Key, Put, Value
+from hbase_store.backends.lease import Clock, FileLease
+from hbase_store.backends.meta_cells import (
+    LAYOUT_KEY,
+    LAYOUT_VERSION,
+    check_compare_and_set,
+    check_layout,
+    check_put,
+    counter_key,
+)
+from hbase_store.errors import Corrupt, DiskFull, LayoutError, StoreError, StoreUnavailable
+
+log = logging.getLogger("rillet.store")
+
+Durability = Literal["process", "power"]
+
+#: Address space, not disk space: reserved once, so that the map never has to grow.
+MAP_BYTES = 1 << 40
+READERS_MAX = 1024
+SYNC_EVERY_S = 1.0
+
+#: A store is for its owner.
+_OWNER_FILE, _OWNER_FOLDER = 0o600, 0o700
+
+# A write transaction excludes all other writers, so long work is cut into short ones.
+WRITE_BYTES = 1 << 20
+WRITE_ROWS = 4096
+SCAN_BYTES = 1 << 20
+SCAN_ROWS = 4096
+
+_CELL_TIME = struct.Struct(">q")
+_COUNT = struct.Struct(">q")
+# The time of what compare-and-set wrote: later than any that a delete names, as on HBase, which writes the hour.
+_COMPARED_AND_SET = (1 << 63) - 1
+
+
+class LmdbKeyValue:
+    """One folder, opened at most once per process, because LMDB's locks belong to the process.
+
+    `durability='process'` survives the death of the process (kill -9) and is synced to disk every second;
+    `'power'` syncs before a write is acknowledged."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        read_only: bool = False,
+        durability: Durability = "process",
+        map_bytes: int = MAP_BYTES,
+    ) -> None:
+        self.path = os.path.realpath(path)
+        self.read_only = read_only
+        self.durability = durability
+        self._pid = os.getpid()
+        self._calls = threading.Condition()
+        self._calls_running = 0
+        self._closed = False
+        self._lease = FileLease(self.path, survives=durability == "power")
+        self._unsynced = False
+        self._sync_failure: StoreError | None = None
+        self._closing = threading.Event()
+        _claim(self)
+        try:
+            with _named_errors(self.path):
+                check_not_emptied(self.path)
+                self._environment = _open_environment(self.path, read_only, durability, map_bytes)
+                self._tables = self._open_checked()
+        except BaseException:
+            _forget(self)
+            raise
+        self._syncer = threading.Thread(target=self._sync_until_closed, name="lmdb-sync", daemon=True)
+        if not read_only and durability == "process":
+            self._syncer.start()
+
+    def _open_checked(self) -> dict[str, Any]:
+        """The tables, once the file is known to be as long as it must be."""
+        self._length = Length(self.path, self.read_only)
+        try:
+            self._length.check_all_is_there(self._environment)
+            return _open_tables(self._environment, self.path, self.read_only)
+        except BaseException:
+            self._length.close()
+            self._environment.close()
+            raise
+
+    # ---- reading
+
+    def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
+        with self._transaction() as transaction:
+            get, database = transaction.get, self._tables[table]
+            cells = [get(key, db=database) if key else None for key in keys]
+            return [None if cell is None else bytes(cell[8:]) for cell in cells]
+
+    def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[tuple[Key, Value]]:
+        """In chunks, each from a transaction of its own: rows written meanwhile may or may not be among them."""
+        while True:
+            rows, complete = self._scan_chunk(table, start, stop)
+            yield from rows
+            if complete:
+                return
+            start = rows[-1][0] + b"\0"
+
+    def _scan_chunk(self, table: str, start: Key, stop: Key | None) -> tuple[list[tuple[Key, Value]], bool]:
+        """Rows from `start` on, and whether these are all that there are before `stop`."""
+        rows: list[tuple[Key, Value]] = []
+        size = 0
+        with self._transaction() as transaction, transaction.cursor(db=self._tables[table]) as cursor:
+            found = cursor.set_range(start) if start else cursor.first()
+            while found:
+                key = bytes(cursor.key())
+                if stop is not None and key >= stop:
+                    return rows, True
+                if len(rows) >= SCAN_ROWS or size >= SCAN_BYTES:
+                    return rows, False
+                value = bytes(cursor.value()[8:])
+                rows.append((key, value))
+                size += len(key) + len(value)
+                found = cursor.next()
+        return rows, True
+
+    # ---- writing
+
+    def put_many(self, puts: Iterable[Put]) -> None:
+        for chunk in _chunks(puts):
+            with self._transaction(write=True) as transaction:
+                self._put(transaction, chunk)
+
+    def _put(self, transaction: Any, puts: Iterable[Put]) -> None:
+        for put in puts:
+            transaction.put(put.key, _CELL_TIME.pack(put.time) + put.value, db=self._tables[put.table])
+
+    def delete(self, table: str, keys: Sequence[Key], time: int) -> None:
+        remaining = iter(keys)
+        while chunk := list(islice(remaining, WRITE_ROWS)):
+            self._delete_chunk(table, chunk, time)
+
+    def delete_range(self, table: str, start: Key, stop: Key | None, time: int) -> None:
+        complete = False
+        while not complete:
+            rows, complete = self._scan_chunk(table, start, stop)
+            self._delete_chunk(table, [key for key, _ in rows], time)
+            if not complete:
+                start = rows[-1][0] + b"\0"
+
+    def _delete_chunk(self, table: str, keys: Sequence[Key], time: int) -> None:
+        database = self._tables[table]
+        with self._transaction(write=True) as transaction:
+            for key in keys:
+                cell = transaction.get(key, db=database) if key else None
+                if cell is not None and _CELL_TIME.unpack_from(cell)[0] <= time:
+                    transaction.delete(key, db=database)
+
+    def allocate(self, counter: str, count: int) -> int:
+        database, key = self._tables["meta"], counter_key(counter)
+        with self._transaction(write=True) as transaction:
+            cell = transaction.get(key, db=database)
+            last: int = 0 if cell is None else _COUNT.unpack_from(cell, 8)[0]
+            transaction.put(key, _CELL_TIME.pack(_COMPARED_AND_SET) + _COUNT.pack(last + count), db=database)
+        return last + 1
+
+    def publish(self, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
+        puts = [_checked(put) for stage in stages for put in stage]
+        check_compare_and_set(compare_and_set)
+        database = self._tables["meta"]
+        with self._transaction(write=True) as transaction:
+            # Asked first: nobody can change the cell before this transaction ends, and then there is nothing to undo.
+            cell = transaction.get(compare_and_set.key, db=database)
+            if (None if cell is None else bytes(cell[8:])) != compare_and_set.expected:
+                return False
+            self._put(transaction, puts)
+            new = _CELL_TIME.pack(_COMPARED_AND_SET) + compare_and_set.new
+            transaction.put(compare_and_set.key, new, db=database)
+        return True
+
+    def sync(self) -> None:
+        with self._call(), _named_errors(self.path):
+            self._unsynced = False
+            self._environment.sync(True)
+
+    def _sync_until_closed(self) -> None:
+        while not self._closing.wait(SYNC_EVERY_S):
+            if not self._unsynced:
+                continue
+            try:
+                self.sync()
+            except StoreError as failure:
+                self._sync_failure = failure  # the next write raises it
+                return
+
+    # ---- life
+
+    def lease(self, _clock: Clock) -> FileLease:
+        """It needs no clock: the kernel ends it when the process does."""
+        return self._lease
+
+    def machine_crashed(self) -> bool:
+        """Whether what is in the file may be less, or other, than what was written: see `verification`."""
+        return self._lease.machine_crashed()
+
+    def reader_check(self) -> int:
+        """Frees the reader slots of processes that died while reading; how many those were."""
+        with self._call(), _named_errors(self.path):
+            freed: int = self._environment.reader_check()
+            return freed
+
+    def close(self) -> None:
+        """Waits for calls that are running. In a forked child it does nothing."""
+        # LMDB would take the child for its parent there, and free the parent's slots in the table of readers.
+        if self._pid != os.getpid():
+            return
+        self._lease.release()
+        self._close_environment()
+        _forget(self)
+
+    def _close_environment(self) -> None:
+        self._closing.set()
+        if self._syncer.is_alive():
+            self._syncer.join()
+        with self._calls, _named_errors(self.path):
+            self._calls.wait_for(lambda: self._calls_running == 0)
+            if self._closed:
+                return
+            self._closed = True
+            if not self.read_only:
+                self._environment.sync(True)
+            self._environment.close()
+            self._length.close()
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """While calls are running nobody closes the environment or changes its map."""
+        self._check_not_forked()
+        with self._calls:
+            if self._closed:
+                raise StoreUnavailable(f"{self.path} is closed; open it again")
+            self._calls_running += 1
+        try:
+            yield
+        finally:
+            with self._calls:
+                self._calls_running -= 1
+                self._calls.notify_all()
+
+    def _check_not_forked(self) -> None:
+        # Before any lock is taken: another thread may have held it when the process was forked.
+        if self._pid != os.getpid():
+            raise StoreUnavailable(_forked(self))
+
+    @contextmanager
+    def _transaction(self, write: bool = False) -> Iterator[Any]:
+        if write:
+            self._check_writable()
+        with self._call(), _named_errors(self.path):
+            self._length.check()
+            with self._begin(write) as transaction:
+                yield transaction
+            if write:
+                self._unsynced = True  # after the commit: a sync in between leads to one too many, never one too few
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise StoreUnavailable(f"{self.path} was opened read-only; open it for writing")
+        if self._sync_failure is not None:
+            raise self._sync_failure
+
+    def _begin(self, write: bool) -> Any:
+        try:
+            return self._environment.begin(write=write, buffers=True)
+        except lmdb.MapResizedError:
+            self._adopt_grown_map()
+        except lmdb.ReadersFullError:
+            self._environment.reader_check()
+        return self._environment.begin(write=write, buffers=True)
+
+    def _adopt_grown_map(self) -> None:
+        """Another process was opened with a larger map and filled it: take its size, which no transaction may see."""
+        with self._calls:
+            self._calls_running -= 1  # ours, which has no transaction yet
+            self._calls.wait_for(lambda: self._calls_running == 0)
+            self._environment.set_mapsize(0)
+            self._calls_running += 1
+
+
+# ---- one environment per folder and process
+
+_open_here: dict[str, LmdbKeyValue] = {}
+_open_here_lock = threading.Lock()
+
+
+def _claim(backend: LmdbKeyValue) -> None:
+    with _open_here_lock:
+        other = _open_here.get(backend.path)
+        if other is None:
+            _open_here[backend.path] = backend
+            return
+    if other._pid != os.getpid():
+        raise StoreUnavailable(_forked(other))
+    raise StoreUnavailable(f"{backend.path} is open in this process already: share that one, or close it first")
+
+
+def _forked(backend: LmdbKeyValue) -> str:
+    return (
+        f"{backend.path} was opened by process {backend._pid}, and this is a fork of it, where LMDB does not work: "
+        "open the store after forking, or start the process without fork"
+    )
+
+
+def _forget(backend: LmdbKeyValue) -> None:
+    with _open_here_lock:
+        if _open_here.get(backend.path) is backend:
+            del _open_here[backend.path]
+
+
+# ---- opening
+
+
+def _open_environment(path: str, read_only: bool, durability: Durability, map_bytes: int) -> Any:
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise StoreUnavailable(f"{path} is a file; a store is a folder: choose another path")
+    if read_only and not (folder / "data.mdb").exists():
+        raise StoreUnavailable(f"there is no store in {path}: check the path, or open it for writing, which makes one")
+    try:
+        if not read_only:
+            folder.mkdir(mode=_OWNER_FOLDER, parents=True, exist_ok=True)
+            _warn_if_others_may_read(folder)
+        return lmdb.open(
+            path,
+            map_size=map_bytes,
+            max_dbs=len(TABLES),
+            max_readers=READERS_MAX,
+            readonly=read_only,
+            sync=durability == "power",
+            metasync=durability == "power",
+            mode=_OWNER_FILE,
+        )
+    except (OSError, lmdb.ReadonlyError) as error:
+        raise StoreUnavailable(f"{path} cannot be opened{_purpose(read_only)}: {error}") from error
+
+
+def _warn_if_others_may_read(folder: Path) -> None:
+    """A folder that was there before keeps its permissions: it may not be there for us alone."""
+    if folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        log.warning(
+            "the folder of the store is open to other users of this machine: close it with chmod -R go= FOLDER",
+            extra={"fields": {"folder": str(folder)}},
+        )
+
+
+def _purpose(read_only: bool) -> str:
+    # Readers too register in lock.mdb.
+    return " (reading needs write access to lock.mdb in it)" if read_only else " for writing; check its permissions"
+
+
+def _open_tables(environment: Any, path: str, read_only: bool) -> dict[str, Any]:
+    if not read_only:
+        _make_tables(environment)
+    try:
+        tables = {table: environment.open_db(table.encode(), create=False) for table in TABLES}
+    except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
+        raise LayoutError(
+            f"{path} holds an LMDB environment that is not a Rillet store; choose another path"
+        ) from error
+    with environment.begin(buffers=True) as transaction:
+        cell = transaction.get(LAYOUT_KEY, db=tables["meta"])
+        check_layout(None if cell is None else bytes(cell[8:]), path)
+    return tables
+
+
+def _make_tables(environment: Any) -> None:
+    """In an empty environment; all at once with the layout version, so that nobody sees some of them."""
+    with environment.begin(write=True) as transaction:
+        if transaction.stat()["entries"] == 0:
+            tables = {table: environment.open_db(table.encode(), txn=transaction) for table in TABLES}
+            transaction.put(LAYOUT_KEY, _CELL_TIME.pack(_COMPARED_AND_SET) + LAYOUT_VERSION, db=tables["meta"])
+
+
+# ---- puts
+
+
+def _checked(put: Put) -> Put:
+    check_put(put)
+    return put
+
+
+def _chunks(puts: Iterable[Put]) -> Iterator[list[Put]]:
+    """Lists that are taken from `puts` before a transaction begins, so that making them may read the store."""
+    chunk: list[Put] = []
+    size = 0
+    for put in puts:
+        check_put(put)
+        chunk.append(put)
+        size += len(put.key) + len(put.value)
+        if size >= WRITE_BYTES or len(chunk) >= WRITE_ROWS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+# ---- errors
+
+# LMDB takes a write that was cut short, as the last one on a full disk is, for an I/O error.
+_NO_ROOM = (errno.EIO, errno.EFBIG, errno.EDQUOT, errno.ENOSPC)
+
+
+@contextmanager
+def _named_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except lmdb.DiskError as error:
+        raise DiskFull(_disk_full(path, error)) from error
+    except lmdb.MapFullError as error:
+        raise StoreUnavailable(f"{path} has filled its map of addresses; it cannot grow further") from error
+    except lmdb.ReadersFullError as error:
+        raise StoreUnavailable(f"{path} has {READERS_MAX} readers already; stop some of them") from error
+    except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.PanicError) as error:
+        raise Corrupt(f"{path} cannot be read: {error}; restore it from a backup, or load the data anew") from error
+    except lmdb.VersionMismatchError as error:
+        raise LayoutError(f"{path} was written by another version of LMDB: {error}") from error
+    except lmdb.Error as error:
+        if any(os.strerror(number) in str(error) for number in _NO_ROOM):
+            raise DiskFull(_disk_full(path, error)) from error
+        raise StoreUnavailable(f"{path}: {error}; check the disk and its free space") from error
+
+
+def _disk_full(path: str, error: Exception) -> str:
+    free = shutil.disk_usage(path).free
+    return (
+        f"there is no room left for {path}, or its disk fails ({error}; {free >> 20} MB are free): "
+        "nothing of this write is there; make room, and try again"
+    )

@@ -1,0 +1,286 @@
+"""Layers: the runs that cover the snapshots up to some number, and the overlay of those above it.
+
+A read goes through all layers that have the predicate, the oldest first. Mostly that is one, the base; then its
+blocks are answered from as they are. Otherwise only the rows of the keys asked for are laid over one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+
+from hbase_store.arrays import NO_IDS, Columns, Ids, Offsets, concatenate, distinct_of_ascending, distinct_values
+from hbase_store.cache import Cache
+from hbase_store.edges.overlay import Overlay
+from hbase_store.layout.rows import Sn
+from hbase_store.layout.run import Run, RunColumn
+from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey
+from hbase_store.sorted.view import BY_GRAPH, FORWARD, Room, View, contains, lay_over, nothing, rows_of, settled
+
+_serial = count()
+
+# Rows of one in so many keys of a column asked for: from then on it is read as one.
+_ASKED_PART = 8
+_ASKED_KEPT = 256
+# What is above the lowest layer is little up to one row in so many.
+_LITTLE = 4
+
+
+class Reads(Protocol):
+    """What a snapshot is read by."""
+
+    def view(self, named: bool, predicate: int, order: int, sn: Sn) -> View: ...
+
+    def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View: ...
+
+    def neighbours(
+        self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
+    ) -> tuple[Offsets, *Columns] | None: ...
+
+    def at_hand(self, named: bool, predicate: int, order: int, sn: Sn) -> tuple[View, Ids] | None: ...
+
+    def count(self, named: bool, predicate: int, sn: Sn) -> int: ...
+
+    def least(self, predicate: int, graph: np.uint64, sn: Sn) -> int: ...
+
+    def has_deleted(self, named: bool, predicate: int, sn: Sn) -> bool: ...
+
+    def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float: ...
+
+    def predicates(self, named: bool) -> list[int]: ...
+
+    def predicates_of(self, named: bool, order: int, keys: Ids, sn: Sn) -> Columns: ...
+
+    def graphs(self, sn: Sn) -> tuple[Ids, Ids]: ...
+
+
+class Layers:
+    """`start` is the last snapshot that the runs cover; older ones are not to be asked for here."""
+
+    def __init__(self, runs: tuple[Run, ...], cache: Cache[View], overlay: Overlay | None = None) -> None:
+        self.runs = runs
+        self.start = Sn(runs[-1].entry.last if runs else 0)
+        self.overlay = Overlay(self.start, self._below) if overlay is None else overlay.since(self.start, self._below)
+        self._cache = cache
+        self._serial = next(_serial)
+        self._asked: dict[tuple[bool, int, int, int], int] = {}
+        self._counts: dict[tuple[bool, int, int], int] = {}
+        self._run_graphs: tuple[Ids, Ids] | None = None
+
+    def _below(self, named: bool, predicate: int) -> bool:
+        return bool(self._columns(named, predicate, FORWARD))
+
+    def _columns(self, named: bool, predicate: int, order: int) -> list[RunColumn]:
+        key = ColumnKey(NAMED_EDGES if named else PLAIN, predicate, order)
+        return [run.columns[key] for run in self.runs if key in run.columns]
+
+    def view(self, named: bool, predicate: int, order: int, sn: Sn) -> View:
+        """All rows, in one order."""
+        columns = self._columns(named, predicate, order)
+        changes = self.overlay.view(named, predicate, order, sn)
+        if not columns:
+            return changes
+        if len(columns) == 1 and len(changes) == 0:
+            return settled(columns[0].whole())
+        name = (self._serial, named, predicate, order, self._end(named, predicate, sn))
+        view = self._cache.get(name)
+        if view is None:
+            view = _flattened([*(column.whole() for column in columns), changes])
+            self._cache.put(name, view, view.nbytes)
+        return view
+
+    def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View:
+        """Rows in order, with at least all those of `keys`."""
+        columns = self._columns(named, predicate, order)
+        changes = self.overlay.view(named, predicate, order, sn)
+        if not columns:
+            return changes
+        if len(keys) == 0:
+            return nothing(named)
+        known = self._known(columns, changes, named, predicate, order, sn)
+        if known is not None:
+            return known
+        if self._is_asked_often(columns, named, predicate, order, len(keys), sn):
+            return self.view(named, predicate, order, sn)
+        keys = keys if bool((keys[1:] > keys[:-1]).all()) else distinct_values(keys)
+        if len(changes):
+            changes = rows_of(changes, keys)
+        if len(columns) == 1 and len(changes) == 0:
+            return settled(columns[0].reach(keys))
+        return _flattened([*(rows_of(column.reach(keys), keys) for column in columns), changes])
+
+    def neighbours(
+        self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
+    ) -> tuple[Offsets, *Columns] | None:
+        """Of many keys, where the lowest layer is at hand and what is above it is little; None: by way of `reach`."""
+        columns = self._columns(named, predicate, order)
+        lowest = columns[0].known() if columns and columns[0].index.deletions == 0 else None
+        if lowest is None:
+            return None
+        from hbase_store.sorted.hops import hop, hop_over  # numba takes a third of a second to import
+
+        known = self._known(columns, self.overlay.view(named, predicate, order, sn), named, predicate, order, sn)
+        if known is not None:
+            return hop(known, keys, room)
+        if self._is_asked_often(columns, named, predicate, order, len(keys), sn):
+            return hop(self.view(named, predicate, order, sn), keys, room)
+        above = self._above(columns, named, predicate, order, sn)
+        return hop_over(lowest, above, keys, room) if _LITTLE * len(above) <= len(lowest) else None
+
+    def _above(self, columns: list[RunColumn], named: bool, predicate: int, order: int, sn: Sn) -> View:
+        """What changed above the lowest layer."""
+        changes = self.overlay.view(named, predicate, order, sn)
+        if len(columns) == 1:
+            return changes
+        name = (self._serial, named, predicate, order, self._end(named, predicate, sn), "above")
+        view = self._cache.get(name)
+        if view is None:
+            view = nothing(named)
+            for column in columns[1:]:
+                view = lay_over(view, column.whole(), True)
+            view = lay_over(view, changes, True)
+            self._cache.put(name, view, view.nbytes)
+        return view
+
+    def _is_asked_often(
+        self, columns: list[RunColumn], named: bool, predicate: int, order: int, keys: int, sn: Sn
+    ) -> bool:
+        """Whether layers that differ were asked for so many keys that laying them together once is cheaper."""
+        name = (named, predicate, order, self._end(named, predicate, sn))
+        asked = self._asked.get(name, 0) + keys
+        if len(self._asked) > _ASKED_KEPT:
+            self._asked.clear()
+        self._asked[name] = asked
+        return asked * _ASKED_PART > sum(column.total for column in columns)
+
+    def at_hand(self, named: bool, predicate: int, order: int, sn: Sn) -> tuple[View, Ids] | None:
+        """Rows that need not be read, and the keys, ascending, of which they do not tell the truth."""
+        columns = self._columns(named, predicate, order)
+        changes = self.overlay.view(named, predicate, order, sn)
+        known = self._known(columns, changes, named, predicate, order, sn) if columns else changes
+        if known is not None:
+            return known, NO_IDS
+        lowest = columns[0].known() if columns[0].index.deletions == 0 else None
+        if lowest is None or _LITTLE * sum(column.total for column in columns[1:]) > len(lowest):
+            return None
+        return lowest, self._above(columns, named, predicate, order, sn).columns[0]
+
+    def _known(
+        self, columns: list[RunColumn], changes: View, named: bool, predicate: int, order: int, sn: Sn
+    ) -> View | None:
+        if len(columns) == 1 and len(changes) == 0 and columns[0].index.deletions == 0:
+            return columns[0].known()
+        return self._cache.get((self._serial, named, predicate, order, self._end(named, predicate, sn)))
+
+    def count(self, named: bool, predicate: int, sn: Sn) -> int:
+        """How many rows there are, without reading more of them than have changed above the lowest layer."""
+        columns = self._columns(named, predicate, FORWARD)
+        end = self._end(named, predicate, sn)
+        if not columns:
+            return len(self.overlay.view(named, predicate, FORWARD, sn))
+        if len(columns) == 1 and end == 0 and columns[0].index.deletions == 0:
+            return columns[0].total
+        known = self._counts.get((named, predicate, end))
+        if known is None:
+            known = self._counts[named, predicate, end] = self._counted(named, predicate, sn, columns)
+        return known
+
+    def least(self, predicate: int, graph: np.uint64, sn: Sn) -> int:
+        """So many rows are read of one named graph at least; no block is read to know it."""
+        changes = self.overlay.view(True, predicate, BY_GRAPH, sn).columns[0]
+        above = int(changes.searchsorted(graph, "right") - changes.searchsorted(graph, "left"))
+        return max([above, *(column.least(graph) for column in self._columns(True, predicate, BY_GRAPH))])
+
+    def has_deleted(self, named: bool, predicate: int, sn: Sn) -> bool:
+        """Whether a row of one layer may have been deleted by another: if not, all that are listed are there."""
+        changes = self.overlay.view(named, predicate, FORWARD, sn)
+        columns = self._columns(named, predicate, FORWARD)
+        return changes.inserted is not None or any(column.index.deletions for column in columns)
+
+    def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float:
+        """How many rows a key has, about: what the runs say of themselves, or the changes where there are no runs."""
+        columns = self._columns(named, predicate, order)
+        rows, keys = sum(column.total for column in columns), sum(column.index.keys for column in columns)
+        if not rows:
+            first = self.overlay.view(named, predicate, order, sn).columns[0]
+            rows, keys = len(first), int(np.count_nonzero(first[1:] != first[:-1])) + 1
+        return max(1.0, rows / max(1, keys))
+
+    def _counted(self, named: bool, predicate: int, sn: Sn, columns: list[RunColumn]) -> int:
+        lowest = columns[0]
+        if lowest.index.deletions or 4 * sum(column.total for column in columns[1:]) > lowest.total:
+            return len(self.view(named, predicate, FORWARD, sn))
+        upper = nothing(named)
+        for column in columns[1:]:
+            upper = lay_over(upper, column.whole(), True)
+        upper = lay_over(upper, self.overlay.view(named, predicate, FORWARD, sn), True)
+        if len(upper) == 0:
+            return lowest.total
+        there = contains(lowest.reach(distinct_values(upper.columns[0])), upper.columns)
+        inserted = np.ones(len(upper), np.bool_) if upper.inserted is None else upper.inserted
+        return lowest.total + int(np.count_nonzero(inserted & ~there)) - int(np.count_nonzero(~inserted & there))
+
+    def _end(self, named: bool, predicate: int, sn: Sn) -> int:
+        column = self.overlay.column(named, predicate)
+        return 0 if column is None else column.end(sn)
+
+    def predicates(self, named: bool) -> list[int]:
+        """All that may have rows, ascending."""
+        kind = NAMED_EDGES if named else PLAIN
+        found = {key.predicate for run in self.runs for key in run.columns if key.kind == kind and key.order == FORWARD}
+        found.discard(PREDICATES)
+        return sorted(found.union(self.overlay.predicates(named)))
+
+    def predicates_of(self, named: bool, order: int, keys: Ids, sn: Sn) -> Columns:
+        """(key, predicate) of ascending, distinct keys: each has rows, or had some before they were deleted."""
+        parts: list[Columns] = []
+        for column in self._columns(named, PREDICATES, order):
+            rows = rows_of(column.reach(keys), keys)
+            parts.append(rows.columns[:2])
+        for predicate in self.overlay.predicates(named):
+            rows = rows_of(self.overlay.view(named, predicate, order, sn), keys)
+            found = distinct_values(rows.columns[0])
+            parts.append((found, np.full(len(found), predicate, np.uint64)))
+        if not parts:
+            return nothing(False).columns
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+    def graphs(self, sn: Sn) -> tuple[Ids, Ids]:
+        """The named graphs that had rows, ascending; and those of them of which some rows were deleted since."""
+        if self._run_graphs is None:
+            listed = [column.whole().columns[0] for column in self._columns(True, PREDICATES, BY_GRAPH)]
+            self._run_graphs = united(listed), united([*self._deleted_in_runs()])
+        listed_above, deleted_above = [], []
+        for predicate in self.overlay.predicates(True):
+            changes = self.overlay.view(True, predicate, BY_GRAPH, sn)
+            listed_above.append(settled(changes).columns[0])
+            deleted_above.append(deleted_keys(changes))
+        listed_below, deleted_below = self._run_graphs
+        return united([listed_below, *listed_above]), united([deleted_below, *deleted_above])
+
+    def _deleted_in_runs(self) -> Iterator[Ids]:
+        for run in self.runs:
+            for key, column in run.columns.items():
+                if key.kind == NAMED_EDGES and key.order == BY_GRAPH and column.index.deletions:
+                    yield deleted_keys(column.whole())
+
+
+def deleted_keys(view: View) -> Ids:
+    """The first column of the rows that a layer deletes."""
+    return NO_IDS if view.inserted is None else view.columns[0][~view.inserted]
+
+
+def united(columns: list[Ids]) -> Ids:
+    """The values of ascending columns, each once."""
+    distinct = [distinct_of_ascending(column) for column in columns if len(column)]
+    return distinct[0] if len(distinct) == 1 else distinct_values(concatenate(distinct))
+
+
+def _flattened(layers: list[View]) -> View:
+    """The oldest layer first."""
+    view = layers[0]
+    for upper in layers[1:]:
+        view = lay_over(view, upper, True)
+    return settled(view)

@@ -1,0 +1,139 @@
+"""A run, read: its columns are found in its index, and their blocks come through a cache.
+
+Whoever asks for some keys gets the blocks that these may be in; whoever asks for most of a column gets it whole, as
+one array, and then it stays in the cache as that."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from hbase_store.arrays import Ids, Offsets, gather_ranges
+from hbase_store.backends.keyvalue import KeyValue
+from hbase_store.cache import Cache
+from hbase_store.layout.run_blocks import ColumnIndex, ColumnKey, block_key, index_key, unpack_block, unpack_index
+from hbase_store.layout.run_list import RunEntry
+from hbase_store.sorted.view import View, view_of
+
+#: A column of so few blocks is read whole.
+_SMALL = 2
+#: A column of n blocks is kept whole once so many times n blocks of it were asked for.
+_OFTEN = 8
+
+
+class Runs:
+    """The runs that this process reads, each known once; they share the cache."""
+
+    def __init__(self, kv: KeyValue, cache: Cache[View]) -> None:
+        self._kv, self.cache = kv, cache
+        self._runs: dict[int, Run] = {}
+        self._lock = threading.Lock()
+
+    def open(self, entries: Sequence[RunEntry]) -> tuple[Run, ...]:
+        with self._lock:
+            missing = [entry for entry in entries if entry.number not in self._runs]
+            keys = [index_key(entry.number, piece) for entry in missing for piece in range(entry.pieces)]
+            values = dict(zip(keys, self._kv.get_many("runindex", keys) if keys else (), strict=True))
+            for entry in missing:
+                own = [index_key(entry.number, piece) for piece in range(entry.pieces)]
+                index = unpack_index([(key, values[key]) for key in own]) if own else {}
+                self._runs[entry.number] = Run(self._kv, self.cache, entry, index)
+            return tuple(self._runs[entry.number] for entry in entries)
+
+    def keep(self, entries: Sequence[RunEntry]) -> None:
+        """Forgets all others; whoever still holds one goes on reading it."""
+        with self._lock:
+            wanted = {entry.number for entry in entries}
+            self._runs = {number: run for number, run in self._runs.items() if number in wanted}
+
+
+class Run:
+    def __init__(self, kv: KeyValue, cache: Cache[View], entry: RunEntry, index: dict[ColumnKey, ColumnIndex]) -> None:
+        self.entry = entry
+        self.columns = {key: RunColumn(kv, cache, entry.number, key, column) for key, column in index.items()}
+
+
+class RunColumn:
+    def __init__(self, kv: KeyValue, cache: Cache[View], run: int, key: ColumnKey, index: ColumnIndex) -> None:
+        self.key, self.index = key, index
+        self.total = index.total
+        self._kv, self._cache, self._run = kv, cache, run
+        self._name = (run, key)
+        self._asked = 0
+
+    def known(self) -> View | None:
+        """The whole column, if it is in the cache."""
+        return self._cache.get(self._name)
+
+    def whole(self) -> View:
+        view = self._cache.get(self._name)
+        if view is None:
+            blocks = self._blocks(list(range(len(self.index.rows))))
+            view = _joined(blocks)
+            self._cache.put(self._name, view, view.nbytes)
+            for i in range(len(blocks)):
+                self._cache.drop((self._name, i))
+        return view
+
+    def uncached(self) -> View:
+        """The whole column for one who reads it once."""
+        return self.known() or _joined(self._blocks(list(range(len(self.index.rows))), cached=False))
+
+    def reach(self, keys: Ids) -> View:
+        """Rows in order, with at least all those of `keys`, which ascend and are distinct."""
+        view = self._cache.get(self._name)
+        if view is not None:
+            return view
+        count = len(self.index.rows)
+        if count <= _SMALL:
+            return self.whole()
+        wanted = self._places(keys)
+        self._asked += len(wanted)
+        if 2 * len(wanted) > count or self._asked > _OFTEN * count:
+            # Whole it is found at once, and its blocks were all read by now, or nearly all.
+            self._asked = 0
+            return self.whole()
+        if len(wanted) == 0:
+            wanted = np.zeros(1, np.int64)
+        return _joined(self._blocks(wanted.tolist()))
+
+    def least(self, key: np.uint64) -> int:
+        """So many rows begin with this key at least: those of blocks in which there is nothing else. None is read."""
+        first = self.index.first[0]
+        start, end = int(first.searchsorted(key, "left")), int(first.searchsorted(key, "right"))
+        return int(self.index.rows[start : max(start, end - 1)].sum())
+
+    def _places(self, keys: Ids) -> Offsets:
+        """The blocks that keys may be in: a key may begin at the end of the block before its own."""
+        first = self.index.first[0]
+        starts = np.maximum(first.searchsorted(keys, "left") - 1, 0)
+        ends = first.searchsorted(keys, "right")
+        if len(keys) == 1:
+            return np.arange(starts[0], ends[0])
+        _, places = gather_ranges(starts, np.maximum(ends, starts))
+        marked = np.zeros(len(first), bool)
+        marked[places] = True
+        return np.flatnonzero(marked)
+
+    def _blocks(self, places: list[int], cached: bool = True) -> list[View]:
+        found = {place: self._cache.get((self._name, place)) for place in places}
+        missing = [place for place, view in found.items() if view is None]
+        if missing:
+            keys = [block_key(self._run, self.key, [int(c[i]) for c in self.index.first]) for i in missing]
+            for place, key, value in zip(missing, keys, self._kv.get_many("run", keys), strict=True):
+                view = found[place] = unpack_block(value, key)
+                if cached:
+                    self._cache.put((self._name, place), view, view.nbytes)
+        return [view for view in found.values() if view is not None]
+
+
+def _joined(blocks: list[View]) -> View:
+    if len(blocks) == 1:
+        return blocks[0]
+    columns = tuple(np.concatenate(parts) for parts in zip(*(block.columns for block in blocks), strict=True))
+    if all(block.inserted is None for block in blocks):
+        return view_of(columns, None)
+    flags = [np.ones(len(block), np.bool_) if block.inserted is None else block.inserted for block in blocks]
+    return view_of(columns, np.concatenate(flags))

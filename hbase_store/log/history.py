@@ -1,0 +1,193 @@
+"""History: where each stream had come to at each snapshot, and what the catalog said.
+
+Both are sums of what the sn rows say. Every 256th row comes with the sums up to it, so whoever opens the store, or asks
+about an older snapshot, reads that and the few rows after it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamPosition, moved
+
+WHOLE_EVERY = 256
+ROWS_KEPT = 1024
+ROWS_FETCHED = 256
+# Of a stream that comes in so many snapshots, or more often, rows are fetched by the hundred.
+_DENSE = 8
+WHOLES_KEPT = 8
+
+Vector = dict[int, StreamPosition]
+CatalogKey = tuple[str, int]
+
+
+class Whole(msgspec.Struct, array_like=True):
+    """The sums up to one row."""
+
+    vector: list[StreamPosition]
+    catalog: list[CatalogChange]
+
+
+class _Sums:
+    def __init__(self, whole: Whole) -> None:
+        self.vector: Vector = {position.stream: position for position in whole.vector}
+        self.catalog: dict[CatalogKey, bytes] = {}
+        self._change_catalog(whole.catalog)
+
+    def add(self, row: SnRow) -> None:
+        _move(self.vector, row)
+        self._change_catalog(row.catalog)
+
+    def _change_catalog(self, changes: Sequence[CatalogChange]) -> None:
+        for change in changes:
+            if change.body is None:
+                self.catalog.pop((change.kind, change.number), None)
+            else:
+                self.catalog[change.kind, change.number] = change.body
+
+    def whole(self) -> Whole:
+        catalog = [CatalogChange(kind, number, body) for (kind, number), body in self.catalog.items()]
+        return Whole(list(self.vector.values()), catalog)
+
+
+class History:
+    """Many threads ask, one at a time takes in. `read_rows` reads the rows of some snapshots, `read_present` those that
+    are still there, `read_whole` the sums that came with the row of one."""
+
+    def __init__(
+        self,
+        read_rows: Callable[[Sequence[int]], list[SnRow]],
+        read_present: Callable[[Sequence[int]], list[SnRow]],
+        read_whole: Callable[[SnRow], Whole],
+    ) -> None:
+        self._read_rows, self._read_present, self._read_whole = read_rows, read_present, read_whole
+        self.sn = Sn(0)
+        self._sums = _Sums(Whole([], []))
+        self.newest: SnRow | None = None
+        self._rows: OrderedDict[int, SnRow] = OrderedDict()
+        self._wholes: OrderedDict[int, Whole] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def skip_to(self, head: int) -> None:
+        """Takes in the rows up to the last whole one below `head` by taking in that one."""
+        whole = head - head % WHOLE_EVERY
+        if whole > self.sn:
+            sums = _Sums(self._whole(whole))
+            with self._lock:
+                self._sums, self.sn = sums, Sn(whole)
+
+    def take_in(self, row: SnRow) -> None:
+        """The rows come in order, without gap; those that were skipped may come again."""
+        with self._lock:
+            if row.sn <= self.sn:
+                return
+            assert row.sn == self.sn + 1
+            self._sums.add(row)
+            self._remember(row)
+            self.sn, self.newest = Sn(row.sn), row
+
+    def whole_after(self, row: SnRow) -> Whole | None:
+        """What must be written with a row that is the next; None: nothing."""
+        if row.sn % WHOLE_EVERY:
+            return None
+        with self._lock:
+            sums = _Sums(self._sums.whole())
+        sums.add(row)
+        return sums.whole()
+
+    def row(self, sn: int) -> SnRow:
+        return self._range(sn, sn)[0]
+
+    def position(self, stream: int) -> StreamPosition | None:
+        """Of one stream, after the last row that was taken in."""
+        with self._lock:
+            return self._sums.vector.get(stream)
+
+    def vector(self, sn: int) -> Vector:
+        with self._lock:
+            if sn == self.sn:
+                return dict(self._sums.vector)
+        start = sn - sn % WHOLE_EVERY
+        vector = {position.stream: position for position in self._whole(start).vector}
+        for row in self._range(start + 1, sn):
+            _move(vector, row)
+        return vector
+
+    def catalog(self, sn: int) -> dict[CatalogKey, bytes]:
+        with self._lock:
+            if sn == self.sn:
+                return dict(self._sums.catalog)
+        return self._summed(sn).catalog
+
+    def brought(self, position: StreamPosition | None, horizon: int) -> Iterator[tuple[SnRow | None, int, int | None]]:
+        """The snapshots up to a position that brought elements of its stream, newest first: the row, its number, and
+        the stream's time after it. The first one below `horizon` comes last, and without a row."""
+        if position is None:
+            return
+        sn, time, gap = position.last, position.time_last, 1
+        while sn > 0:
+            if sn < horizon:
+                yield None, sn, time
+                return
+            if gap <= _DENSE:
+                self._fetch(range(max(horizon, sn - ROWS_FETCHED + 1, 1), sn + 1))
+            row = self.row(sn)
+            yield row, sn, time
+            move = next(move for move in row.moves if move.stream == position.stream)
+            sn, time, gap = move.before, move.time_before, sn - move.before
+
+    def _fetch(self, sns: Sequence[int]) -> None:
+        """Remembers these rows, if the last of them is not at hand: who walks back asks for those before it next."""
+        with self._lock:
+            missing = [] if sns[-1] in self._rows else [sn for sn in sns if sn not in self._rows]
+        found = self._read_present(missing) if missing else []
+        with self._lock:
+            for row in found:
+                self._remember(row)
+
+    def _summed(self, sn: int) -> _Sums:
+        start = sn - sn % WHOLE_EVERY
+        sums = _Sums(self._whole(start))
+        for row in self._range(start + 1, sn):
+            sums.add(row)
+        return sums
+
+    def _whole(self, sn: int) -> Whole:
+        if sn == 0:
+            return Whole([], [])
+        with self._lock:
+            whole = self._wholes.get(sn)
+        if whole is None:
+            whole = self._read_whole(self._read_rows([sn])[0])
+            with self._lock:
+                self._wholes[sn] = whole
+                if len(self._wholes) > WHOLES_KEPT:
+                    self._wholes.popitem(last=False)
+        return whole
+
+    def _range(self, first: int, last: int) -> list[SnRow]:
+        with self._lock:
+            known = [self._rows.get(sn) for sn in range(first, last + 1)]
+        missing = [sn for sn, row in enumerate(known, first) if row is None]
+        found = self._read_rows(missing) if missing else []
+        with self._lock:
+            for row in found:
+                self._remember(row)
+        read = iter(found)
+        return [row or next(read) for row in known]
+
+    def _remember(self, row: SnRow) -> None:
+        self._rows[row.sn] = row
+        if len(self._rows) > ROWS_KEPT:
+            self._rows.popitem(last=False)
+
+
+def _move(vector: Vector, row: SnRow) -> None:
+    for move in row.moves:
+        vector[move.stream] = moved(vector.get(move.stream), move, row.sn)
+    for change in row.catalog:
+        if change.kind == "stream" and change.body is None:
+            vector.pop(change.number, None)

@@ -1,0 +1,190 @@
+"""What rdflib says beside a text, said in the algebra: values that variables have from the start, and the graph asked.
+
+    { ?s :p ?o FILTER(?o != ?x) }    with s = :a, x = 1
+    =>  (s x) = (:a 1)  joined with  { (s) = (:a) joined with :a :p ?o  FILTER(?o != 1) }
+
+A bound variable is its value wherever a pattern or condition names it, sub-SELECTs and EXISTS too, and is bound in
+every solution. A graph that is asked by itself is the default graph of the text; named graphs stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msgspec import structs
+
+from stream_ext.language.algebra.algebra import (
+    Assigned,
+    Bgp,
+    DeleteData,
+    DeleteWhere,
+    Extend,
+    Form,
+    Graph,
+    GraphClause,
+    InAnyWindow,
+    InsertData,
+    Join,
+    Load,
+    Manage,
+    Modify,
+    Operation,
+    Pattern,
+    QuadPattern,
+    Query,
+    SubSelect,
+    Transfer,
+    Unit,
+    Update,
+    Values,
+    Whole,
+)
+from stream_ext.language.algebra.quads import pattern_of
+from stream_ext.language.algebra.replace_parts import rebuilt
+from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
+from stream_ext.language.algebra.walk import walk
+from stream_ext.plan.normalise import template_of
+
+_NOWHERE = Position(1, 1)
+Bound = Mapping[str, Constant]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`graph` is the default graph (None: the store's own); `union`: all graphs together are. `names` tells the named
+    graphs that there are."""
+
+    bindings: Bound = field(default_factory=dict)
+    graph: Constant | None = None
+    union: bool = False
+    names: Callable[[], Sequence[Constant]] = tuple
+
+    def over(self, unit: Unit) -> Unit:
+        if isinstance(unit, Query):
+            return self.of_query(unit)
+        return self.of_update(unit) if isinstance(unit, Update) else unit
+
+    def of_query(self, query: Query) -> Query:
+        query = self._asked(query)
+        return bind_query(query, self.bindings) if self.bindings else query
+
+    def of_update(self, update: Update) -> Update:
+        return Update(tuple(map(self._operation, update.operations)))
+
+    # ---- the graph that is asked
+
+    def _asked(self, query: Query) -> Query:
+        """A text that says its dataset itself is not told another."""
+        if query.shape.graphs or (self.graph is None and not self.union):
+            return query
+        return replace(query, shape=replace(query.shape, graphs=self._clauses([query.pattern])))
+
+    def _clauses(self, patterns: Iterable[Pattern]) -> tuple[GraphClause, ...]:
+        """FROM and FROM NAMED; of the named graphs only those that the patterns can reach."""
+        default: list[Constant | None] = [None, *self.names()] if self.union else [self.graph]
+        asked: list[Node] = [node.graph for pattern in patterns for node in walk(pattern) if isinstance(node, Graph)]
+        open_to_all = any(isinstance(node, Variable) for node in asked)
+        named = self.names() if open_to_all else [node for node in asked if isinstance(node, Constant)]
+        return (
+            *(GraphClause(graph, False, "FROM", _NOWHERE) for graph in default),
+            *(GraphClause(graph, True, "FROM NAMED", _NOWHERE) for graph in dict.fromkeys(named)),
+        )
+
+    # ---- updates: in a graph that is asked by itself they write into it; in the union, into the default graph
+
+    def _operation(self, operation: Operation) -> Operation:
+        match operation:
+            case InsertData(quads) | DeleteData(quads):
+                return replace(
+                    operation, quads=tuple(structs.replace(quad, graph=quad.graph or self.graph) for quad in quads)
+                )
+            case DeleteWhere(quads, position):
+                if self.union:
+                    return self._modify(Modify(None, quads, None, (), pattern_of(quads, position), position))
+                return DeleteWhere(self._templates(quads) or (), position)
+            case Modify():
+                return self._modify(operation)
+            case Load():
+                return replace(operation, into=operation.into or self.graph)
+            case Manage():
+                mine = operation.target is Whole.DEFAULT and self.graph is not None
+                return replace(operation, target=self.graph) if mine else operation  # type: ignore[arg-type]  # mine says so
+            case Transfer(_, source, target):
+                return replace(operation, source=source or self.graph, target=target or self.graph)
+
+    def _modify(self, operation: Modify) -> Modify:
+        pattern = bind_pattern(operation.pattern, self.bindings) if self.bindings else operation.pattern
+        using = operation.using
+        if not using and operation.graph is None and (self.union or self.graph is not None):
+            using = self._clauses([operation.pattern])
+        into = operation.graph is None  # WITH says where what names no graph goes
+        made = self._templates if into else self._substituted
+        deletes, inserts = made(operation.deletes), made(operation.inserts)
+        return replace(operation, deletes=deletes, inserts=inserts, using=using, pattern=pattern)
+
+    def _templates(self, quads: Sequence[QuadPattern] | None) -> tuple[QuadPattern, ...] | None:
+        bound = self._substituted(quads)
+        return None if bound is None else tuple(structs.replace(quad, graph=quad.graph or self.graph) for quad in bound)
+
+    def _substituted(self, quads: Sequence[QuadPattern] | None) -> tuple[QuadPattern, ...] | None:
+        return None if quads is None else tuple(substitute(quad, self.bindings) for quad in quads)
+
+
+# ---- values of variables ---------------------------------------------------------------------------------------
+
+
+def bind_query(query: Query, bound: Bound) -> Query:
+    shape = query.shape
+    if query.form is Form.CONSTRUCT and shape.template is None:
+        shape = replace(shape, template=template_of(query))  # CONSTRUCT WHERE: the pattern as it was written
+    return replace(query, pattern=bind_pattern(query.pattern, bound), shape=shape)
+
+
+def bind_pattern(pattern: Pattern, bound: Bound) -> Pattern:
+    def by(part: Any) -> Any:
+        return _bound(part, bound, by)
+
+    return Join(_table(bound, bound), rebuilt(pattern, by))
+
+
+def _bound(part: Any, bound: Bound, by: Callable[[Any], Any]) -> Any:
+    """What stands in the place of a part; None: look inside of it."""
+    match part:
+        case Bgp():
+            named = _named(part, bound)
+            return Join(_table(named, bound), substitute(part, bound)) if named else part
+        case Graph(Variable(name), inner) if name in bound:
+            return Join(_table([name], bound), replace(part, graph=bound[name], inner=rebuilt(inner, by)))
+        case Variable(name) if name in bound and not part.hidden:
+            return bound[name]
+        case SubSelect(query):
+            return replace(part, query=bind_query(query, bound))
+        case Extend() | Values() | Assigned() | InAnyWindow():
+            # What gives a variable its value goes on to do so; the join with the table keeps what agrees.
+            return None
+        case _:
+            return None
+
+
+def substitute(part: Any, bound: Bound) -> Any:
+    """Variables as their values, and nothing else."""
+
+    def by(each: Any) -> Any:
+        if isinstance(each, Variable) and not each.hidden:
+            return bound.get(each.name)
+        return None
+
+    return rebuilt(part, by)
+
+
+def _named(bgp: Bgp, bound: Bound) -> list[str]:
+    triples = [node for each in bgp.patterns for node in (each.subject, each.predicate, each.object)]
+    paths = [node for each in bgp.paths for node in (each.subject, each.object)]
+    variables = [node for node in (*triples, *paths) if isinstance(node, Variable) and not node.hidden]
+    return list(dict.fromkeys(variable.name for variable in variables if variable.name in bound))
+
+
+def _table(names: Iterable[str], bound: Bound) -> Values:
+    names = tuple(names)
+    return Values(names, (tuple(bound[name] for name in names),), _NOWHERE)

@@ -1,0 +1,311 @@
+"""The catalog: which streams and which registered queries there are, at one snapshot.
+
+A definition travels as a catalog change in the row of the snapshot that brought it, so every process that
+reads the store finds the same catalog at the same snapshot. A `Catalog` is a value: a change makes a new one.
+Streams and queries have numbers that are never used twice; a name may come back, its number does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+
+from hbase_store import Store
+from stream_ext.catalog.options import StreamOptions, is_iri
+from stream_ext.catalog.persistent_map import Layered
+from stream_ext.errors import BadArgument, NotFound
+from stream_ext.names import meant
+from stream_ext.windows.schedule import QueryState
+
+_NAMED_MAX = 5  # of what is there, where something is not
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
+    """`runs_by` is decided by the first push: by the clock, or by the times of its elements.
+
+    `of_query` is the number of the query whose emissions are its elements; None: it takes pushes.
+    `made_by` is the name of the query whose registration made it, until somebody creates it or pushes to it: perhaps
+    its name was a slip."""
+
+    number: int
+    name: str
+    iri: str
+    options: StreamOptions
+    runs_by: Literal["clock", "elements"] | None = None
+    of_query: int | None = None
+    made_by: str | None = None
+
+
+class Left(msgspec.Struct, frozen=True, array_like=True):
+    """Where a query was when its move was asked for: whoever takes it over goes on from there, in silence."""
+
+    position: int
+    state: QueryState
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """Why a query is evaluated no more, until somebody resumes or replaces it; it outlives restarts.
+
+    `kind`: it exceeded its budget; its step ended, or hung, one worker process after another; or it fell so far behind
+    that what it had missed was given up. Example: Failure("budget", "an evaluation took longer than 300 s")."""
+
+    kind: Literal["budget", "worker", "behind"]
+    message: str
+
+    @property
+    def state(self) -> Literal["failed", "parked"]:
+        """What the query's status says."""
+        return "failed" if self.kind == "budget" else "parked"
+
+
+class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
+    """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows.
+
+    `since` is the snapshot from which it runs, with `state`: that of its registration, or of the last time that it was
+    resumed. A query that is `paused` is evaluated nowhere; one that `constructs` says triples.
+    A `live` one ends with the connection that asked for it. `output` is the stream that has what it says. One
+    that reads `any_stream` has a window on a variable: `streams` are those of its other windows. One whose `home` is
+    inline stays in the server's process when the others are on Spark; it was `left` when it was last moved. One that
+    has a `failure` is evaluated nowhere, either."""
+
+    number: int
+    name: str
+    iri: str
+    text: str
+    base: str
+    r2s: str
+    variables: list[str]
+    streams: list[int]
+    registered_sn: int
+    state: QueryState
+    since: int = 0
+    paused: bool = False
+    constructs: bool = False
+    live: bool = False
+    output: int | None = None
+    any_stream: bool = False
+    home: Literal["inline"] | None = None
+    left: Left | None = None
+    failure: Failure | None = None
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether a runner has it: it is neither paused nor failed."""
+        return not self.paused and self.failure is None
+
+    def standing(self, stored: QueryState | None) -> QueryState:
+        """Where it goes on: from what a runner said of it, if it was said since it runs."""
+        return stored if stored is not None and stored.sn >= max(self.since, 1) else self.state
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogStep:
+    """One change of the catalog: a definition that is new or replaced, or (None) one that is gone."""
+
+    kind: Literal["stream", "query"]
+    number: int
+    definition: StreamDefinition | QueryDefinition | None
+
+    def body(self) -> bytes | None:
+        return None if self.definition is None else msgspec.msgpack.encode(self.definition)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What is found in it otherwise than by number is found once, and then carried on from change to change."""
+
+    streams: Mapping[int, StreamDefinition] = field(default_factory=dict)
+    queries: Mapping[int, QueryDefinition] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, store: Store, sn: int) -> Catalog:
+        streams, queries = {}, {}
+        for (kind, number), body in store.catalog(sn).items():
+            if kind == "stream":
+                streams[number] = _stream_of(body)
+            elif kind == "query":
+                queries[number] = _query_of(body)
+        return cls(streams, queries)
+
+    def followed(self, store: Store, sn: int) -> Catalog:
+        """At `sn`, where this is the one of the snapshot before."""
+        catalog = self
+        for kind, number, body in ((each.kind, each.number, each.body) for each in store.row(sn).catalog):
+            if kind == "stream":
+                catalog = catalog.after(CatalogStep("stream", number, None if body is None else _stream_of(body)))
+            elif kind == "query":
+                catalog = catalog.after(CatalogStep("query", number, None if body is None else _query_of(body)))
+        return catalog
+
+    def after(self, step: CatalogStep) -> Catalog:
+        if step.kind == "stream":
+            assert not isinstance(step.definition, QueryDefinition), "kind says which"
+            streams = _after(self.streams, step.number, step.definition)
+            return replace(self, streams=streams)._with(self.__dict__, _OF_QUERIES)
+        assert not isinstance(step.definition, StreamDefinition), "kind says which"
+        queries = Layered.of(self.queries).after({step.number: step.definition})
+        changed = replace(self, queries=queries)._with(self.__dict__, _OF_STREAMS)
+        before, definition = self.queries.get(step.number), changed.queries.get(step.number)
+        if "_queries_by_name" in self.__dict__:
+            names: dict[str, QueryDefinition | None] = {} if before is None else {before.name: None, before.iri: None}
+            if definition is not None:
+                names |= {definition.name: definition, definition.iri: definition}
+            changed.__dict__["_queries_by_name"] = self._queries_by_name.after(names)
+        if "_special" in self.__dict__:
+            changed.__dict__["_special"] = _after_special(self._special, step.number, definition)
+        return changed
+
+    def _with(self, known: Mapping[str, object], names: Sequence[str]) -> Catalog:
+        self.__dict__.update({name: known[name] for name in names if name in known})
+        return self
+
+    def find_stream(self, key: str) -> StreamDefinition | None:
+        return self._streams_by_name.get(key)
+
+    def find_query(self, key: str) -> QueryDefinition | None:
+        return self._queries_by_name.get(key)
+
+    @cached_property
+    def _streams_by_name(self) -> dict[str, StreamDefinition]:
+        return {key: stream for stream in self.streams.values() for key in (stream.name, stream.iri)}
+
+    @cached_property
+    def _queries_by_name(self) -> Layered[str, QueryDefinition]:
+        return Layered({key: query for query in self.queries.values() for key in (query.name, query.iri)})
+
+    @cached_property
+    def _special(self) -> dict[int, QueryDefinition]:
+        """The queries that make a stream or read any: few."""
+        return {number: query for number, query in self.queries.items() if _is_special(query)}
+
+    @cached_property
+    def deriving(self) -> list[QueryDefinition]:
+        """The queries whose emissions are streams, too."""
+        return [query for query in self._special.values() if query.output is not None]
+
+    def stream(self, key: str, may_make: bool = True) -> StreamDefinition:
+        """`may_make`: whoever asks for it may have wanted to create it first."""
+        if (found := self.find_stream(key)) is None:
+            names = list(dict.fromkeys([*self.stream_names(), *(stream.name for stream in self.streams.values())]))
+            says = f"there is no stream {key!r}{meant(key, self.stream_names())}{_there_are(names)}"
+            if may_make:
+                says += f"; CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it, or PUT "
+                says += f"/streams/{quote(key, safe='')}"
+            raise NotFound(says)
+        return found
+
+    def stream_names(self) -> list[str]:
+        """Of those that somebody meant to make."""
+        return [stream.name for stream in self.streams.values() if stream.made_by is None]
+
+    def query(self, key: str) -> QueryDefinition:
+        if (found := self.find_query(key)) is None:
+            if self.find_stream(key) is not None:
+                raise NotFound(f"there is no registered query {key!r}, it is a stream; SHOW QUERIES lists the queries")
+            raise NotFound(
+                f"there is no registered query {key!r}{meant(key, self._queries_by_name)}"
+                f"{_there_are([query.name for query in islice(self.queries.values(), _NAMED_MAX + 1)])}; "
+                "SHOW QUERIES lists them"
+            )
+        return found
+
+    @property
+    def reads_any_stream(self) -> bool:
+        return any(query.any_stream for query in self._special.values())
+
+    def readers_of(self, stream: int) -> list[QueryDefinition]:
+        return [query for query in self.queries.values() if query.any_stream or stream in query.streams]
+
+    def streams_of(self, query: QueryDefinition) -> list[int]:
+        """Those that it reads, as far as they are still there."""
+        return sorted(self.streams) if query.any_stream else [each for each in query.streams if each in self.streams]
+
+    @property
+    def stream_iris(self) -> list[str]:
+        """The oldest stream first."""
+        return [self.streams[number].iri for number in sorted(self.streams)]
+
+
+def _there_are(names: Sequence[str]) -> str:
+    if not names:
+        return "; there is none at all"
+    more = ", ..." if len(names) > _NAMED_MAX else ""
+    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names[:_NAMED_MAX]))}{more}"
+
+
+def _stream_of(body: bytes) -> StreamDefinition:
+    return msgspec.msgpack.decode(body, type=StreamDefinition)
+
+
+def _query_of(body: bytes) -> QueryDefinition:
+    return msgspec.msgpack.decode(body, type=QueryDefinition)
+
+
+#: What of a catalog is found in its streams alone, and in its queries alone.
+_OF_STREAMS = ("_streams_by_name",)
+_OF_QUERIES = ("_queries_by_name", "_special", "deriving")
+
+
+def _is_special(query: QueryDefinition) -> bool:
+    return query.output is not None or query.any_stream
+
+
+def _after_special(
+    now: dict[int, QueryDefinition], number: int, definition: QueryDefinition | None
+) -> dict[int, QueryDefinition]:
+    if definition is not None and _is_special(definition):
+        return now | {number: definition}
+    return {other: query for other, query in now.items() if other != number} if number in now else now
+
+
+def _after(
+    now: Mapping[int, StreamDefinition], number: int, definition: StreamDefinition | None
+) -> dict[int, StreamDefinition]:
+    changed = dict(now)
+    if definition is None:
+        changed.pop(number, None)
+    else:
+        changed[number] = definition
+    return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The two things that a stream or query answers to."""
+
+    name: str
+    iri: str
+
+
+def names_of(key: str, folder: str, own_iri: str | None = None) -> Names:
+    """`key` is a bare name or an IRI; `folder` is <base>streams/ or <base>queries/.
+
+    Something that has an IRI only is named by its IRI."""
+    if _NAME.fullmatch(key):
+        return Names(key, own_iri or folder + key)
+    if not is_iri(key):
+        raise BadArgument(f"{key!r} is neither a name (a letter or _, then letters, digits, _ . -) nor an absolute IRI")
+    if own_iri is not None and own_iri != key:
+        raise BadArgument(f"the stream is addressed as {key!r}, but its option iri says {own_iri!r}")
+    local = key.removeprefix(folder)
+    return Names(local if local != key and _NAME.fullmatch(local) else key, key)
+
+
+def generated_name(taken: Callable[[str], bool]) -> str:
+    """q1, q2, ...: the first that is free, where none in between is; found in some steps, not by trying all."""
+    if not taken("q1"):
+        return "q1"
+    low, high = 1, 2
+    while taken(f"q{high}"):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if taken(f"q{middle}") else (low, middle)
+    return f"q{high}"

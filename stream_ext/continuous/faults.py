@@ -1,0 +1,29 @@
+"""Faults of queries: what their steps raised, as texts, for they come from other processes, too."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stream_ext.catalog.catalog import Failure
+from stream_ext.errors import DeadlineExceeded, QueryTooLarge
+
+_OF_THE_BUDGET = {kind.__name__ for kind in (QueryTooLarge, DeadlineExceeded)}
+
+
+class QueryFault(NamedTuple):
+    """Why a query is not evaluated now; of the one that runs `since` that snapshot: one that was resumed is another."""
+
+    why: str
+    since: int
+
+
+def fault_of(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        error = QueryTooLarge(f"the registered query needs more memory than there is ({error}): ask for less")
+    return f"{type(error).__name__}: {error}"
+
+
+def failure_of(fault: str) -> Failure | None:
+    """What stops the query for good; None: it has not exceeded its budget."""
+    kind, _, message = fault.partition(": ")
+    return Failure("budget", message) if kind in _OF_THE_BUDGET else None

@@ -1,0 +1,79 @@
+"""Turns: how much of one query is evaluated before the others go on.
+
+One wrong timestamp makes a billion closes fall due. They are worked off in pieces: a run stops between two evaluations
+when its turn is over, says what it has so far, and goes on when it is its turn again. Where the pieces are cut decides
+nothing about what is said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: An answer of so many cells (rows times columns) costs as much as one more evaluation.
+_CELLS = 256
+#: Of the time that snapshots take, beside it: a quarter of all of the time.
+_SHARE = 1 / 3
+#: What was not used is not saved up.
+_DUE_MS_MAX = 100.0
+
+
+class Turn:
+    def __init__(
+        self, evaluations: int, seconds: float | None = None, interrupted: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`seconds` None: however long it takes."""
+        self._left = evaluations
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._interrupted = interrupted
+
+    def spend(self, cells: int = 0) -> None:
+        """One evaluation, or one snapshot, whose answer has so many cells."""
+        self._left -= 1 + cells // _CELLS
+
+    @property
+    def is_over(self) -> bool:
+        late = self._until is not None and time.monotonic() >= self._until
+        return self._left <= 0 or late or self._interrupted()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """A run that does not get through a snapshot in `evaluations`, or in `seconds`, falls behind the others. It then
+    goes on in turns of `evaluations_behind` or `seconds_behind`."""
+
+    evaluations: int = 10_000
+    seconds: float | None = 1.0
+    evaluations_behind: int = 500
+    seconds_behind: float | None = 0.1
+
+    def with_all(self, interrupted: Callable[[], bool] = lambda: False) -> Turn:
+        return Turn(self.evaluations, self.seconds, interrupted)
+
+    def behind(self, interrupted: Callable[[], bool] = lambda: False) -> Turn:
+        return Turn(self.evaluations_behind, self.seconds_behind, interrupted)
+
+
+class Share:
+    """What those who are behind get of the time while snapshots wait to be stepped: so much that they go on, and so
+    little that nobody else falls behind for it. When nothing waits, all of the time is theirs."""
+
+    def __init__(self) -> None:
+        self._due_ms = 0.0
+
+    def stepped(self, took_ms: float) -> None:
+        """A snapshot."""
+        self._due_ms = min(self._due_ms + took_ms * _SHARE, _DUE_MS_MAX)
+
+    def went_on(self, took_ms: float) -> None:
+        """One that is behind, while a snapshot waited."""
+        self._due_ms -= took_ms
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is the turn of one that is behind although a snapshot waits."""
+        return self._due_ms > 0
+
+
+#: For whom evaluations take no time.
+UNHURRIED = TurnLimits(seconds=None, seconds_behind=None)

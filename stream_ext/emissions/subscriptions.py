@@ -1,0 +1,306 @@
+"""Subscriptions: the emissions of a query after a given one, without a gap and without a repeat.
+
+A subscription holds one number: the last emission that it has handed out. What comes next is always read from the
+emission log, whether it is old or was stored just now. So there is no seam between catching up and following, and
+a slow subscriber costs no memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hbase_store import EmissionLog, EmissionRow
+from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.emissions.emission import Emission, EmissionBody, SharedBody, decode_body, decode_shared_body, to_json
+from stream_ext.emissions.progress import GroupMembership
+
+#: How many emissions are handed out at a time.
+_TAKE_MAX = 256
+#: And no more when they come to so many bytes: a reader holds them until it has sent them.
+_TAKE_BYTES = 256 << 10
+_RECENT_BYTES_MAX = 16 << 20
+
+
+class NumbersOfQueries(Protocol):
+    def __call__(self, query: int) -> int:
+        """The number of the query's last emission."""
+        ...
+
+
+class Memberships(Protocol):
+    def __call__(self, query: int) -> Sequence[GroupMembership]:
+        """Which of the query's emissions are records of groups, the oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A record of a group, as it is read again and again for one after the other of its queries."""
+
+    body: SharedBody
+    size: int
+
+
+class Emissions:
+    """Reads emissions as JSON: those of the last moments from memory, where all subscribers of a query want the same
+    ones, and all others from the log. What queries said together is parted here, for those that somebody asks for."""
+
+    def __init__(
+        self,
+        log: EmissionLog,
+        last: NumbersOfQueries,
+        memberships: Memberships,
+        definition: Callable[[int], QueryDefinition | None],
+    ) -> None:
+        self._log, self._last, self._memberships, self._definition = log, last, memberships, definition
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[tuple[int, int], EmissionRow | Emission | _Shared] = OrderedDict()
+        self._recent_bytes = 0
+
+    def remember(self, rows: Iterable[EmissionRow]) -> None:
+        """These have just been stored."""
+        with self._lock:
+            for row in rows:
+                self._recent[row.query, row.number] = row
+                self._recent_bytes += _size(row)
+            self._forget()
+
+    def read(self, query: int, since: int, limit: int | None, bytes_max: int | None = None) -> list[Emission]:
+        """Those after `since`, in order."""
+        found: list[Emission] = []
+        left = bytes_max
+        # A look for what is not there yet would cost as much as all that was found: a scan, for each listener.
+        while since < self._last(query) and (limit is None or len(found) < limit) and (left is None or left > 0):
+            some = self._some(query, since, None if limit is None else limit - len(found), left)
+            if not some:
+                break
+            found += some
+            since = found[-1].number
+            left = None if left is None else left - sum(len(emission.json) for emission in some)
+        return found
+
+    def _some(self, query: int, since: int, limit: int | None, bytes_max: int | None = None) -> list[Emission]:
+        """Some of those after `since`, without one left out: what the query said by itself, or in one group."""
+        if (emission := self._recently(query, since + 1)) is not None:
+            return [emission]
+        # Asked before the memberships, which say of all up to it where they are, whatever is said meanwhile.
+        last = self._last(query)
+        for member in self._memberships(query):
+            end = member.number(member.until or 0)
+            if since < end:
+                rows = self._log.read(query, since, limit) if since < member.before else ()
+                own = _up_to(bytes_max, (_emission(row) for row in rows if row.number <= member.before))
+                since = max(since, member.before)
+                shared = (Emission(b.number, to_json(b)) for b in self._bodies(query, member, since, limit))
+                if found := own or _up_to(bytes_max, shared):
+                    return found
+                since = end
+        return _up_to(bytes_max, (_emission(row) for row in self._log.read(query, since, limit) if row.number <= last))
+
+    def body(self, query: int, number: int) -> EmissionBody | None:
+        """One emission; None: it is not kept any more."""
+        for member in self._memberships(query):
+            if member.before < number <= member.number(member.until or 0):
+                return next((b for b in self._bodies(query, member, number - 1, 1) if b.number == number), None)
+        for row in self._log.read(query, number - 1, 1):
+            return decode_body(row.body) if row.number == number else None
+        return None
+
+    def oldest(self, query: int) -> int:
+        """The number of the oldest emission that is kept; one more than the last if none is."""
+        own = self._log.oldest(query)
+        kept = [own] if own <= self._log.last(query) else []
+        for member in self._memberships(query):
+            record, until = max(self._log.oldest(member.group), member.first), member.until or 0
+            if record <= until:
+                kept.append(member.number(record))
+        return min(kept, default=self._last(query) + 1)
+
+    def collect(self, before_ms: int, kept_after: Mapping[int, int]) -> None:
+        """As the log does it; and what is gone there is not remembered."""
+        self._log.collect(before_ms, kept_after)
+        with self._lock:
+            queries = {query for query, _ in self._recent}
+        oldest = {query: self._log.oldest(query) for query in queries}
+        with self._lock:
+            for key in [(query, number) for query, number in self._recent if number < oldest.get(query, 0)]:
+                self._recent_bytes -= _size(self._recent.pop(key))
+
+    def _recently(self, query: int, number: int) -> Emission | None:
+        with self._lock:
+            known = self._recent.get((query, number))
+        if isinstance(known, EmissionRow):
+            emission = _emission(known)
+            self._remember_as((query, number), known, emission)
+            return emission
+        return known if isinstance(known, Emission) else None
+
+    # ---- what queries said together ----------------------------------------------------------------------------
+
+    def _bodies(self, query: int, member: GroupMembership, since: int, limit: int | None) -> Iterator[EmissionBody]:
+        """What it said after number `since` as this member."""
+        definition = self._definition(query)
+        if definition is None:
+            return
+        for record, body in self._records(member.group, member.record(since), member.until or 0, limit):
+            number = member.number(record)
+            yield body.own(definition, number, member.gap and number == member.before + 1)
+
+    def _records(self, group: int, after: int, until: int, limit: int | None) -> Iterator[tuple[int, SharedBody]]:
+        """The first `limit` that are kept of those after one, up to and with another."""
+        left = until - after if limit is None else min(limit, until - after)
+        while left and (body := self._recent_record(group, after + 1)) is not None:
+            after, left = after + 1, left - 1
+            yield after, body
+        if left:
+            for row in self._log.read(group, after, left):
+                if row.number <= until:
+                    yield row.number, decode_shared_body(row.body)
+
+    def _recent_record(self, group: int, number: int) -> SharedBody | None:
+        with self._lock:
+            known = self._recent.get((group, number))
+        if isinstance(known, EmissionRow):
+            shared = _Shared(decode_shared_body(known.body), _size(known))
+            self._remember_as((group, number), known, shared)
+            return shared.body
+        return known.body if isinstance(known, _Shared) else None
+
+    # ---- what is remembered ------------------------------------------------------------------------------------
+
+    def _remember_as(self, key: tuple[int, int], known: EmissionRow, made: Emission | _Shared) -> None:
+        with self._lock:
+            if self._recent.get(key) is known:  # nobody was quicker, and it is still wanted
+                self._recent[key] = made
+                self._recent_bytes += _size(made) - _size(known)
+                self._forget()
+
+    def _forget(self) -> None:
+        while self._recent_bytes > _RECENT_BYTES_MAX:
+            self._recent_bytes -= _size(self._recent.popitem(last=False)[1])
+
+
+def _emission(row: EmissionRow) -> Emission:
+    return Emission(row.number, to_json(decode_body(row.body)))
+
+
+def _up_to(bytes_max: int | None, emissions: Iterator[Emission]) -> list[Emission]:
+    """The first of them, as many as come to so many bytes; one at least."""
+    if bytes_max is None:
+        return list(emissions)
+    found: list[Emission] = []
+    for emission in emissions:
+        found.append(emission)
+        bytes_max -= len(emission.json)
+        if bytes_max <= 0:
+            break
+    return found
+
+
+def _size(known: EmissionRow | Emission | _Shared) -> int:
+    if isinstance(known, _Shared):
+        return known.size
+    return len(known.json if isinstance(known, Emission) else known.body)
+
+
+class Subscription:
+    """One reader of one query's emissions. It has ended when it was closed, when the query was dropped, or with a
+    `fault`: what its own `notify` raised, or what stopped the service."""
+
+    def __init__(self, hub: Subscriptions, query: int, since: int, notify: Callable[[], None]) -> None:
+        self._hub, self.query, self._after, self.notify = hub, query, since, notify
+        self.ended = False
+        self.fault: BaseException | None = None
+
+    def take(self) -> list[Emission]:
+        """What there is after the last one taken, at most some hundreds; empty: wait for `notify`."""
+        if self.ended:
+            return []
+        taken = self._hub.read(self.query, self._after)
+        if taken:
+            self._after = taken[-1].number
+        return taken
+
+    def close(self) -> None:
+        """It is told nothing more."""
+        self.ended = True
+        self._hub.remove(self)
+
+
+class Subscriptions:
+    def __init__(self, emissions: Emissions, last: NumbersOfQueries, memberships: Memberships) -> None:
+        self._emissions, self._last, self._memberships = emissions, last, memberships
+        self._lock = threading.Lock()
+        self._of: dict[int, set[Subscription]] = {}
+
+    def serve(self, emissions: Emissions, last: NumbersOfQueries, memberships: Memberships) -> None:
+        """From now on another engine says what there is: who reads goes on after the last number that he has had."""
+        self._emissions, self._last, self._memberships = emissions, last, memberships
+
+    def go_on(self, queries: Collection[int]) -> None:
+        """These are the queries that there are; some may have been dropped, or have said more."""
+        with self._lock:
+            gone = [query for query in self._of if query not in queries]
+        for query in gone:
+            self.end(query)
+        self.said(queries)
+
+    def has(self, query: int) -> bool:
+        """Whether anybody reads what it says."""
+        with self._lock:
+            return bool(self._of.get(query))
+
+    def add(self, query: int, since: int, notify: Callable[[], None]) -> Subscription:
+        subscription = Subscription(self, query, since, notify)
+        with self._lock:
+            self._of.setdefault(query, set()).add(subscription)
+        # It stands in the set first: what is stored from now on is notified, what was before is seen here.
+        if self._last(query) > since:
+            self._notify(subscription)
+        return subscription
+
+    def remove(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._of.get(subscription.query, set()).discard(subscription)
+
+    def read(self, query: int, since: int) -> list[Emission]:
+        return self._emissions.read(query, since, _TAKE_MAX, _TAKE_BYTES) if self._last(query) > since else []
+
+    def said(self, queries: Collection[int], groups: Collection[int] = ()) -> None:
+        """These queries, and those of these groups, have new emissions."""
+        with self._lock:
+            told = [subscription for query in queries for subscription in self._of.get(query, ())]
+            others = [(query, list(those)) for query, those in self._of.items() if those] if groups else []
+        for query, subscriptions in others:
+            if any(member.group in groups for member in self._memberships(query)):
+                told += subscriptions
+        for subscription in told:
+            self._notify(subscription)
+
+    def end(self, query: int, fault: BaseException | None = None) -> None:
+        """The query is gone, and its emissions with it; or nothing more will come, and `fault` says why."""
+        with self._lock:
+            told = self._of.pop(query, set())
+        for subscription in told:
+            subscription.fault, subscription.ended = fault, True
+            self._notify(subscription)
+
+    def end_all(self, fault: BaseException) -> None:
+        with self._lock:
+            queries = list(self._of)
+        for query in queries:
+            self.end(query, fault)
+
+    def count(self) -> int:
+        with self._lock:
+            return sum(map(len, self._of.values()))
+
+    def _notify(self, subscription: Subscription) -> None:
+        try:
+            subscription.notify()
+        except Exception as error:  # noqa: BLE001 -- a subscriber's fault ends its subscription, not the query
+            subscription.fault = subscription.fault or error
+            subscription.close()

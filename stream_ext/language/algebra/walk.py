@@ -1,0 +1,112 @@
+"""Walking the algebra: what a node is made of, one step down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stream_ext.language.algebra.algebra import (
+    Bgp,
+    Extend,
+    Filter,
+    Graph,
+    InAnyWindow,
+    InWindow,
+    Join,
+    LeftJoin,
+    Minus,
+    Pattern,
+    Query,
+    ServicePattern,
+    SubSelect,
+    Union,
+    Values,
+)
+from stream_ext.language.algebra.formulas import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Compare,
+    Exists,
+    Expression,
+    FunctionCall,
+    Membership,
+    Negate,
+    Not,
+    Or,
+)
+from stream_ext.language.algebra.terms import Constant, Variable
+
+Part = Pattern | Expression
+
+
+def parts_of(node: Part) -> tuple[Part, ...]:
+    """The patterns and expressions right inside of `node`, in the order of the text."""
+    match node:
+        case Variable() | Constant() | Bgp() | Values():
+            return ()
+        case Join(left, right) | Minus(left, right):
+            return (left, right)
+        case And(left, right) | Or(left, right) | Compare(_, left, right) | Arithmetic(_, left, right):
+            return (left, right)
+        case Filter(condition, inner):
+            return (inner, condition)
+        case Graph(_, inner) | InWindow(_, inner) | InAnyWindow(_, inner) | ServicePattern(_, inner):
+            return (inner,)
+        case Not(inner) | Negate(inner):
+            return (inner,)
+        case FunctionCall(_, arguments):
+            return arguments
+        case Membership(inner, items):
+            return (inner, *items)
+        case Exists(pattern):
+            return (pattern,)
+        case Aggregate(_, argument):
+            return () if argument is None else (argument,)
+        case LeftJoin(left, right, condition):
+            return (left, right) if condition is None else (left, right, condition)
+        case Extend(inner, _, expression):
+            return (inner, expression)
+        case Union(parts):
+            return parts
+        case SubSelect(query):
+            return query_parts(query)
+
+
+def query_parts(query: Query) -> tuple[Part, ...]:
+    """The pattern and the expressions of a query."""
+    shape = query.shape
+    values = () if shape.values is None else (shape.values,)
+    return (
+        query.pattern,
+        *(each.expression for each in shape.expressions),
+        *(each.expression for each in shape.group_by),
+        *shape.having,
+        *(each.expression for each in shape.order_by),
+        *values,
+    )
+
+
+def walk(root: Part) -> Iterator[Part]:
+    """`root` and all that is inside of it, without recursion."""
+    waiting: list[Part] = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(parts_of(node))
+
+
+def has_services(query: Query) -> bool:
+    """Whether it asks others."""
+    return any(isinstance(node, ServicePattern) for part in query_parts(query) for node in walk(part))
+
+
+def reads_store(query: Query) -> bool:
+    """Whether a triple pattern stands outside of all windows."""
+    waiting = list(query_parts(query))
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Bgp):
+            return True
+        if not isinstance(part, InWindow | InAnyWindow):
+            waiting += parts_of(part)
+    return False

@@ -1,0 +1,65 @@
+"""The driver of a query: the triple pattern whose matches may come piece by piece, where a few answers are enough.
+
+SELECT * { ?s :p ?o . ?o :q ?z } LIMIT 10 need not join a million edges: a thousand of :p will mostly do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stream_ext.network.operators.answers.distinct import Distinct
+from stream_ext.network.operators.joins.exists import ExistsOperator
+from stream_ext.network.operators.joins.intersection import Intersection
+from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.network.operators.joins.left_join import LeftJoinOperator
+from stream_ext.network.operators.joins.otherwise import Otherwise
+from stream_ext.network.operators.joins.store_join import StoreJoin
+from stream_ext.network.operators.rowwise.extend import ExtendOperator
+from stream_ext.network.operators.rowwise.filter import FilterOperator
+from stream_ext.network.operators.rowwise.project import Project
+from stream_ext.network.operators.rowwise.union import UnionOperator
+from stream_ext.network.wires import Stage
+
+#: Rows of the first piece, where a few answers are enough; each next one is four times as large.
+PIECE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The stage whose rows may come piece by piece, and those that depend on it.
+
+    What is made of all pieces is then what is made of their sum, but for a row that two of them make (`distinct`)."""
+
+    stage: int
+    driven: tuple[int, ...]
+    distinct: bool
+
+
+#: Operators that make of the sum of their inputs the sum of what they make of each, and in which inputs.
+_OF_THE_FIRST = (LeftJoinOperator, ExistsOperator, Otherwise)
+#: Values that a question is asked for, or an OPTIONAL looks for, are distinct in each piece: that is all they need.
+_OF_ALL = (StoreJoin, Intersection, FilterOperator, ExtendOperator, Project, UnionOperator, Distinct)
+
+
+def driver_of(stages: Sequence[Stage], last: int) -> Driver | None:
+    """The first triple pattern, if all that follows from it works row by row; None: all must come at once."""
+    stage = next((i for i, each in enumerate(stages) if each.inputs and isinstance(each.operator, StoreJoin)), None)
+    if stage is None:
+        return None
+    moved, driven = {stage}, list[int]()
+    for i in range(stage + 1, len(stages)):
+        if not moved.isdisjoint(stages[i].inputs):
+            moved.add(i)
+            driven.append(i)
+    if last not in moved or not all(_adds_up(stages[i], moved) for i in driven):
+        return None
+    return Driver(stage, tuple(driven), isinstance(stages[last].operator, Distinct))
+
+
+def _adds_up(stage: Stage, moved: set[int]) -> bool:
+    moving = [i in moved for i in stage.inputs]
+    if isinstance(stage.operator, _OF_THE_FIRST):
+        return moving[0]
+    if isinstance(stage.operator, JoinOperator):
+        return moving.count(True) == 1
+    return isinstance(stage.operator, _OF_ALL) and all(moving)

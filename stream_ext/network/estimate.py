@@ -1,0 +1,160 @@
+"""Estimates: how many rows a part is expected to have, from counts of the store.
+
+They order joins; a wrong one costs time, never an answer. Exact are the edges of a predicate, and those of a constant
+under one; what a variable that is bound already leaves is guessed from how many values there are of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from hbase_store import NAMED, Snapshot
+from stream_ext.language.algebra.terms import Variable
+from stream_ext.network.operators.core.pattern import IdPattern, O, P, S
+from stream_ext.plan.join_order import Rank, ranked
+from stream_ext.plan.logic import (
+    Alternatives,
+    Assign,
+    Conjunction,
+    GraphNames,
+    Logic,
+    Names,
+    Optional,
+    PathSource,
+    PatternScan,
+    PerGraph,
+    Remote,
+    Select,
+    Table,
+    Without,
+)
+
+#: What is not counted: rows of a window, of a remote service, of a path from one end.
+GUESSED = 1000.0
+#: The share of rows that a condition is expected to keep.
+_KEPT = 0.3
+
+
+class Estimates:
+    def __init__(self, snapshot: Snapshot, pattern_of: Callable[[PatternScan], IdPattern]) -> None:
+        self._snapshot, self._pattern_of = snapshot, pattern_of
+        # Counted once: ordering asks for each source again and again.
+        self._counts: dict[PatternScan, float] = {}
+        self._rows: dict[tuple[Logic, Names], float] = {}
+        self._fans: dict[tuple[int, bool, bool], float] = {}
+
+    def rows(self, node: Logic, bound: Names) -> float:
+        """For one value of each variable in `bound`."""
+        if isinstance(node, PatternScan):
+            return self._source(node, bound)
+        # Ordering the parts around it asks again and again, each of them for all that is inside of it.
+        key = node, node.variables & bound
+        if key not in self._rows:
+            self._rows[key] = self._estimated(node, key[1])
+        return self._rows[key]
+
+    def _estimated(self, node: Logic, bound: Names) -> float:
+        match node:
+            case PathSource():
+                return self._path(node, bound)
+            case GraphNames():
+                return 1.0 if node.variables <= bound else GUESSED
+            case Table(_, rows):
+                return float(len(rows)) if not node.variables & bound else 0.5
+            case Conjunction(items, tests):
+                return self._conjunction(items, bound) * math.pow(_KEPT, min(len(tests), 3))
+            case Optional(left, _) | Without(left, _):
+                return self.rows(left, bound)
+            case Alternatives(parts):
+                return sum(self.rows(part, bound) for part in parts)
+            case Assign(inner) | PerGraph(_, _, inner):
+                return self.rows(inner, bound)
+            case Select():
+                return self._select(node, bound)
+            case PatternScan():
+                return self._source(node, bound)
+            case Remote():
+                return GUESSED
+
+    def peak(self, node: Logic, bound: Names) -> float:
+        """The most rows at any point on the way."""
+        if not isinstance(node, Conjunction):
+            return self.rows(node, bound)
+        rows, most = 1.0, 1.0
+        for factor in self._factors(node.items, bound):
+            rows *= factor
+            most = max(most, rows)
+        return most
+
+    def _conjunction(self, items: tuple[Logic, ...], bound: Names) -> float:
+        return math.prod(self._factors(items, bound))
+
+    def _factors(self, items: tuple[Logic, ...], bound: Names) -> Iterator[float]:
+        """By how much each part multiplies the rows, in the order in which they are joined."""
+
+        def rank(item: Logic, bound: Names) -> Rank:
+            return not item.variables & bound, self.rows(item, bound)
+
+        for item, before in ranked(items, bound, rank):
+            yield self.rows(item, before)
+
+    def _select(self, node: Select, bound: Names) -> float:
+        rows = self.rows(node.inner, bound & node.variables)
+        if node.grouping is not None:
+            rows = math.pow(rows, 0.75) if node.grouping.keys else 1.0
+        return rows if node.limit is None else min(rows, float(node.limit))
+
+    def _path(self, node: PathSource, bound: Names) -> float:
+        ends = (node.subject, node.object)
+        fixed = sum(not isinstance(end, Variable) or end.name in bound for end in ends)
+        return (GUESSED**2, 30.0, 0.7)[fixed]
+
+    # ---- triple patterns ----------------------------------------------------------------------------------------
+
+    def _source(self, node: PatternScan, bound: Names) -> float:
+        if node.window is not None:
+            return math.pow(GUESSED, 0.5 if node.variables & bound else 1)
+        pattern = self._pattern_of(node)
+        if node not in self._counts:
+            self._counts[node] = self._count(pattern)
+        rows = self._counts[node]
+        held = [position for position in (S, O) if pattern.binding.get(position) in bound]
+        if P not in pattern.fixed:
+            return math.pow(rows, 1 / (1 + len(held)))
+        for position in held:
+            other = O if position == S else S
+            if other in pattern.fixed or len(held) == 2:
+                # Both ends are given: it is there or not. So many vertices there are, and so many of them fit.
+                total = self._total(pattern)
+                vertices = total / max(1.0, self._fan(pattern, position == O, total))
+                return min(1.0, (rows if other in pattern.fixed else 1.0) / max(1.0, vertices))
+            rows = self._fan(pattern, position == O, rows)
+        return rows
+
+    def _count(self, pattern: IdPattern) -> float:
+        """Exact, whatever is fixed of a pattern whose predicate is."""
+        if P not in pattern.fixed:
+            total = float(self._snapshot.count_all(self._graph(pattern)))
+            return math.pow(total, 0.25) if S in pattern.fixed or O in pattern.fixed else total
+        for position, inverse in ((S, False), (O, True)):
+            if position in pattern.fixed:
+                key = np.array([pattern.fixed[position]], np.uint64)
+                graph = self._graph(pattern)
+                return float(self._snapshot.neighbours(pattern.fixed[P], key, inverse, graph)[0][-1])
+        return self._total(pattern)
+
+    def _total(self, pattern: IdPattern) -> float:
+        return float(self._snapshot.count(pattern.fixed[P], self._graph(pattern)))
+
+    def _graph(self, pattern: IdPattern) -> int:
+        return NAMED if pattern.graph.one is None else pattern.graph.one
+
+    def _fan(self, pattern: IdPattern, inverse: bool, rows: float) -> float:
+        """How many edges of the predicate a vertex has, one way."""
+        predicate, named = pattern.fixed[P], pattern.graph.one != 0
+        key = (predicate, inverse, named)
+        if key not in self._fans:
+            self._fans[key] = self._snapshot.fan(predicate, inverse, named) if rows >= 1 else 0.5
+        return self._fans[key]

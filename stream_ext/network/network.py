@@ -1,0 +1,342 @@
+"""The network: a query's operators, wired; the same for a one-shot question and for one that is asked for ever.
+
+It knows no clock, no process, no store but the snapshot of the moment that it is stepped with. A one-shot query is a
+network that is stepped once, with the whole store as the change."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store import Snapshot
+from stream_ext.evaluation_budget import Check, Control
+from stream_ext.language.algebra.algebra import R2S, Form, QuadPattern, Query
+from stream_ext.network.build import Builder
+from stream_ext.network.early_stop import PIECE, Driver, driver_of
+from stream_ext.network.estimate import Estimates
+from stream_ext.network.measuring import bytes_of
+from stream_ext.network.operators.answers.construct import Construct
+from stream_ext.network.operators.answers.cut import Cut
+from stream_ext.network.operators.answers.distinct import first_of_each
+from stream_ext.network.operators.answers.r2s import ResultState
+from stream_ext.network.operators.answers.ranking import Orders, own_order
+from stream_ext.network.operators.core.anew import Anew
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.parameters import Parameters
+from stream_ext.network.operators.groups.grouped import Grouped
+from stream_ext.network.operators.joins.store_join import StoreJoin
+from stream_ext.network.operators.rowwise.extend import ExtendOperator
+from stream_ext.network.operators.rowwise.project import Project
+from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived
+from stream_ext.network.wires import Stage
+from stream_ext.plan.logic import Select
+from stream_ext.plan.named_terms import constants_of
+from stream_ext.plan.normalise import template_of
+from stream_ext.plan.pipeline import logic_of
+from stream_ext.plan.templates import QueryTemplate as QueryTemplate
+from stream_ext.rows.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
+from stream_ext.windows.arrivals import Arrival
+from stream_ext.windows.schedule import ScheduledWindow
+
+Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
+
+#: Smaller changes are not looked at one by one: few of them are alive at a time.
+_MANY = 8192
+#: Bytes of a row, and of a column more, that is remembered, with its hashes, and room for as many again. They are
+#: counted as they come, and the operators are looked at when these have come to one part in so many of the budget.
+_ROW, _COLUMN, _LOOKS = 64, 16, 16
+#: Bytes of an id; and cells of a row beside its columns: a weight, a validity.
+_CELL, _WITH_EACH = 8, 2
+#: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
+_BESIDE = 8
+
+#: The terms of longer tables are not looked up with the others.
+_TABLE_ROWS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a stage did in one step."""
+
+    stage: Stage
+    rows: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConstructTemplate:
+    """What CONSTRUCT makes of its solutions. Blank nodes are other ones for each `salt`."""
+
+    quads: Sequence[QuadPattern]
+    salt: bytes
+
+
+def salt_of(number: int) -> bytes:
+    """Each registered query makes blank nodes of its own."""
+    return b"%d" % number
+
+
+def registered_network(
+    query: Query,
+    number: int,
+    windows: Mapping[str, ScheduledWindow],
+    snapshot: Snapshot,
+    encode: Encode,
+    orders: Orders,
+    bags: bool = False,
+    returns: bool = False,
+    check: Check = Control.FREE.check,
+) -> Network:
+    """Of a registered query: what it says is what R2S makes of its answers; `bags`: each answer as a whole, before it
+    is ordered and cut; `returns`: not each step is an evaluation; `check`
+    is called again and again while it is planned."""
+    template = ConstructTemplate(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
+    r2s = query.r2s or R2S.RSTREAM
+    select = logic_of(query, check=check)
+    return Network(select, windows, snapshot, encode, r2s, template, bags, None, returns, orders, check)
+
+
+def shared_network(
+    template: QueryTemplate,
+    relation: Parameters,
+    windows: Mapping[str, ScheduledWindow],
+    snapshot: Snapshot,
+    encode: Encode,
+    check: Check = Control.FREE.check,
+) -> Network:
+    """Of all queries of a template; the first column of what it says is that of the relation."""
+    return Network(template.select, windows, snapshot, encode, template.r2s, parameters=relation, check=check)
+
+
+class Network:
+    """Stages in an order in which each comes after its inputs; the last one's rows are the answer."""
+
+    def __init__(
+        self,
+        select: Select,
+        windows: Mapping[str, ScheduledWindow],
+        snapshot: Snapshot,
+        encode: Encode,
+        r2s: R2S = R2S.RSTREAM,
+        template: ConstructTemplate | None = None,
+        bags: bool = False,
+        parameters: Parameters | None = None,
+        returns: bool = False,
+        orders: Orders | None = None,
+        check: Check = Control.FREE.check,
+    ) -> None:
+        """`orders`: those of first appearance, where they are kept beyond this network; `check` is called again and
+        again while it is planned."""
+        # One look-up for all constants: on HBase each is a round trip. A long table is looked up by who reads it.
+        constants = constants_of(select, _TABLE_ROWS_MAX)
+        ids = dict(zip(constants, encode(constants).tolist(), strict=True))
+        self.unknown = [text for text, id in ids.items() if not id]
+        self._orders = Orders() if orders is None else orders
+        builder = Builder(
+            windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of), self._orders, check
+        )
+        if parameters is not None:
+            wire, cut = builder.shared(select, parameters)
+        elif template is not None:
+            wire, cut = builder.graph(select, template.quads, template.salt)
+        else:
+            wire, cut = builder.query(select)
+        self.stages: Sequence[Stage] = builder.plan.stages
+        self.scans = builder.plan.scans
+        self._last = wire.stage
+        self.cut = cut
+        # Where the solutions of a CONSTRUCT are cut, its triples are made of those that are left.
+        limited = template is not None and cut.is_limited
+        self.made_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
+        if bags:
+            self.answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
+        else:
+            self.answer = ResultState(cut, r2s, self.made_at_end, returns, own_order(self._orders, cut))
+        if not self.answer.reads_what_goes:
+            _leave_untold_what_goes(self.stages, self._last)
+        self._driver = driver_of(self.stages, self._last)
+        self._steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
+        self._kept = self._came = 0  # bytes that were remembered at the last look, and that have come since
+        self._enough = cut.enough
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Triples of a stream; they count from the first evaluation whose windows hold them."""
+        for scan in self.scans:
+            if scan.window.stream == arrival.stream:
+                self._came += _ROW * len(arrival.s)
+                beside = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
+                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, beside)
+
+    def kept(self, most: int) -> int:
+        """Bytes that its operators remember. They are looked at once so much has come that it may matter, of `most`."""
+        if self._came > most // _LOOKS:
+            self._kept, self._came = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
+        return self._kept + self._came
+
+    def may_turn(self) -> bool:
+        """Whether time alone may change the answer: a function of the moment is asked of rows that stay."""
+        return any(isinstance(stage.operator, Anew) and stage.operator.holds_any() for stage in self.stages)
+
+    def step(self, moment: Moment) -> tuple[Columns, Weights]:
+        """One evaluation: what is emitted of it; in no order, unless the query asks for one."""
+        if moment.changes is not None:
+            moment.vocabulary.renew()
+        return self.answer.step(moment, _with_room(moment.control, self._changed(moment)))
+
+    def said(self, moment: Moment) -> tuple[Columns, Weights]:
+        """As `step`, in an order that does not depend on how what came in was cut into steps."""
+        emitted = self.step(moment)
+        return emitted if self.answer.is_in_order else in_order(*emitted)
+
+    def once(self, moment: Moment, enough: int | None = None) -> ZSet:
+        """The answer of a question that is asked once, in order; `enough` rows of it, if fewer than all will do."""
+        enough = self._enough if enough is None else enough
+        if enough is None or self._driver is None or self._orders.are_resumed:
+            change = self._changed(moment)
+        else:
+            change = self._piece_by_piece(moment, self._driver, enough)
+        return self.answer.once(moment, _with_room(moment.control, change))
+
+    def expected(self, enough: int | None = None) -> float:
+        """So many rows the operators are expected to make together; `enough` as for `once`."""
+        if self._driver is not None and (self._enough if enough is None else enough) is not None:
+            return 0.0  # the first pieces will mostly do
+        return sum(stage.estimate for stage in self.stages)
+
+    def _changed(self, moment: Moment) -> ZSet:
+        """Lets go of each change when the last stage has read it."""
+        control, goes_on = moment.control, not moment.last
+        changes: list[Any] = []
+        alive: dict[int, ZSet] = {}
+        many = False  # whether any change has many rows
+        for stage, done in self._steps:
+            control.check()
+            inputs = [changes[i] for i in stage.inputs]
+            if many:
+                for each in inputs:
+                    _with_room(control, each)
+            change = stage.operator.step(moment, *inputs)
+            alive[len(changes)] = change
+            changes.append(change)
+            for i in done:
+                changes[i] = None
+                del alive[i]
+            if goes_on:
+                self._came += change.count * (change.width * _COLUMN + _ROW)
+            if change.count > _MANY:
+                many = True
+                _count_alive(control, list(alive.values()))
+        found: ZSet = changes[self._last]
+        return found
+
+    def _piece_by_piece(self, moment: Moment, driver: Driver, enough: int) -> ZSet:
+        """More and more of what drives the query, until there is enough."""
+        changes: list[ZSet] = []
+        for i, stage in enumerate(self.stages):
+            if i in driver.driven or i == driver.stage:
+                changes.append(empty(len(stage.operator.variables)))
+            else:
+                moment.control.check()
+                changes.append(stage.operator.step(moment, *(changes[j] for j in stage.inputs)))
+        found = empty(self._width)
+        for piece in self._pieces(moment, driver, changes):
+            changes[driver.stage] = piece
+            for i in driver.driven:
+                moment.control.check()
+                stage = self.stages[i]
+                changes[i] = stage.operator.step(moment, *(changes[j] for j in stage.inputs))
+            more = concat([found, changes[self._last]], self._width)
+            found = first_of_each(more) if driver.distinct else more
+            if found.count > _MANY:
+                _count_alive(moment.control, [*changes, found])
+            if found.count >= enough:
+                break
+        return found
+
+    def _pieces(self, moment: Moment, driver: Driver, changes: Sequence[ZSet]) -> Iterator[ZSet]:
+        stage, size = self.stages[driver.stage], PIECE
+        assert isinstance(stage.operator, StoreJoin)
+        for part in stage.operator.pieces(moment, changes[stage.inputs[0]]):
+            start = 0
+            while start < part.count:
+                yield part.take(np.arange(start, min(start + size, part.count)))
+                start, size = start + size, size * 4
+
+    @property
+    def _width(self) -> int:
+        return len(self.stages[self._last].operator.variables)
+
+    def traced(self, moment: Moment) -> tuple[ZSet, list[Traced]]:
+        """As `once`; and what each stage made, in which time."""
+        changes: list[ZSet] = []
+        traces = []
+        for stage in self.stages:
+            moment.control.check()
+            begun = time.perf_counter()
+            changes.append(stage.operator.step(moment, *(changes[i] for i in stage.inputs)))
+            traces.append(Traced(stage, changes[-1].count, (time.perf_counter() - begun) * 1000))
+        return self.answer.once(moment, changes[self._last]), traces
+
+
+def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:
+    """For each stage those whose changes nobody reads after it."""
+    reader = {i: at for at, stage in enumerate(stages) for i in stage.inputs}
+    done: list[list[int]] = [[] for _ in stages]
+    for i, at in reader.items():
+        if i != last:
+            done[at].append(i)
+    return done
+
+
+def _with_room(control: Control, change: ZSet) -> ZSet:
+    """The change, if whoever reads it may copy it: columns that were one until then may be several there."""
+    if change.count > _MANY:
+        control.room(change.count, change.width + _BESIDE)
+    return change
+
+
+def _count_alive(control: Control, changes: Sequence[ZSet]) -> None:
+    """Looks at each array only where it matters what they share."""
+    most = 0
+    for each in changes:
+        most += each.count * (len(each.held) + _WITH_EACH)
+    most *= _CELL
+    control.alive(most if most < control.left // _LOOKS else _bytes_of(changes))
+
+
+def _bytes_of(changes: Sequence[ZSet]) -> int:
+    """What their arrays take, each once: changes share columns, and where these are picked out."""
+    sizes: dict[int, int] = {}
+    for change in changes:
+        for column in change.held:
+            for array in column.arrays() if isinstance(column, Deferred) else (column,):
+                sizes[id(array)] = array.nbytes
+        for beside in (change.weights, change.untils):
+            if beside is not None and beside.strides != (0,):
+                sizes[id(beside)] = beside.nbytes
+    return sum(sizes.values())
+
+
+def _leave_untold_what_goes(stages: Sequence[Stage], last: int) -> None:
+    """Groups need not tell the rows that go where all of each row is handed on, to the answer alone.
+
+    GROUP BY ?k with (COUNT(*) AS ?n), said by ISTREAM: nobody asks of a count that changed what it was."""
+    readers = Counter(i for stage in stages for i in stage.inputs)
+    handed_on: list[ExtendOperator | Project] = []
+    at = last
+    while readers[at] <= (at != last) and isinstance(operator := stages[at].operator, ExtendOperator | Project):
+        handed_on.append(operator)
+        (at,) = stages[at].inputs
+    operator = stages[at].operator
+    if readers[at] > (at != last) or not isinstance(operator, Grouped):
+        return
+    columns: list[int | None] = list(range(len(operator.variables)))
+    for each in reversed(handed_on):
+        columns = [None if source is None else columns[source] for source in each.sources()]
+    operator.tells_gone = not set(columns).issuperset(range(len(operator.variables)))

@@ -1,0 +1,125 @@
+"""Gains: what an answer has more than at the evaluation before (ISTREAM), or what that had more (DSTREAM), as bags.
+
+What came is set against what ran out; so what is valid for a time is kept until then. Where it can be seen that no row
+that came was there before (`ZSet.fresh`), nothing is set against anything, and what came is only put aside."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from hbase_store.arrays import Ids, frozen
+from stream_ext.language.algebra.algebra import R2S
+from stream_ext.rows.expiry_wheel import ExpiryWheel, Taken
+from stream_ext.rows.kernels import expiry as kernels
+from stream_ext.rows.row_index import buckets
+from stream_ext.rows.zset import FOREVER, Columns, Weights, ZSet, latest
+
+_ONCE: Weights = np.empty(0, np.int64)
+
+
+class Gains:
+    def __init__(self, width: int, r2s: R2S) -> None:
+        self._width, self._r2s = width, r2s
+        self._wheel = ExpiryWheel(width)
+        self._aside: deque[tuple[ZSet, int]] = deque()  # with the greatest validity
+        self._total = 0  # weight of all rows that are not aside
+        self._time = 0  # of the last step
+        self._lapses = False
+        self.moved = False  # by the last step
+
+    def is_empty(self) -> bool:
+        return not self._total and all(last < self._time for _, last in self._aside)
+
+    def step(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
+        """Rows, with how often each; a row may be told several times."""
+        self._lapses = self._lapses or (change.weights is not None and change.untils is not None)
+        self._total -= change.untold
+        # What was taken back for a time comes again when that is over, so then what runs out has to be looked at.
+        if self._r2s is R2S.ISTREAM and change.fresh is not None and not self._lapses:
+            return self._new(time, change)
+        self._hang_what_is_aside()
+        expired = self._due(time)
+        self._time = time
+        matrix = _matrix_of(change)
+        weights = _ONCE if change.weights is None else change.weights
+        self._total += _weight(matrix, weights)
+        self._hang(matrix, weights, change, time)
+        columns, net = self._net((matrix, weights), expired)
+        self.moved = len(net) + change.untold > 0
+        said = net > 0 if self._r2s is R2S.ISTREAM else net < 0
+        if said.all():
+            return columns, np.abs(net)
+        return tuple(column[said] for column in columns), np.abs(net[said])
+
+    def _new(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
+        self._due(time)
+        while self._aside and self._aside[0][1] < time:
+            self._aside.popleft()
+        self._time, self.moved = time, change.count + change.untold > 0
+        if change.untils is not None and change.count:
+            self._aside.append((change, latest(change.untils)))
+            return change.columns, np.ones(change.count, np.int64)
+        if change.weights is None:
+            self._total += change.count
+            return change.columns, np.ones(change.count, np.int64)
+        self._total += int(change.weights.sum())
+        came = np.flatnonzero(change.weights > 0)
+        return tuple(column[came] for column in change.columns), change.weights[came]
+
+    def _due(self, time: int) -> Taken:
+        expired = self._wheel.due(time)
+        if len(expired[1]):
+            self._total -= int(expired[1].sum())
+        return expired
+
+    def _hang_what_is_aside(self) -> None:
+        for change, last in self._aside:
+            if last >= self._time:
+                untils = change.until_array()
+                matrix = _matrix_of(change if int(untils.min()) >= self._time else change.take(untils >= self._time))
+                self._total += matrix.shape[1]
+                self._wheel.add(matrix, _ONCE, untils[untils >= self._time], self._time)
+        self._aside.clear()
+
+    def _hang(self, matrix: Ids, weights: Weights, change: ZSet, time: int) -> None:
+        if change.untils is None:
+            return
+        ends = change.untils != FOREVER
+        if ends.all():
+            self._wheel.add(matrix, weights, change.untils, time)
+        elif ends.any():
+            some = weights[ends] if len(weights) else weights
+            self._wheel.add(np.ascontiguousarray(matrix[:, ends]), some, change.untils[ends], time)
+
+    def _net(self, came: Taken, went: Taken) -> tuple[Columns, Weights]:
+        """The sums of equal rows that are not zero."""
+        (matrix, weights), (gone, lost) = came, went
+        if not len(lost) and not len(weights):
+            return tuple(matrix), np.ones(matrix.shape[1], np.int64)
+        weights = weights if len(weights) else np.ones(matrix.shape[1], np.int64)
+        columns, net = summed(np.concatenate([matrix, gone], axis=1), np.concatenate([weights, -lost]))
+        return columns, net
+
+
+def summed(matrix: Ids, weights: Weights) -> tuple[Columns, Weights]:
+    """Each row once, in order of first appearance, with the sum of its weights; none of weight zero."""
+    count = matrix.shape[1]
+    heads = np.full(buckets(2 * count + 2), kernels.END, np.int32)
+    firsts, sums = np.empty(count, np.int64), np.empty(count, np.int64)
+    used = kernels.sum_rows(frozen(matrix), frozen(weights), heads, np.empty(count, np.int32), firsts, sums)
+    kept = np.flatnonzero(sums[:used])
+    places, net = firsts[kept], sums[kept]
+    return tuple(line[places] for line in matrix), net
+
+
+def _matrix_of(change: ZSet) -> Ids:
+    matrix = np.empty((change.width, change.count), np.uint64)
+    for place, line in enumerate(matrix):
+        line[:] = change.column(place)
+    return matrix
+
+
+def _weight(matrix: Ids, weights: Weights) -> int:
+    return int(weights.sum()) if len(weights) else matrix.shape[1]

@@ -1,0 +1,102 @@
+"""Ordered rows: an answer that is kept in order, so that telling all of it again costs no sorting.
+
+Each row stands there with until when it counts, and how often. A step sorts what came, which is little, finds its
+places by search, and writes the rows anew in one pass that leaves out what has run out. What is told of a bag without
+retractions is the rows themselves: nobody writes to them, the next step makes others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hbase_store.arrays import Ids, frozen, lexicographic
+from stream_ext.rows.kernels import order as kernels
+from stream_ext.rows.zset import FOREVER, Columns, Untils, Weights, ZSet, sum_equal_rows
+
+#: Above so many rows, and where some are taken back, they are summed.
+_SETTLE_LEAST = 1024
+_ONCE: Weights = frozen(np.empty(0, np.int64))  # each row counts once
+
+
+class OrderedRows:
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._rows: Ids = frozen(np.empty((width, 0), np.uint64))
+        self._untils: Untils = frozen(np.empty(0, np.int64))
+        self._weights = _ONCE
+        self._ones: Weights = _ONCE
+        self._first_end = FOREVER  # no row runs out before
+        self._retracted = False
+        self._settle_at = _SETTLE_LEAST
+
+    def __len__(self) -> int:
+        return len(self._untils)
+
+    def is_empty(self) -> bool:
+        return not (int(self._weights.sum()) if len(self._weights) else len(self))
+
+    def ended(self, time: int) -> ZSet:
+        """The rows that count no more at `time`, if that is the next step's."""
+        which = np.flatnonzero(self._untils < time) if self._first_end < time else np.empty(0, np.int64)
+        weights = self._weights[which] if len(self._weights) else None
+        return ZSet(tuple(line[which] for line in self._rows), len(which), weights, self._untils[which])
+
+    def step(self, change: ZSet, time: int) -> None:
+        if change.count or self._first_end < time:
+            self._merge(change, time)
+        if self._retracted and len(self) > self._settle_at:
+            self._settle()
+
+    def _merge(self, change: ZSet, time: int) -> None:
+        others, ends = self._matrix_of(change), frozen(change.until_array())
+        counts = _ONCE if change.weights is None or bool((change.weights == 1).all()) else frozen(change.weights)
+        order = frozen(lexicographic(tuple(others)) if self._width else np.arange(change.count))
+        places = np.empty(change.count, np.int64)
+        kernels.find_places(self._rows, len(self), others, order, places)
+        alive, first = kernels.count_alive(self._untils, time)
+        count = alive + change.count
+        rows, untils = np.empty((self._width, count), np.uint64), np.empty(count, np.int64)
+        weights = np.empty(count if len(counts) or len(self._weights) else 0, np.int64)
+        kernels.merge_rows(
+            self._rows, self._untils, self._weights, time, others, ends, counts, order, frozen(places),
+            rows, untils, weights,
+        )  # fmt: skip
+        self._hold(rows, untils, weights)
+        self._first_end = min(first, int(ends.min())) if change.count else first
+        self._retracted = self._retracted or (len(counts) > 0 and int(counts.min()) < 0)
+
+    def _matrix_of(self, change: ZSet) -> Ids:
+        matrix = np.empty((self._width, change.count), np.uint64)
+        for place, line in enumerate(matrix):
+            line[:] = change.column(place)
+        return frozen(matrix)
+
+    def _hold(self, rows: Ids, untils: Untils, weights: Weights) -> None:
+        self._rows, self._untils, self._weights = frozen(rows), frozen(untils), frozen(weights)
+
+    def _settle(self) -> None:
+        """A retraction meets what it retracts; until its own validity ends, it may be the shorter one."""
+        keyed, weights = sum_equal_rows((*self._rows, self._untils.view(np.uint64)), self._weights)
+        rows = np.stack(keyed[:-1]) if self._width else np.empty((0, len(weights)), np.uint64)
+        self._hold(rows, keyed[-1].view(np.int64), weights if bool((weights != 1).any()) else _ONCE)
+        self._retracted = bool((weights < 0).any())
+        self._settle_at = max(_SETTLE_LEAST, 2 * len(self))
+
+    # ---- what is told -------------------------------------------------------------------------------------------
+
+    def bag(self) -> tuple[Columns, Weights]:
+        """The rows in order, with how often each counts; one may be told again."""
+        if self._retracted:
+            return self.summed()
+        return tuple(self._rows), self._weights if len(self._weights) else self._each_once()
+
+    def summed(self) -> tuple[Columns, Weights]:
+        """Each row once, in order, with how often it counts."""
+        weights = self._weights if len(self._weights) else self._each_once()
+        rows, sums = np.empty_like(self._rows), np.empty(len(self), np.int64)
+        count = kernels.sum_neighbours(self._rows, weights, rows, sums)
+        return tuple(line[:count] for line in rows), sums[:count]
+
+    def _each_once(self) -> Weights:
+        if len(self._ones) < len(self):
+            self._ones = frozen(np.ones(2 * len(self), np.int64))
+        return self._ones[: len(self)]

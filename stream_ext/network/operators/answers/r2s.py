@@ -1,0 +1,135 @@
+"""R2S: from the changing answer to what is said of it at each evaluation.
+
+RSTREAM says the whole answer, ISTREAM what it has more than at the evaluation before (as bags), DSTREAM what that had
+more. Where the answer has to be seen as a whole, because it is said so, or ordered and cut, it is kept in order
+(`OrderedRows`). Elsewhere `Gains` keeps what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from stream_ext.language.algebra.algebra import R2S
+from stream_ext.network.operators.answers.construct import Construct
+from stream_ext.network.operators.answers.cut import Cut
+from stream_ext.network.operators.answers.gains import Gains
+from stream_ext.network.operators.answers.ordered_rows import OrderedRows
+from stream_ext.network.operators.answers.ranking import Ranking
+from stream_ext.network.operators.answers.slice import net_change
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.rows.zset import Columns, Weights, ZSet, consolidate, empty, repeated, sum_equal_rows
+
+
+class ResultState:
+    """The answer of the last evaluation, and the verb that moves it to the next."""
+
+    def __init__(
+        self,
+        cut: Cut,
+        r2s: R2S,
+        construct: Construct | None = None,
+        returns: bool = False,
+        ranking: Ranking | None = None,
+    ) -> None:
+        """`construct` makes triples of the rows that are left; `returns`: it may be taken back to where it was.
+        `ranking`: the order of first appearance, where that is what is cut; a row that comes again ranks where it came
+        first."""
+        self.variables = cut.names if construct is None else construct.variables
+        self._construct = construct
+        self._cut, self._r2s = cut, r2s
+        self._ranking, self._returns = ranking, returns
+        self.is_plain = cut == Cut(cut.variables, cut.variables) and not (returns and r2s is not R2S.RSTREAM)
+        self._rows = OrderedRows(len(cut.variables))
+        self._whole = empty(len(self.variables))
+        self._gains = Gains(len(cut.variables), r2s) if self.is_plain and r2s is not R2S.RSTREAM else None
+        #: What `step` says is in the order in which it is to be told.
+        self.is_in_order = self._gains is None
+
+    @property
+    def reads_what_goes(self) -> bool:
+        """Whether rows that go do more than make the answer smaller."""
+        return self._gains is None or self._r2s is not R2S.ISTREAM
+
+    def once(self, moment: Moment, change: ZSet) -> ZSet:
+        """The rows of a question that is asked once, in order, each as often as it counts."""
+        if change.weights is not None and bool((change.weights < 0).any()):
+            change = consolidate(change)
+        if self._ranking is not None and self._ranking.is_resumed:
+            self._ranking.step(moment.vocabulary, *sum_equal_rows(change.columns, change.weight_array()))
+            columns, weights = self._ranking.shown()
+            change = ZSet(columns, len(weights))
+        elif moment.settled and self._cut.order:
+            columns, weights = sum_equal_rows(change.columns, change.weight_array())
+            change = ZSet(columns, len(weights), weights)
+        return self._cut.of(moment, change)
+
+    def step(self, moment: Moment, change: ZSet) -> tuple[Columns, Weights]:
+        """What is emitted: rows, with how often each; where `is_plain`, a row may be told again."""
+        if self._gains is not None:
+            return self._gains.step(moment.time, change)
+        if self._ranking is not None and not self._returns:
+            self._ranking.step(moment.vocabulary, *net_change(self._rows.ended(moment.time), change))
+        self._rows.step(change, moment.time)
+        if (
+            self._ranking is not None and self._returns
+        ):  # then its order may be of other rows than those of the last step
+            columns, weights = self._rows.summed()
+            self._ranking.become(moment.vocabulary, ZSet(columns, len(weights), weights))
+        return self._rows.bag() if self.is_plain else self._said(moment)
+
+    def whole(self) -> tuple[Columns, Weights]:
+        """The whole answer of the last evaluation, in order; not where only what changed in it was asked for."""
+        assert self._gains is None, "what has to be told is the change, so the whole was not kept"
+        if self.is_plain:
+            return self._rows.summed()
+        return self._whole.columns, self._whole.weight_array()
+
+    def stands(self) -> tuple[Columns, Weights] | None:
+        """For `stands_as`: how the answer is now."""
+        return self.whole() if self._gains is None else None
+
+    def stands_as(self, before: tuple[Columns, Weights] | None) -> bool:
+        """Whether the last step left the answer as it was."""
+        if before is None:
+            return self._gains is not None and not self._gains.moved
+        columns, weights = self.whole()
+        same = (np.array_equal(a, b) for a, b in zip(before[0], columns, strict=True))
+        return np.array_equal(before[1], weights) and all(same)
+
+    def evaluated(self) -> ZSet:
+        """For `compare_with`: the answer of the last evaluation."""
+        return self._whole
+
+    def compare_with(self, evaluated: ZSet) -> None:
+        """What is said next is what has come, or gone, since then; the steps in between were no evaluations."""
+        self._whole = evaluated
+
+    def is_empty(self) -> bool:
+        if self._gains is not None:
+            return self._gains.is_empty()
+        if self.is_plain:
+            return self._rows.is_empty()
+        return not len(self._rows) or not len(self.whole()[1])
+
+    # ---- the answer ordered and cut -----------------------------------------------------------------------------
+
+    def _said(self, moment: Moment) -> tuple[Columns, Weights]:
+        before, self._whole = self._whole, self._present(moment)
+        if self._r2s is R2S.RSTREAM:
+            return self.whole()
+        more, less = (self._whole, before) if self._r2s is R2S.ISTREAM else (before, self._whole)
+        columns, net = net_change(less, more)
+        rows = ZSet(repeated(tuple(c[net > 0] for c in columns), net[net > 0]), int(net[net > 0].sum()))
+        # What was ordered by a column that is not shown has its order from the whole answer.
+        order = () if self._construct else tuple(each for each in self._cut.order if each[0] in self.variables)
+        ordered = replace(self._cut, variables=self.variables, order=order).ordered(moment, rows)
+        return ordered.columns, ordered.weight_array()
+
+    def _present(self, moment: Moment) -> ZSet:
+        if self._ranking is not None:
+            columns, weights = self._ranking.shown()
+        else:
+            columns, weights = self._rows.summed()
+        rows = self._cut.of(moment, ZSet(columns, len(weights), weights))
+        return rows if self._construct is None else self._construct.graph_of(moment, rows)

@@ -1,0 +1,178 @@
+"""Ranking: the order of first appearance, which LIMIT and OFFSET cut where no ORDER BY says how.
+
+Rows are ranked by first appearance while they remain answers; one that left counts as new when it returns. A second
+copy of a row ranks where it came itself; when a copy leaves, it is the latest that goes.
+
+What windows and the store do not give back after a restart is only when each row came:
+
+    saved       0 1 0 2       of the rows as `Cut.as_they_appear` has them, at which step each came
+    rebuilt     (a) (b) (c) (d)   which all come at once     =>     ranked a, c, b, d
+
+So a saved order is a small number a row, whatever the rows are made of, and names no id of this process."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.network.operators.answers.cut import Cut
+from stream_ext.rows.zset import Columns, Weights, ZSet, sum_equal_rows
+from stream_ext.values.vocabulary import Vocabulary
+
+#: How many rows there are, of how many bytes the number of each is, and these numbers, packed.
+Saved = tuple[int, int, bytes]
+Steps = npt.NDArray[np.int64]
+Stand = tuple[npt.NDArray[np.uint64], Steps, int]
+
+#: The place of the query's own order among those of its sub-SELECTs.
+OWN = ""
+
+
+class Ranking:
+    def __init__(self, cut: Cut) -> None:
+        self._cut = cut
+        width = len(cut.variables)
+        self._ranked = np.empty((0, width), np.uint64)  # one row a copy, in order of rank
+        self._came: Steps = np.empty(0, np.int64)  # at which step each came
+        self._next = 0
+        self._resumed: Saved | None = None
+        self._saved: Saved | None = None  # while nothing comes or goes
+
+    def become(self, vocabulary: Vocabulary, rows: ZSet) -> None:
+        """Ranks these rows: all that there are now."""
+        net = -np.ones(len(self._ranked), np.int64)
+        columns = tuple(np.concatenate([a, b]) for a, b in zip(rows.columns, self._ranked.T, strict=True))
+        self.step(vocabulary, *sum_equal_rows(columns, np.concatenate([rows.weight_array(), net])))
+
+    def step(self, vocabulary: Vocabulary, columns: Columns, net: Weights) -> None:
+        """Takes the net change of the answer in."""
+        if not len(net) and self._resumed is None:
+            return
+        self._saved = None
+        went = net < 0
+        self._leave(tuple(column[went] for column in columns), -net[went])
+        copies = np.repeat(np.arange(len(net)), np.maximum(net, 0))
+        columns = tuple(column[copies] for column in columns)
+        places = self._cut.as_they_appear(vocabulary, columns, len(copies))
+        came = self._steps_of(len(copies))
+        order = np.argsort(came, kind="stable")
+        shape = len(copies), len(columns)
+        rows = np.stack([column[places] for column in columns], axis=1) if columns else np.empty(shape, np.uint64)
+        self._ranked = np.concatenate([self._ranked, rows[order]])
+        self._came = np.concatenate([self._came, came[order]])
+        self._next = int(self._came[-1]) + 1 if len(self._came) else 0
+
+    def _steps_of(self, count: int) -> Steps:
+        """At which step each of these came: at this one; of all that were there when the order was saved, at which
+        it was said then."""
+        saved, self._resumed = self._resumed, None
+        if saved is not None and saved[0] == count:
+            return _unpacked(saved)
+        return np.full(count, self._next, np.int64)
+
+    def shown(self) -> tuple[Columns, Weights]:
+        """All rows, in order of rank."""
+        columns = tuple(np.ascontiguousarray(column) for column in self._ranked.T)
+        return columns, np.ones(len(self._ranked), np.int64)
+
+    def _leave(self, columns: Columns, counts: Weights) -> None:
+        """Of each row so many copies, the latest first."""
+        if not len(counts):
+            return
+        first = len(counts)
+        both = tuple(np.concatenate([a, b]) for a, b in zip(columns, self._ranked.T, strict=True))
+        order = np.lexsort(both[::-1]) if both else np.arange(first + len(self._ranked))
+        is_other = np.ones(len(order), np.bool_)
+        is_other[1:] = False
+        for column in both:
+            is_other[1:] |= column[order[1:]] != column[order[:-1]]
+        starts = np.flatnonzero(is_other)
+        sizes = np.diff(np.append(starts, len(order)))
+        # Of equal rows what leaves stands first, and then the copies in order of rank.
+        leaving = np.where(order[starts] < first, counts[np.minimum(order[starts], first - 1)], 0)
+        from_end = np.repeat(starts + sizes, sizes) - np.arange(len(order))
+        gone = order[(from_end <= np.repeat(leaving, sizes)) & (order >= first)]
+        kept = np.ones(len(self._ranked), np.bool_)
+        kept[gone - first] = False
+        self._ranked, self._came = self._ranked[kept], self._came[kept]
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether a saved order waits for its rows."""
+        return self._resumed is not None
+
+    def resume(self, saved: Saved) -> None:
+        """The rows of the next step, which are all that were there when this was saved, take this order."""
+        self._resumed = saved
+
+    def stand(self) -> Stand:
+        return self._ranked, self._came, self._next
+
+    def return_to(self, stand: Stand) -> None:
+        """The next step is one to all rows that there are then."""
+        self._ranked, self._came, self._next = stand
+        self._saved = None
+
+    def save(self, vocabulary: Vocabulary) -> Saved:
+        if self._saved is None:
+            places = self._cut.as_they_appear(vocabulary, tuple(self._ranked.T), len(self._ranked))
+            self._saved = _packed(np.unique(self._came, return_inverse=True)[1].reshape(-1)[places])
+        return self._saved
+
+
+class Orders:
+    """The orders of first appearance of one query, by place; networks of one query share them."""
+
+    def __init__(self, saved: bytes | None = None) -> None:
+        """`saved`: from where they go on."""
+        self._rankings: dict[str, Ranking] = {}
+        self._saved = {} if saved is None else msgspec.msgpack.decode(saved, type=dict[str, Saved])
+
+    def of(self, place: str, cut: Cut) -> Ranking:
+        found = self._rankings.get(place)
+        if found is None:
+            found = self._rankings[place] = Ranking(cut)
+            if place in self._saved:
+                found.resume(self._saved[place])
+        return found
+
+    @property
+    def are_resumed(self) -> bool:
+        return any(ranking.is_resumed for ranking in self._rankings.values())
+
+    def stand(self) -> dict[str, Stand]:
+        """For `return_to`, where not each step is an evaluation."""
+        return {place: ranking.stand() for place, ranking in self._rankings.items()}
+
+    def return_to(self, stands: Mapping[str, Stand]) -> None:
+        for place, stand in stands.items():
+            self._rankings[place].return_to(stand)
+
+    def save(self, vocabulary: Vocabulary) -> bytes | None:
+        """None: there are none."""
+        saved: Mapping[str, Saved] = {place: each.save(vocabulary) for place, each in sorted(self._rankings.items())}
+        return msgspec.msgpack.encode(saved) if saved else None
+
+
+def own_order(orders: Orders, cut: Cut) -> Ranking | None:
+    """Of the query itself."""
+    return orders.of(OWN, cut) if cut.is_by_appearance else None
+
+
+def _packed(steps: Steps) -> Saved:
+    most = int(steps.max()) if len(steps) else 0
+    if not most:
+        return len(steps), 0, b""
+    size = next(size for size in (1, 2, 4, 8) if most < 1 << 8 * size)
+    return len(steps), size, zlib.compress(steps.astype(f"<u{size}").tobytes(), 1)
+
+
+def _unpacked(saved: Saved) -> Steps:
+    count, size, packed = saved
+    if not size:
+        return np.zeros(count, np.int64)
+    return np.frombuffer(zlib.decompress(packed), f"<u{size}").astype(np.int64)

@@ -1,0 +1,50 @@
+"""Slice: what ORDER BY and LIMIT leave of a sub-SELECT's solutions, as changes from evaluation to evaluation."""
+
+from __future__ import annotations
+
+from stream_ext.network.operators.answers.cut import Cut
+from stream_ext.network.operators.answers.ranking import Ranking
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.rows.zset import Columns, Weights, ZSet, concat, consolidate, empty, sum_equal_rows
+
+
+class Slice:
+    """Keeps all that came in, cuts it anew at each evaluation, and says how that differs from the last."""
+
+    def __init__(self, cut: Cut, ranking: Ranking | None = None) -> None:
+        """`ranking`: the order of first appearance, where that is what is cut."""
+        self.variables = cut.names
+        self._cut = cut
+        self._held = empty(len(cut.variables))
+        self._ranking = ranking
+        self._shown = empty(len(cut.names))
+
+    def step(self, moment: Moment, change: ZSet) -> ZSet:
+        if moment.last:
+            return self._cut.of(moment, self._ranked(moment, change) if self._is_settled(moment) else change)
+        alive = self._held.take(self._held.until_array() >= moment.time)
+        self._held = consolidate(concat([alive, change], change.width))
+        now = self._cut.of(moment, self._ranked(moment, self._held))
+        out = concat([now, self._shown.negated()], now.width)
+        self._shown = now
+        columns, net = sum_equal_rows(out.columns, out.weight_array())
+        return ZSet(columns, len(net), net)
+
+    def _is_settled(self, moment: Moment) -> bool:
+        return moment.settled if self._ranking is None else self._ranking.is_resumed
+
+    def _ranked(self, moment: Moment, held: ZSet) -> ZSet:
+        """All rows; where ORDER BY takes some for equal, these are in an order that depends on nothing before."""
+        columns, weights = sum_equal_rows(held.columns, held.weight_array())
+        rows = ZSet(columns, len(weights), weights)
+        if self._ranking is None:
+            return rows
+        self._ranking.become(moment.vocabulary, rows)
+        columns, weights = self._ranking.shown()
+        return ZSet(columns, len(weights))
+
+
+def net_change(expired: ZSet, change: ZSet) -> tuple[Columns, Weights]:
+    """What came and went, what ran out among it."""
+    both = concat([change, expired.negated()], change.width)
+    return sum_equal_rows(both.columns, both.weight_array())

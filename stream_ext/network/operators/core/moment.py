@@ -1,0 +1,70 @@
+"""A moment: what the world looks like at one evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store import Snapshot
+from stream_ext.evaluation_budget import Control
+from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.backoff import Elsewhere, Heard
+from stream_ext.values.vocabulary import Vocabulary
+
+Ids = npt.NDArray[np.uint64]
+
+
+class QuadChange(Protocol):
+    """Exact changes of the store: quads that came (+1) or went (-1). The store's `Rows` is one."""
+
+    @property
+    def s(self) -> Ids: ...
+    @property
+    def p(self) -> Ids: ...
+    @property
+    def o(self) -> Ids: ...
+    @property
+    def g(self) -> Ids: ...
+    @property
+    def sign(self) -> npt.NDArray[np.int8] | npt.NDArray[np.int64]: ...
+
+
+class StoreChanges(Protocol):
+    """How the store changed since the network's last step."""
+
+    def of(self, predicates: tuple[int, ...] | None) -> list[QuadChange]:
+        """Of these predicates (None: of all), SN by SN; nothing of those in which they have not changed."""
+
+    def before(self) -> Snapshot:
+        """The store as it was at the last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One evaluation: its time, the store as it is then, and how that differs from the step before.
+
+    `changes` is None at a network's first step: then the whole store is the change. `now_ms` is what NOW() says; RAND
+    and its kin are functions of `seed`."""
+
+    time: int
+    snapshot: Snapshot
+    changes: StoreChanges | None
+    last: bool = False  # nothing comes after this step (a one-shot query): no operator need remember
+    settled: bool = False  # rows that ORDER BY takes for equal stand as they do where the query is registered
+    now_ms: int = 0
+    seed: bytes = b""
+    control: Control = Control.FREE
+    vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
+    base: str = ""
+    outside: Outside = NOTHING  # whom SERVICE may ask
+    elsewhere: Elsewhere | None = None  # what is known of them, where the query is asked for ever
+    heard: Heard | None = None  # what several networks of the query were answered
+    asks_again: bool = True  # for what they have answered before, if that is too old
+
+
+def seed_of(query: int, sn: int, k: int) -> bytes:
+    """Chance is a function of the evaluation: whoever makes it again finds the same."""
+    return b"%d/%d/%d" % (query, sn, k)

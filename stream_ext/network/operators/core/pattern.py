@@ -1,0 +1,104 @@
+"""A triple pattern over ids: which positions are fixed, which bind a variable, which repeat one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.language.algebra.terms import Constant, Node, Variable
+from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope, PatternScan
+
+Ids = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+Resolve = Callable[[bytes], int]
+
+UNKNOWN = (1 << 64) - 1  # stands for a constant that the store has never seen: equal to no id
+
+S, P, O, G = range(4)  # noqa: E741  (positions of a quad, in the order that everyone writes them)
+
+
+@dataclass(frozen=True, slots=True)
+class IdGraph:
+    """Where in the store a pattern looks: `one` graph (0: the default one), or several.
+
+    Several are merged, a triple that is in two of them being one, or they are told apart: `each` names the variable
+    that says which. `among` lists them, ascending; None is all graphs (of `each`: all named ones)."""
+
+    one: int | None = 0
+    each: str | None = None
+    among: Ids | None = None
+
+    @property
+    def merged(self) -> bool:
+        return self.one is None and self.each is None
+
+
+@dataclass(frozen=True, slots=True)
+class IdPattern:
+    """Positions are s, p, o, g. `fixed` maps a position to its id, `binding` to its variable."""
+
+    fixed: dict[int, int]
+    binding: dict[int, str]
+    graph: IdGraph = IdGraph()
+    #: Each variable once, in order of s, p, o, g; and the position that says what it is.
+    variables: tuple[str, ...] = field(init=False)
+    _places: tuple[int, ...] = field(init=False)
+    _repeated: tuple[tuple[int, int], ...] = field(init=False)  # positions that have to agree
+
+    def __post_init__(self) -> None:
+        places: dict[str, int] = {}
+        for position, name in self.binding.items():
+            places.setdefault(name, position)
+        repeated = [(places[name], position) for position, name in self.binding.items() if places[name] != position]
+        object.__setattr__(self, "variables", tuple(places))
+        object.__setattr__(self, "_places", tuple(places.values()))
+        object.__setattr__(self, "_repeated", tuple(repeated))
+
+    def match(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask | slice], tuple[Ids, ...]]]:
+        """Which triples fit (whatever their graph); and how to take their bindings, a column a variable."""
+        tests = [columns[position] == np.uint64(value) for position, value in self.fixed.items()]
+        tests += [columns[one] == columns[other] for one, other in self._repeated]
+        fits = tests[0] if tests else np.ones(len(columns[0]), np.bool_)
+        for test in tests[1:]:
+            fits &= test
+        return fits, lambda which: tuple([columns[place][which] for place in self._places])
+
+
+def id_pattern(source: PatternScan, resolve: Resolve) -> IdPattern:
+    fixed: dict[int, int] = {}
+    binding: dict[int, str] = {}
+    for position, node in enumerate((source.subject, source.predicate, source.object)):
+        if isinstance(node, Variable):
+            binding[position] = node.name
+        else:
+            fixed[position] = id_of(node, resolve)
+    graph = id_graph(source.graph, resolve)
+    if graph.each is not None:
+        binding[G] = graph.each
+    return IdPattern(fixed, binding, graph)
+
+
+def id_of(node: Constant, resolve: Resolve) -> int:
+    return 0 if node == DEFAULT_GRAPH else resolve(node.text) or UNKNOWN
+
+
+def id_graph(scope: GraphScope, resolve: Resolve) -> IdGraph:
+    if scope.everything:
+        return IdGraph(None)
+    if isinstance(scope.node, Constant):
+        return IdGraph(id_of(scope.node, resolve) if scope.graphs is None else UNKNOWN)
+    among = None
+    if scope.graphs is not None:
+        among = np.array(sorted({id_of(graph, resolve) for graph in scope.graphs}), np.uint64)
+    if isinstance(scope.node, Variable):
+        return IdGraph(None, scope.node.name, among)
+    if among is None:
+        return IdGraph()
+    return IdGraph(int(among[0])) if len(among) == 1 else IdGraph(None, None, among)
+
+
+def position_of(node: Node) -> str | None:
+    return node.name if isinstance(node, Variable) else None

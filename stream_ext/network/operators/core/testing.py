@@ -1,0 +1,81 @@
+"""A condition or expression, bound to the columns that it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.language.algebra.formulas import Expression
+from stream_ext.language.algebra.terms import Variable
+from stream_ext.language.algebra.walk import walk
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.pairing import places
+from stream_ext.plan.logic import NO_NAMES, Names
+from stream_ext.rows.zset import Ids, ZSet
+from stream_ext.values.expressions import (
+    Columns,
+    Computed,
+    Condition,
+    ExpressionContext,
+    compile_condition,
+    compile_value,
+)
+from stream_ext.values.functions import registered_functions
+
+
+def scope_of(moment: Moment) -> ExpressionContext:
+    return ExpressionContext(
+        moment.vocabulary, moment.now_ms, moment.seed, moment.base, registered_functions(), moment.control
+    )
+
+
+def _places(variables: Columns, sees: Names, expression: Expression) -> dict[str, int]:
+    """Of the columns that it speaks of, and may see: where they are."""
+    shown = {part.name for part in walk(expression) if isinstance(part, Variable) and part.name in sees}
+    if isinstance(variables, tuple):
+        return places(variables, shown.intersection(variables))
+    return {name: variables[name] for name in shown if name in variables}
+
+
+class _Lazily(Sequence[Ids]):
+    """The columns of some rows; those that nobody looks at are never made."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: ZSet) -> None:
+        self._rows = rows
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._rows.column(place)
+
+    def __len__(self) -> int:
+        return self._rows.width
+
+
+class Tester:
+    """For which rows a condition is true."""
+
+    def __init__(self, variables: Columns, condition: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
+        """`resources` names columns that hold no literal: these are compared by their ids."""
+        self._condition: Condition = compile_condition(condition, _places(variables, sees, condition), resources)
+        self.is_volatile = self._condition.is_volatile
+
+    def mask(self, moment: Moment, rows: ZSet) -> npt.NDArray[np.bool_]:
+        return self._condition.mask(_Lazily(rows), scope_of(moment), rows.count)
+
+
+class Calculator:
+    """The value of an expression for each row; 0 where it has none."""
+
+    def __init__(self, variables: Columns, expression: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
+        shown = _places(variables, sees, expression)
+        self._computed: Computed = compile_value(expression, shown, resources)
+        #: The column of which the value is a copy, whatever is in it.
+        self.copies = shown.get(expression.name) if isinstance(expression, Variable) else None
+        self.is_volatile = self._computed.is_volatile
+
+    def ids(self, moment: Moment, rows: ZSet) -> Ids:
+        return self._computed.ids(_Lazily(rows), scope_of(moment), rows.count)

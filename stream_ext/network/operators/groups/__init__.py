@@ -1,0 +1,1 @@
+"""Groups: tallies of solutions by key, and what aggregates say of them."""

@@ -1,0 +1,334 @@
+"""Aggregates: which tallies each of them needs, and what it says of a group.
+
+Several aggregates share the tallies of one argument. An error in a group (an unbound argument, a sum of what is no
+number) makes an aggregate an error, but for COUNT and SAMPLE, which look at what is bound. GROUP_CONCAT and SAMPLE take
+values in the order of the occurrences that their rows are made of, and where these are the same, or none, of terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import Ids, frozen
+from hbase_store.layout.terms import INTEGER, TAG_SHIFT
+from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import ArithmeticOp
+from stream_ext.language.algebra.terms import has_name
+from stream_ext.network.operators.groups.tallies import (
+    ONCE,
+    Counts,
+    Extremum,
+    Members,
+    RowCounts,
+    Sums,
+    Tally,
+    ValueCounts,
+)
+from stream_ext.network.operators.groups.terms_of_groups import TermsOfGroups
+from stream_ext.network.operators.scans import occurrences
+from stream_ext.plan.logic import LATEST, Occurrence
+from stream_ext.rows.kernels import group as kernels
+from stream_ext.rows.kernels.group import LOW_BITS
+from stream_ext.rows.key_table import KeyTable, Slots
+from stream_ext.rows.zset import Weights
+from stream_ext.values.values import Value, arithmetic
+from stream_ext.values.vocabulary import Vocabulary
+
+_CELL = 8
+#: The id of the integer 0.
+_ZERO_ID = (INTEGER << TAG_SHIFT) + (1 << (TAG_SHIFT - 1))
+#: Sums whose high part is below this are inline integers for certain.
+_HIGH_MAX = 1 << (TAG_SHIFT - 2 - LOW_BITS)
+_LOW_MAX = 1 << (TAG_SHIFT - 2)
+
+Places = npt.NDArray[np.intp]
+Made = TypeVar("Made", bound=Tally)
+#: Writes what an aggregate says of groups (their slots, how many rows each of them has): ids, 0 for an error.
+Result = Callable[[Slots, Counts, Ids], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    variable: str
+    function: str  # COUNT, SUM, AVG, MIN, MAX, SAMPLE, GROUP_CONCAT; LATEST ... of occurrences
+    argument: str | None  # a column; None: COUNT(*)
+    distinct: bool = False
+    separator: str = " "
+    follows: tuple[Occurrence, ...] = ()  # columns; none: values stand in the order of terms
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        return tuple(name for occurrence in self.follows for name in occurrence)
+
+
+class Tallies:
+    """All that is counted of the groups of one operator."""
+
+    def __init__(
+        self,
+        inside: tuple[str, ...],
+        aggregates: tuple[Aggregated, ...],
+        vocabulary: Vocabulary,
+        rows: int,
+        control: Control = Control.FREE,
+    ) -> None:
+        """`rows`: the place in the groups' cells of how many rows each has."""
+        self._control = control
+        self._terms = TermsOfGroups(vocabulary, control)
+        followed = {name for aggregate in aggregates for name in aggregate.followed}
+        self._inside = tuple(name for name in inside if name not in followed)  # the variables of a solution
+        self.arguments: tuple[str, ...] = ()  # the columns that the tallies want of each row
+        self._bound: dict[str, ValueCounts] = {}
+        self._sums: dict[str, Sums] = {}
+        self._members: dict[tuple[str, ...], Members] = {}
+        self._listed: set[str] = set()  # arguments of which every value is told
+        self._followers: dict[tuple[str, str], Tally] = {}
+        self._results = [self._result(aggregate) for aggregate in aggregates]
+        self._rows = rows
+        self._others = [result for result in self._results if result is not _count_rows]
+        lines = [self._others.index(result) if result in self._others else kernels.END for result in self._results]
+        self._lines = frozen(np.array(lines, np.int64))
+
+    # ---- what the aggregates need
+
+    def _result(self, aggregate: Aggregated) -> Result:
+        function, argument, distinct = aggregate.function, aggregate.argument, aggregate.distinct
+        followed = aggregate.followed
+        if function in LATEST:
+            return partial(self._latest, self._members_of(followed), LATEST.index(function))
+        if argument is None:
+            return self._count_distinct_rows() if distinct else _count_rows
+        if function == "COUNT":
+            return _count_of(self._bound_of(argument, distinct))
+        if function in ("SUM", "AVG"):
+            return partial(self._sum, self._sums_of(argument, distinct), function == "AVG")
+        if function == "GROUP_CONCAT":
+            members, bound = self._members_of((argument, *followed)), self._bound_of(argument, False)
+            if not followed:
+                self._listed.add(argument)
+            return partial(self._concatenation, members, bound, distinct, aggregate.separator)
+        if function == "SAMPLE" and followed:
+            return partial(self._first, self._members_of((argument, *followed)))
+        extremum = self._extremum_of(argument, function == "MAX")
+        if function == "SAMPLE":
+            return lambda slots, rows, ids: _choose(extremum, slots, ids)
+        bound = self._bound_of(argument, False)
+        return partial(_choose_unless_error, extremum, bound)
+
+    def _want(self, names: tuple[str, ...]) -> None:
+        self.arguments += tuple(name for name in names if name not in self.arguments)
+
+    def _bound_of(self, argument: str, distinct: bool) -> ValueCounts:
+        if distinct:
+            return self._follower("bound", argument, lambda members: ValueCounts())
+        self._want((argument,))
+        return self._bound.setdefault(argument, ValueCounts())
+
+    def _sums_of(self, argument: str, distinct: bool) -> Sums:
+        if distinct:
+            return self._follower("sums", argument, lambda members: Sums(self._terms))
+        self._want((argument,))
+        return self._sums.setdefault(argument, Sums(self._terms))
+
+    def _extremum_of(self, argument: str, greatest: bool) -> Extremum:
+        kind = "greatest" if greatest else "least"
+        return self._follower(kind, argument, lambda members: Extremum(members, self._terms, greatest))
+
+    def _members_of(self, arguments: tuple[str, ...]) -> Members:
+        self._want(arguments)
+        return self._members.setdefault(arguments, Members(len(arguments)))
+
+    def _follower(self, kind: str, argument: str, make: Callable[[Members], Made]) -> Made:
+        """What looks at each value once."""
+        members = self._members_of((argument,))
+        found = self._followers.get((kind, argument))
+        if found is None:
+            made = make(members)
+            self._followers[kind, argument] = made
+            members.followers.append(made)
+            return made
+        return cast(Made, found)
+
+    def _count_distinct_rows(self) -> Result:
+        members = self._members_of(tuple(filter(has_name, self._inside)))
+        rows = RowCounts()
+        members.followers.append(rows)
+        return _count_of(rows)
+
+    # ---- counting
+
+    def fit(self, capacity: int) -> None:
+        for tally in self._all():
+            tally.fit(capacity)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        for tally in self._all():
+            tally.keep(kept, capacity)
+
+    def clean(self) -> None:
+        for members in self._members.values():
+            members.clean()
+
+    def _all(self) -> Iterator[ValueCounts | Sums | Members]:
+        yield from self._bound.values()
+        yield from self._sums.values()
+        yield from self._members.values()
+
+    def add(self, slots: Slots, weights: Weights, sign: int, columns: tuple[Ids, ...], once: bool) -> None:
+        """Counts rows in or out, by the columns of `arguments`. `once`: these are all that there will ever be."""
+        ids = dict(zip(self.arguments, map(frozen, columns), strict=True))
+        for argument, bound in self._bound.items():
+            bound.add(slots, weights, sign, ids[argument])
+        for argument, sums in self._sums.items():
+            sums.add(slots, weights, sign, ids[argument])
+        for arguments, members in self._members.items():
+            if once and self._only_the_best(arguments, members):
+                for follower in members.followers:  # nothing leaves, so the best is known without the others
+                    follower.add(slots, ONCE, 1, ids[arguments[0]])
+                continue
+            members.add(slots, weights, sign, tuple(ids[argument] for argument in arguments))
+
+    def _only_the_best(self, arguments: tuple[str, ...], members: Members) -> bool:
+        """Whether of these values no more is asked for than the least and the greatest."""
+        best = bool(members.followers) and all(isinstance(follower, Extremum) for follower in members.followers)
+        return best and self._listed.isdisjoint(arguments)
+
+    def settle(self) -> None:
+        """Called when all rows of a step are counted."""
+        for members in self._members.values():
+            members.settle()
+
+    # ---- telling
+
+    def results(self, slots: Slots, rows: Counts) -> Ids:
+        """A line for each aggregate: what it says of these groups, which have so many rows each."""
+        return _written(self._results, slots, rows)
+
+    def told(self, slots: Slots, table: KeyTable) -> tuple[Counts, Counts]:
+        """As kernels take it: a line for each aggregate that is more than how many rows there are; and which line each
+        one has (END: it is just that)."""
+        rows = table.taken(slots, self._rows) if self._others else np.empty(0, np.int64)
+        return self._lines, frozen(_written(self._others, slots, rows).view(np.int64))
+
+    def _sum(self, sums: Sums, average: bool, slots: Slots, rows: Counts, ids: Ids) -> None:
+        counts, low, high = sums.integers[slots].T
+        exact = sums.others.concern(slots)
+        small = bool((np.abs(high) < _HIGH_MAX).all() and (np.abs(low) < _LOW_MAX).all())
+        if small and not average and not exact.any():
+            ids[:] = ((high << LOW_BITS) + low).view(np.uint64) + np.uint64(_ZERO_ID)
+            return
+        plain = np.flatnonzero(~exact)
+        ids[plain] = self._plain_sums(counts[plain], low[plain], high[plain], average)
+        integers = [
+            (n, (high_part << LOW_BITS) + low_part) for n, low_part, high_part in sums.integers[slots[exact]].tolist()
+        ]
+        ids[exact] = self._terms.ids_of_numbers(sums.others.sums(slots[exact], integers, average))
+
+    def _plain_sums(self, counts: Counts, low: Counts, high: Counts, average: bool) -> Ids:
+        """Each distinct sum is worked out once: averages of small numbers are often the same."""
+        table = KeyTable(3)
+        places = table.number(np.stack([counts, low, high]).view(np.uint64))
+        values: list[Value] = []
+        for n, low_part, high_part in table.cells[: table.used].tolist():
+            value: Value | None = (high_part << LOW_BITS) + low_part
+            if average and n:
+                value = arithmetic(ArithmeticOp.DIVIDE, value, n)
+            assert value is not None  # integers have a sum, and n is not 0
+            values.append(value)
+        return self._terms.ids_of_numbers(values)[places]
+
+    def _concatenation(
+        self, members: Members, bound: ValueCounts, distinct: bool, separator: str, slots: Slots, rows: Counts, ids: Ids
+    ) -> None:
+        entries = members.of(slots)
+        owners, values, counts = members.owners(entries), members.values(entries), members.counts(entries)
+        keys = occurrences.keys(members.beside(entries))
+        order = self._order(owners, keys, values)
+        if distinct and keys:  # each value at its first place
+            order = order[occurrences.firsts(owners[order], values[order])]
+        strings, places = self._terms.strings(values[order])
+        repeats = np.ones(len(order), np.int64) if distinct else counts[order]
+        self._check_lengths(owners[order], strings, places, repeats, len(separator))
+        parts: dict[int, list[str | None]] = {slot: [] for slot in slots.tolist()}
+        for slot, place, count in zip(owners[order].tolist(), places.tolist(), repeats.tolist(), strict=True):
+            parts[slot] += [strings[place]] * count
+        whole = (bound.counts[slots] == rows).tolist()  # no argument is an error
+        joined = [_together(parts[slot], separator) if ok else None for slot, ok in zip(parts, whole, strict=True)]
+        ids[:] = self._terms.ids_of_strings([text and self._control.text(text) for text in joined])
+
+    def _check_lengths(
+        self, owners: Slots, strings: Sequence[str | None], places: Places, repeats: Counts, separator: int
+    ) -> None:
+        """Before any is put together: of each group, and of all."""
+        lengths = np.array([0 if text is None else len(text) for text in strings], np.float64)  # no product overflows
+        sums = np.bincount(owners, (lengths[places] + separator) * repeats) if len(owners) else np.zeros(1)
+        self._control.term(int(sums.max()) - separator)
+        self._control.room(int(sums.sum()) // _CELL + int(repeats.sum()), 1)
+
+    def _order(self, owners: Slots, keys: Sequence[Ids], values: Ids) -> npt.NDArray[np.intp]:
+        """Of the values of each owner; those that are equal in all keys stand in the order of terms."""
+        if not keys:
+            return occurrences.in_order(owners, [self._terms.ranks(values)])
+        order = occurrences.in_order(owners, keys)
+        tied = occurrences.tied((*keys, owners), order)
+        if not len(tied):
+            return order
+        ranks = np.zeros(len(owners), np.int64)
+        ranks[tied] = self._terms.ranks(values[tied])
+        return occurrences.in_order(owners, [*keys, ranks])
+
+    def _first(self, members: Members, slots: Slots, rows: Counts, ids: Ids) -> None:
+        entries = members.of(slots)
+        owners, values = members.owners(entries), members.values(entries)
+        picks = occurrences.first_of_each(owners, occurrences.keys(members.beside(entries)))
+        ranks = self._terms.ranks(values[picks])
+        picks = picks[occurrences.first_of_each(owners[picks], [ranks])]
+        _put(owners[picks], values[picks], slots, ids)
+
+    def _latest(self, members: Members, part: int, slots: Slots, rows: Counts, ids: Ids) -> None:
+        entries = members.standing(slots)
+        owners, columns = members.owners(entries), occurrences.latest(members.beside(entries, 0))
+        picks = occurrences.first_of_each(owners, [~column for column in columns])
+        _put(owners[picks], columns[part][picks], slots, ids)
+
+
+def _put(owners: Slots, values: Ids, slots: Slots, ids: Ids) -> None:
+    """Writes the value of each owner at its place among the slots; 0 at the others."""
+    ids[:] = 0
+    order = np.argsort(slots)
+    ids[order[np.searchsorted(slots, owners, sorter=order)]] = values
+
+
+def _written(results: Sequence[Result], slots: Slots, rows: Counts) -> Ids:
+    written = np.empty((len(results), len(slots)), np.uint64)
+    for line, result in zip(written, results, strict=True):
+        result(slots, rows, line)
+    return written
+
+
+def _count_rows(slots: Slots, rows: Counts, ids: Ids) -> None:
+    ids[:] = rows.view(np.uint64)
+    ids += np.uint64(_ZERO_ID)
+
+
+def _count_of(tally: ValueCounts | RowCounts) -> Result:
+    return lambda slots, rows, ids: kernels.count_ids(slots, tally.counts, ids)
+
+
+def _choose(extremum: Extremum, slots: Slots, ids: Ids) -> None:
+    ids[:] = extremum.best[slots]
+
+
+def _choose_unless_error(extremum: Extremum, bound: ValueCounts, slots: Slots, rows: Counts, ids: Ids) -> None:
+    _choose(extremum, slots, ids)
+    ids[bound.counts[slots] < rows] = 0
+
+
+def _together(parts: list[str | None], separator: str) -> str | None:
+    texts = [text for text in parts if text is not None]
+    return separator.join(texts) if len(texts) == len(parts) else None

@@ -1,0 +1,240 @@
+"""Tallies: what is counted of each group, so that an aggregate of it can be told and taken back.
+
+A tally is fed with rows (a group's slot, a weight, the id of the argument) and keeps arrays by slot. How many rows are
+bound and what integers sum to is kept as it is, for addition has an inverse; for the other aggregates `Members` knows
+how often each value stands in its group, and feeds what comes and what leaves to those who look at each value once."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import Ids, frozen
+from hbase_store.layout.terms import INTEGER, tag_of
+from stream_ext.network.operators.groups.exact_sums import ExactSums
+from stream_ext.network.operators.groups.terms_of_groups import TermsOfGroups
+from stream_ext.rows.kernels import group as kernels
+from stream_ext.rows.key_table import KeyTable, Slots, fitted
+from stream_ext.rows.zset import Weights
+
+Counts = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.uint8]
+
+_CLEAN_LEAST = 4096
+ONCE: Weights = frozen(np.empty(0, np.int64))  # to kernels: every row counts once
+
+
+class Tally(Protocol):
+    def fit(self, capacity: int) -> None:
+        """Makes room for so many groups."""
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        """The groups `kept` have the slots 0, 1, ... from now on; the others are forgotten."""
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        """Counts rows in (sign 1) or out (-1). Arrays are read-only; empty weights mean 1 each."""
+
+
+class ValueCounts:
+    """How many rows of each group have a value."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(0, np.int64)
+
+    def fit(self, capacity: int) -> None:
+        self.counts = fitted(self.counts, capacity)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        self.counts = fitted(self.counts[kept], capacity)
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        kernels.tally_bound(slots, weights, sign, ids, self.counts)
+
+
+class RowCounts:
+    """How many rows each group has."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(0, np.int64)
+
+    def fit(self, capacity: int) -> None:
+        self.counts = fitted(self.counts, capacity)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        self.counts = fitted(self.counts[kept], capacity)
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        kernels.add_counts(slots, weights, sign, self.counts)
+
+
+class Sums:
+    """What the numbers of each group sum to."""
+
+    def __init__(self, terms: TermsOfGroups) -> None:
+        self.integers = np.zeros((0, 3), np.int64)  # how many inline integers, the low part of their sum, the high part
+        self.others = ExactSums(terms)
+
+    def fit(self, capacity: int) -> None:
+        self.integers = fitted(self.integers, capacity)
+        self.others.fit(capacity)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        self.integers = fitted(self.integers[kept], capacity)
+        self.others.keep(kept, capacity)
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        if kernels.tally_integers(slots, weights, sign, ids, self.integers):
+            others = np.flatnonzero(tag_of(ids) != INTEGER)
+            self.others.add(slots[others], frozen(weights[others]) if len(weights) else weights, sign, ids[others])
+
+
+class Members:
+    """How often each value (or row) stands in each group."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._table = KeyTable(1 + width, more=2)  # keys are (slot of the group, ids)
+        self._count, self._present = 1 + width, 2 + width  # places of the cells behind them
+        self._first = np.zeros(0, np.int32)  # of each group's chain of members
+        self._nexts = np.zeros(0, np.int32)
+        self._changed: list[Slots] = []
+        self._clean_at = _CLEAN_LEAST
+        self.followers: list[Tally] = []
+
+    def fit(self, capacity: int) -> None:
+        before = len(self._first)
+        self._first = fitted(self._first, capacity)
+        self._first[before:] = kernels.END
+        for follower in self.followers:
+            follower.fit(capacity)
+
+    def add(self, slots: Slots, weights: Weights, sign: int, columns: tuple[Ids, ...]) -> None:
+        known = self._table.used
+        entries = frozen(self._table.number(np.stack([slots.astype(np.uint64), *columns])))
+        self._nexts = fitted(self._nexts, self._table.capacity)
+        kernels.link_members(self._table.cells, known, self._table.used, self._first, self._nexts)
+        kernels.count_members(entries, weights, sign, self._table.cells, self._count)
+        self._changed.append(entries)
+
+    def settle(self) -> None:
+        """Tells the followers which values came and which have left, now that all rows of a step are counted."""
+        for entries in self._changed:
+            left, came = np.empty(len(entries), np.int32), np.empty(len(entries), np.int32)
+            gone, new = kernels.settle_members(entries, self._table.cells, self._count, self._present, left, came)
+            self._tell(left[:gone], -1)
+            self._tell(came[:new], 1)
+        self._changed = []
+
+    def _tell(self, entries: Slots, sign: int) -> None:
+        if len(entries):
+            slots, ids = frozen(self.owners(entries)), frozen(self.values(entries))
+            for follower in self.followers:
+                follower.add(slots, ONCE, sign, ids)
+
+    # ---- asking
+
+    def of(self, slots: Slots) -> Slots:
+        """The members that are in these groups and are no error."""
+        entries = self.standing(slots)
+        bound: Slots = entries[self.values(entries) != 0]
+        return bound
+
+    def standing(self, slots: Slots) -> Slots:
+        """The members that are in these groups, those of a group together."""
+        entries = np.empty(max(64, 2 * len(slots)), np.int32)
+        while True:
+            found = kernels.walk_members(
+                frozen(slots), self._first, self._nexts, self._table.cells, self._present, entries
+            )
+            if found <= len(entries):
+                return entries[:found]
+            entries = np.empty(found, np.int32)
+
+    def owners(self, entries: Slots) -> Slots:
+        """The groups of members."""
+        owners: Slots = self._table.taken(entries, 0).astype(np.int32)
+        return owners
+
+    def values(self, entries: Slots) -> Ids:
+        return self._table.ids(entries, 1)
+
+    def beside(self, entries: Slots, start: int = 1) -> tuple[Ids, ...]:
+        """What stands with each value in its row; from `start` 0 on the whole row."""
+        return tuple(self._table.ids(entries, 1 + i) for i in range(start, self._width))
+
+    def counts(self, entries: Slots) -> Counts:
+        return self._table.taken(entries, self._count)
+
+    # ---- forgetting
+
+    def clean(self) -> None:
+        """Forgets values that are in their group no more, once so many have come as were there at the last time."""
+        if self._table.used > self._clean_at:
+            self._hold(self._alive(), len(self._first))
+            self._clean_at = max(_CLEAN_LEAST, 2 * self._table.used)
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        renumbered = np.full(len(self._first), kernels.END, np.int64)
+        renumbered[kept] = np.arange(len(kept))
+        cells = self._alive()
+        cells[:, 0] = renumbered[cells[:, 0]]
+        self._hold(cells[cells[:, 0] >= 0], capacity)
+        for follower in self.followers:
+            follower.keep(kept, capacity)
+
+    def _alive(self) -> Counts:
+        cells = self._table.cells[: self._table.used]
+        alive: Counts = cells[cells[:, self._count] != 0]
+        return alive
+
+    def _hold(self, cells: Counts, groups: int) -> None:
+        self._table.renew(cells)
+        self._nexts = np.zeros(self._table.capacity, np.int32)
+        self._first = np.full(groups, kernels.END, np.int32)
+        kernels.link_members(self._table.cells, 0, self._table.used, self._first, self._nexts)
+
+
+class Extremum:
+    """The least (or greatest) value of each group, by the order of terms; where it leaves, the next is looked for."""
+
+    def __init__(self, members: Members, terms: TermsOfGroups, greatest: bool) -> None:
+        self.best = np.zeros(0, np.uint64)
+        self._where = np.zeros(0, np.int32)
+        self._members = members
+        self._terms = terms
+        self._greatest = greatest
+
+    def fit(self, capacity: int) -> None:
+        before = len(self._where)
+        self.best, self._where = fitted(self.best, capacity), fitted(self._where, capacity)
+        self._where[before:] = kernels.END
+
+    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+        self.best = fitted(self.best[kept], capacity)
+        self._where = np.full(capacity, kernels.END, np.int32)
+
+    def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
+        """Values of which a group had none come to it (each once), or are in it no more."""
+        if sign > 0:
+            bound = ids != 0
+            self.consider(slots[bound], ids[bound])
+            return
+        bereft = slots[(self.best[slots] == ids) & (ids != 0)]
+        if len(bereft):
+            self.best[bereft] = 0
+            entries = self._members.of(bereft)
+            self.consider(self._members.owners(entries), self._members.values(entries))
+
+    def consider(self, slots: Slots, ids: Ids) -> None:
+        """Values that may be the best of their groups."""
+        rivals = self.best[slots]
+        held = rivals != 0
+        if held.any():
+            slots, ids = np.concatenate([slots, slots[held]]), np.concatenate([ids, rivals[held]])
+        ranks = self._terms.ranks(ids)
+        chosen = np.empty(len(slots), np.int32)
+        ranks = frozen(-ranks if self._greatest else ranks)
+        n = kernels.choose_least(frozen(slots), ranks, chosen, self._where)
+        self.best[slots[chosen[:n]]] = ids[chosen[:n]]

@@ -1,0 +1,74 @@
+"""The terms of groups: where an aggregate has to know what an id stands for.
+
+Inline integers are told from their ids; other terms are decoded, each once for a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import Ids
+from hbase_store.layout.terms import INTEGER, literal, parse_term, tag_of
+from stream_ext.evaluation_budget import Control
+from stream_ext.values.decoding import decoded_within
+from stream_ext.values.expressions.rows import ExpressionContext
+from stream_ext.values.term_order import order_ranks
+from stream_ext.values.values import Value, text_of, value_of
+from stream_ext.values.vocabulary import Vocabulary
+
+Ranks = npt.NDArray[np.int64]
+
+
+class TermsOfGroups:
+    def __init__(self, vocabulary: Vocabulary, control: Control = Control.FREE) -> None:
+        self._vocabulary, self._control = vocabulary, control
+
+    def values(self, ids: Ids) -> list[Value | None]:
+        """None for what is unbound."""
+        distinct, places = np.unique(ids, return_inverse=True)
+        bound = distinct[distinct != 0]
+        values: list[Value | None] = [value_of(text) for text in self._texts(bound)]
+        if len(bound) < len(distinct):
+            values.insert(0, None)
+        return [values[place] for place in places.tolist()]
+
+    def strings(self, ids: Ids) -> tuple[list[str | None], npt.NDArray[np.intp]]:
+        """What STR() says of the distinct ones (None for a blank node), and the place of each among them."""
+        distinct, places = np.unique(ids, return_inverse=True)
+        texts = self._texts(distinct)
+        return [None if text.startswith(b"_:") else parse_term(text).value for text in texts], places.reshape(-1)
+
+    def _texts(self, ids: Ids) -> list[bytes]:
+        return decoded_within(self._vocabulary.decode, ids, self._control)
+
+    def ranks(self, ids: Ids) -> Ranks:
+        """Equal for equal terms only: what ORDER BY does not tell apart is in order of its text."""
+        if bool((tag_of(ids) == INTEGER).all()):
+            return ids.view(np.int64)  # their ids sort as they do
+        distinct, places = np.unique(ids, return_inverse=True)
+        ranks = order_ranks(distinct, ExpressionContext(self._vocabulary, control=self._control))
+        if len(np.unique(ranks)) < len(ranks):
+            texts = self._texts(distinct)
+            order = sorted(range(len(texts)), key=lambda i: (ranks[i], texts[i]))
+            ranks[order] = np.arange(len(texts))
+        return ranks[places]
+
+    def ids_of_numbers(self, values: Sequence[Value | None]) -> Ids:
+        """0 for what is None."""
+        return self._ids([None if value is None else text_of(value) for value in values])
+
+    def ids_of_strings(self, texts: Sequence[str | None]) -> Ids:
+        return self._ids([None if text is None else literal(text) for text in texts])
+
+    def _ids(self, texts: Sequence[bytes | None]) -> Ids:
+        told = [text for text in texts if text is not None]
+        made = self._vocabulary.made_bytes
+        encoded = self._vocabulary.encode(told)
+        self._control.spend(self._vocabulary.made_bytes - made)
+        if len(told) == len(texts):
+            return encoded
+        ids = np.zeros(len(texts), np.uint64)
+        ids[[i for i, text in enumerate(texts) if text is not None]] = encoded
+        return ids

@@ -1,0 +1,1 @@
+"""Operators that bring solutions together: joins with each other and with the store, and their negations."""

@@ -1,0 +1,121 @@
+"""Join: the pairs of compatible solutions.
+
+Bilinear: (L + l)(R + r) - LR = l R + (L + l) r. So l is joined with what R was, folded into L, and then L with r."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.pairing import Pairing, places
+from stream_ext.plan.logic import NO_NAMES, Names
+from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows, Slots
+from stream_ext.rows.zset import Columns, ZSet
+
+#: Pairs of rows that are compared one with another.
+_FEW = 1024
+#: A pair has its two places, a validity and a weight, too.
+_BESIDE = 4
+
+
+class Pairs:
+    """The rows of two sides that agree in their keys, change by change."""
+
+    def __init__(
+        self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, carried: Names = NO_NAMES,
+        stays: bool = False,
+    ) -> None:  # fmt: skip
+        """`stays`: the right side says all at the first step, so nothing of the left need be remembered."""
+        self.pairing = Pairing(left, right, maybe, carried)
+        self._stays = stays
+        self._left = RowIndex(len(left), self.pairing.left_key)
+        self._right = RowIndex(len(right), self.pairing.right_key)
+
+    def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
+        """Rows side by side; until when both are valid, and how often they count, is said on the left."""
+        if self._stays:
+            return self._beside_what_stays(moment, left, right)
+        time, rows, others = moment.time, KeyedRows.of(left, self._left.key), KeyedRows.of(right, self._right.key)
+        width = left.width + right.width + _BESIDE
+        old = self._right.partners(rows, time, control=moment.control)
+        moment.control.room(len(old[0]), width)
+        self._left.insert_rows(rows, time)
+        new = self._left.partners(others, time, control=moment.control)
+        count = len(old[0]) + len(new[0])
+        moment.control.room(count, width)
+        weighted = self._left.weighted or self._right.weighted or right.weights is not None
+        out = SideBySideRows(left.width + right.width, count, weighted)
+        self._right.pair(rows, old, (0, left.width), 0, out)
+        self._left.pair(others, new, (left.width, 0), len(old[0]), out)
+        self._right.insert_rows(others, time)
+        columns = tuple(out.matrix)
+        return (
+            ZSet(columns[: left.width], count, out.weights, out.untils),
+            ZSet(columns[left.width :], count),
+        )
+
+    def _beside_what_stays(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
+        self._right.insert(right, moment.time)
+        i, places = self._right.probe(self.pairing.left_keys(left), left.count, moment.time, moment.control)
+        moment.control.room(len(i), left.width + right.width)
+        return left.take(i), self._right.lazily_at(places)
+
+    def once(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[Slots, Slots]:
+        """The places (in left, in right) of all pairs, where nothing was before and nothing comes after."""
+        left_keys, right_keys = self.pairing.left_keys(left), self.pairing.right_keys(right)
+        if left.count * right.count <= _FEW and left.untils is None and right.untils is None:
+            return _compared(left_keys, right_keys, left.count, right.count)
+        if left.count < right.count:
+            j, i = _index_of(left_keys, left, moment).probe(right_keys, right.count, moment.time, moment.control)
+        else:
+            i, j = _index_of(right_keys, right, moment).probe(left_keys, left.count, moment.time, moment.control)
+        moment.control.room(len(i), left.width + right.width)
+        return i, j
+
+
+def _compared(left: Columns, right: Columns, rows: int, others: int) -> tuple[Slots, Slots]:
+    """Each row of the left with each of the right: for few of them that is quicker than any index."""
+    same = np.ones((rows, others), np.bool_)
+    for a, b in zip(left, right, strict=True):
+        same &= a[:, None] == b
+    i, j = same.nonzero()
+    return i, j
+
+
+def _index_of(keys: Columns, rows: ZSet, moment: Moment) -> RowIndex:
+    """Of their keys alone; a row's place in it is that in the rows."""
+    index = RowIndex(len(keys), range(len(keys)), rows.count)
+    index.insert(ZSet(keys, rows.count, None, rows.untils), moment.time)
+    return index
+
+
+class JoinOperator:
+    """`maybe`: the shared variables that a solution of either side may leave unbound. `stays`: as in `Pairs`."""
+
+    def __init__(
+        self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, stays: bool = False
+    ) -> None:
+        self._pairs = Pairs(left, right, maybe, stays=stays)
+        self.variables = self._pairs.pairing.variables
+        found = places(self.variables, frozenset(right))
+        self._places = [found[v] for v in right]  # of the right side's columns
+
+    def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
+        pairing = self._pairs.pairing
+        if moment.last:
+            i, j = self._pairs.once(moment, left, right)
+            return pairing.joined(left.take(i), right.take(j))
+        pairs = pairing.joined(*self._pairs.step(moment, left, right))
+        return replace(pairs, fresh=self._told_by(left, right) if pairs.weights is None else None)
+
+    def _told_by(self, left: ZSet, right: ZSet) -> frozenset[int] | None:
+        """A pair is new where one of its rows is."""
+        pairing = self._pairs.pairing
+        if not pairing.is_strict or (left.count and left.fresh is None) or (right.count and right.fresh is None):
+            return None
+        places = left.fresh if left.count and left.fresh is not None else frozenset[int]()
+        if right.count and right.fresh is not None:
+            places |= {self._places[i] for i in right.fresh}
+        return places

@@ -1,0 +1,76 @@
+"""Left join: each left solution with its partners, or alone where it has none.
+
+Composed of what is there: the join J of those pairs for which the conditions hold; and L less those of its rows that J
+has a partner for. A partner that runs out gives the row back by itself: what covered it was valid as long as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stream_ext.network.operators.answers.distinct import Distinct
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.testing import Tester
+from stream_ext.network.operators.joins.join import JoinOperator, Pairs
+from stream_ext.plan.logic import NO_NAMES, Names
+from stream_ext.rows.zset import ZSet, concat
+
+
+class Uncovered:
+    """Left rows that nothing covers: L - L ⋈ distinct(C), where C are rows of L that have a partner."""
+
+    def __init__(self, variables: tuple[str, ...]) -> None:
+        self.variables = variables
+        self._covers = Distinct(variables)
+        self._covered = JoinOperator(variables, variables)
+
+    def step(self, moment: Moment, left: ZSet, covers: ZSet) -> ZSet:
+        covered = self._covered.step(moment, left, self._covers.step(moment, covers))
+        return concat([left, covered.negated()], len(self.variables))
+
+
+class LeftJoinOperator:
+    def __init__(
+        self, left: tuple[str, ...], right: tuple[str, ...], tests: Sequence[Tester], maybe: Names = NO_NAMES
+    ) -> None:
+        self._pairs = Pairs(left, right, maybe)
+        self._tests = tests
+        self._alone = Uncovered(left)
+        self.variables = self._pairs.pairing.variables
+
+    def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
+        if moment.last:
+            return self._once(moment, left, right)
+        row, both = self._holding(moment, *self._pairs.step(moment, left, right))
+        alone = self._alone.step(moment, left, both.with_columns(row.held))
+        return concat([both, self._padded(alone)], len(self.variables))
+
+    def _once(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
+        i, j = self._pairs.once(moment, left, right)
+        places = ZSet((i.view(np.uint64),), len(i))
+        kept, both = self._holding(moment, left.take(i), right.take(j), places)
+        alone = np.ones(left.count, np.bool_)
+        alone[kept.column(0).view(np.int64)] = False
+        if not np.count_nonzero(alone):
+            return both
+        return concat([both, self._padded(left.take(alone))], len(self.variables))
+
+    def _holding(self, moment: Moment, left: ZSet, right: ZSet, marks: ZSet | None = None) -> tuple[ZSet, ZSet]:
+        """Of rows side by side those that are compatible and pass: (their left parts or marks, the joined rows)."""
+        marked = left if marks is None else marks
+        pairing = self._pairs.pairing
+        mask = pairing.compatible(left, right)
+        if mask is not None:
+            left, right, marked = left.take(mask), right.take(mask), marked.take(mask)
+        both = pairing.merged(left, right)
+        for test in self._tests:
+            if not both.count:
+                break
+            mask = test.mask(moment, both)
+            both, marked = both.take(mask), marked.take(mask)
+        return marked, both
+
+    def _padded(self, alone: ZSet) -> ZSet:
+        missing = len(self.variables) - alone.width
+        return alone.with_columns((*alone.held, *(np.zeros(alone.count, np.uint64) for _ in range(missing))))

@@ -1,0 +1,185 @@
+"""Many join: the solutions that agree in all of three or more parts, in an order that is found anew for each batch.
+
+What is new of one part is joined with one part after the other: with all of those before it, and with those behind it
+as they were before this step, so each combination is found once. Parts are indexed, what lies between them is not kept:
+there is nothing to move when another order is better. Next comes the part of which the fewest rows are found for each
+row so far. That is counted whenever rows are looked up; what has not been looked up for a while is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows
+from stream_ext.rows.zset import ZSet, concat, empty
+
+#: After so many steps it is tried again what looking up elsewhere would find.
+_TRIED_EVERY = 16
+#: So many rows are looked up to try it.
+_TRIED = 64
+#: How much the rows that were looked up last count, at least.
+_SHARE_LEAST = 0.25
+
+#: What is found so many times as often as was thought is reason to try at once.
+_SURPRISE = 2
+
+#: So few rows may come next though they share nothing with what is joined: the one user who is asked about, before all
+#: whom the authors of new posts are known to.
+_HARDLY_ANY = 4
+
+Key = tuple[int, ...]  # places of the variables by which a part is looked up
+
+
+class ManyJoin:
+    def __init__(self, parts: Sequence[tuple[str, ...]], sources: Sequence[int] | None = None) -> None:
+        """The variables of each part, which all of its rows bind; and which of the changes that come these rows are:
+        parts that differ in the names of their variables only share them. Else each part has its own."""
+        self.variables = tuple(dict.fromkeys(v for part in parts for v in part))
+        sources = range(len(parts)) if sources is None else sources
+        self._held = [_Held(len(parts[n]), _shared(parts, n)) for n in map(sources.index, sorted(set(sources)))]
+        self._parts = [_Part(variables, self._held[n]) for variables, n in zip(parts, sources, strict=True)]
+        self._sources = tuple(sources)
+        self._fans: dict[tuple[frozenset[int], int], float] = {}  # rows found for a row of these parts in that one
+        self._steps = 0
+        self._surprised = False  # by what the last step found
+
+    def step(self, moment: Moment, *changes: ZSet) -> ZSet:
+        self._steps += 1
+        if self._steps % _TRIED_EVERY == 0 or self._surprised:
+            self._try_again()
+        came = [held.take_in(change, moment.time) for held, change in zip(self._held, changes, strict=True)]
+        found = [self._from(moment, n, came[source]) for n, source in enumerate(self._sources) if len(came[source])]
+        whole = concat(found, len(self.variables))
+        return replace(whole, fresh=self._told_by(changes) if whole.weights is None else None)
+
+    def order(self, first: int) -> list[int]:
+        """In which order rows of this part are joined with the others, as things stand."""
+        joined, names, order = frozenset((first,)), set(self._parts[first].variables), [first]
+        while len(order) < len(self._parts):
+            n = min(self._candidates(joined, names), key=lambda n: self._fans.get((joined, n), 0.0))
+            joined, names = joined | {n}, names | set(self._parts[n].variables)
+            order.append(n)
+        return order[1:]
+
+    # ---- from one part to all -----------------------------------------------------------------------------------
+
+    def _from(self, moment: Moment, first: int, rows: KeyedRows) -> ZSet:
+        names, joined = self._parts[first].variables, frozenset((first,))
+        while len(joined) < len(self._parts) and len(rows):
+            n = self._next(moment, joined, names, rows)
+            names, rows = self._joined(moment, first, n, joined, names, rows)
+            joined |= {n}
+        if not len(rows):
+            return empty(len(self.variables))
+        columns = tuple(rows.matrix[names.index(v)] for v in self.variables)
+        return ZSet(columns, len(rows), rows.weights if len(rows.weights) else None, rows.untils)
+
+    def _joined(
+        self, moment: Moment, first: int, n: int, joined: frozenset[int], names: tuple[str, ...], rows: KeyedRows
+    ) -> tuple[tuple[str, ...], KeyedRows]:
+        part = self._parts[n]
+        index, mark = part.held.index(part.key(names), moment.time)
+        rows = rows.keyed(part.places(names))
+        found = index.partners(rows, moment.time, index.number if n < first else mark, moment.control)
+        self._count(joined, n, len(rows), len(found[0]))
+        own = [place for place, v in enumerate(part.variables) if v not in names]
+        moment.control.room(len(found[0]), len(names) + len(own))
+        out = SideBySideRows(len(names) + len(own), len(found[0]), index.weighted or len(rows.weights) > 0)
+        index.pair(rows, found, (0, len(names)), 0, out, own)
+        names += tuple(part.variables[place] for place in own)
+        return names, KeyedRows(out.matrix, out.untils, out.weights, ())
+
+    def _told_by(self, changes: Sequence[ZSet]) -> frozenset[int] | None:
+        """A combination is new where one of its rows is."""
+        places: set[int] = set()
+        for part, source in zip(self._parts, self._sources, strict=True):
+            change = changes[source]
+            if change.count and change.fresh is None:
+                return None
+            if change.count and change.fresh is not None:
+                places |= {self.variables.index(part.variables[place]) for place in change.fresh}
+        return frozenset(places)
+
+    # ---- which comes next ---------------------------------------------------------------------------------------
+
+    def _next(self, moment: Moment, joined: frozenset[int], names: tuple[str, ...], rows: KeyedRows) -> int:
+        candidates = self._candidates(joined, set(names))
+        if len(candidates) > 1:
+            for n in candidates:
+                if (joined, n) not in self._fans:
+                    self._try(moment, joined, n, names, rows)
+        return min(candidates, key=lambda n: self._fans.get((joined, n), 0.0))
+
+    def _candidates(self, joined: frozenset[int], names: set[str]) -> list[int]:
+        """Those that share a variable with what is joined, or have hardly a row; all that are left, if none does."""
+        left = [n for n in range(len(self._parts)) if n not in joined]
+        near = [n for n in left if names & set(self._parts[n].variables)]
+        return [n for n in left if n in near or len(self._parts[n].held) <= _HARDLY_ANY] if near else left
+
+    def _try(self, moment: Moment, joined: frozenset[int], n: int, names: tuple[str, ...], rows: KeyedRows) -> None:
+        part = self._parts[n]
+        index, _ = part.held.index(part.key(names), moment.time)
+        some = rows.some(_TRIED).keyed(part.places(names))
+        self._fans[joined, n] = len(index.partners(some, moment.time, control=moment.control)[0]) / len(some)
+
+    def _count(self, joined: frozenset[int], n: int, rows: int, found: int) -> None:
+        known, share = self._fans.get((joined, n)), max(_SHARE_LEAST, min(1.0, rows / 256))
+        fan = found / rows
+        self._surprised |= known is not None and fan > _SURPRISE * known + 1
+        self._fans[joined, n] = fan if known is None else known * (1 - share) + fan * share
+
+    def _try_again(self) -> None:
+        """Forgets what would be found elsewhere than where rows are looked up now."""
+        self._surprised = False
+        used = {(joined, n) for first in range(len(self._parts)) for joined, n in self._ways(first)}
+        self._fans = {way: fan for way, fan in self._fans.items() if way in used}
+
+    def _ways(self, first: int) -> list[tuple[frozenset[int], int]]:
+        joined, found = frozenset((first,)), []
+        for n in self.order(first):
+            found.append((joined, n))
+            joined |= {n}
+        return found
+
+
+class _Part:
+    def __init__(self, variables: tuple[str, ...], held: _Held) -> None:
+        self.variables, self.held = variables, held
+
+    def key(self, names: tuple[str, ...]) -> Key:
+        return tuple(place for place, v in enumerate(self.variables) if v in names)
+
+    def places(self, names: tuple[str, ...]) -> Key:
+        """Of the same variables, where these names are the columns."""
+        return tuple(names.index(v) for v in self.variables if v in names)
+
+
+class _Held:
+    """The rows of one part, or of several, with an index for whatever they have been looked up by."""
+
+    def __init__(self, width: int, key: Key) -> None:
+        self._indexes = {key: RowIndex(width, key)}
+        self._marks = {key: 0}  # of each index: the number of the first row that came in this step
+
+    def __len__(self) -> int:
+        return len(next(iter(self._indexes.values())))
+
+    def take_in(self, change: ZSet, time: int) -> KeyedRows:
+        rows = KeyedRows.of(change, ())
+        for key, index in self._indexes.items():
+            index.insert_rows(rows.keyed(key), time)
+            self._marks[key] = index.number - change.count
+        return rows
+
+    def index(self, key: Key, time: int) -> tuple[RowIndex, int]:
+        if key not in self._indexes:
+            known, index = next(iter(self._indexes.items()))
+            self._indexes[key], self._marks[key] = index.by(key, time, self._marks[known])
+        return self._indexes[key], self._marks[key]
+
+
+def _shared(parts: Sequence[tuple[str, ...]], n: int) -> Key:
+    """A variable that another part has, too."""
+    others = {v for m, part in enumerate(parts) if m != n for v in part}
+    return tuple(place for place, v in enumerate(parts[n]) if v in others)[:1]

@@ -1,0 +1,35 @@
+"""Otherwise: rows that were matched, and the left rows of which none was.
+
+What an OPTIONAL is whose conditions ask questions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.joins.join import Pairs
+from stream_ext.network.operators.joins.left_join import Uncovered
+from stream_ext.network.operators.rowwise.project import Project
+from stream_ext.rows.zset import ZSet, concat
+
+
+class Otherwise:
+    def __init__(self, left: tuple[str, ...], matched: tuple[str, ...], marks: tuple[str, ...]) -> None:
+        """`marks`: for each left variable, the column of what was matched that has the value it had on the left."""
+        self.variables = tuple(v for v in matched if not v.endswith("'"))
+        self._covers = Project(matched, left, marks)
+        self._matched = Project(matched, self.variables)
+        self._padded = Project(left, self.variables)
+        self._alone = Uncovered(left)
+        self._pairs = Pairs(left, left)
+
+    def step(self, moment: Moment, left: ZSet, matched: ZSet) -> ZSet:
+        covers = self._covers.step(moment, matched)
+        if moment.last:
+            there = np.zeros(left.count, np.bool_)
+            there[self._pairs.once(moment, left, covers)[0]] = True
+            alone = left.take(~there)
+        else:
+            alone = self._alone.step(moment, left, covers)
+        parts = [self._matched.step(moment, matched), self._padded.step(moment, alone)]
+        return concat(parts, len(self.variables))

@@ -1,0 +1,244 @@
+"""Path join: solutions extended by a path, over the store or over a window.
+
+The path is a relation of pairs (start, end) of which only those are worked out whose start a solution on the left
+asks for; the rest is a join with the pairs. Where both ends are open, every node is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from hbase_store.arrays import NO_IDS, Ids, distinct_values
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.network.operators.answers.distinct import Distinct
+from stream_ext.network.operators.core.moment import Moment, StoreChanges
+from stream_ext.network.operators.core.pattern import IdGraph
+from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.network.operators.joins.store_edges import StoreEdges
+from stream_ext.network.operators.paths.path_edges import WindowEdges, all_nodes, are_nodes
+from stream_ext.network.operators.paths.path_pairs import NO_CHANGE, EdgeChange, PathPairs
+from stream_ext.network.operators.paths.walking import (
+    Edges,
+    IdPath,
+    all_sources,
+    may_be_empty,
+    predicates_of,
+    reversed_path,
+)
+from stream_ext.plan.logic import NO_NAMES, Names
+from stream_ext.rows.zset import ZSet, concat, consolidate, empty, sum_equal_rows
+
+_STORE_GRAPH = IdGraph()
+
+
+End = str | Constant
+
+
+class PathJoin:
+    """An end is a variable or a constant. `step` takes a window's edges (s, p, o, and g where graphs are told
+    apart) where it is over one."""
+
+    def __init__(
+        self,
+        left: tuple[str, ...],
+        subject: End,
+        path: IdPath,
+        object: End,
+        graph: IdGraph = _STORE_GRAPH,
+        maybe: Names = NO_NAMES,
+    ) -> None:
+        """`maybe`: variables that a solution on the left may leave unbound."""
+        certain = frozenset(left) - maybe
+        turned = _eagerness(object, certain) > _eagerness(subject, certain)
+        ends = (object, subject) if turned else (subject, object)
+        self._make = partial(Search, left, ends, reversed_path(path) if turned else path, graph, certain)
+        self._search: Search | None = None
+        self._join = JoinOperator(left, self._make().added, maybe)
+        self.variables = self._join.variables
+
+    def step(self, moment: Moment, left: ZSet, window: ZSet | None = None) -> ZSet:
+        search = self._search
+        if search is None:
+            search = self._make()
+            if not moment.last:  # what is asked once leaves nothing behind
+                self._search = search
+        return self._join.step(moment, left, search.step(moment, left, window))
+
+    @property
+    def starts_known(self) -> int:
+        return 0 if self._search is None else self._search.starts_known
+
+
+class Search:
+    """The pairs of the path that the left side asks for, under the names of its ends."""
+
+    def __init__(
+        self, left: tuple[str, ...], ends: tuple[End, End], path: IdPath, graph: IdGraph, certain: Names
+    ) -> None:
+        self._start, self._end = ends
+        self._path = path
+        self._graph = graph
+        self.added = tuple(dict.fromkeys(name for name in (*ends, graph.each) if isinstance(name, str)))
+        # Nothing is to be compared or left out of a pair then.
+        self._names_all = self.added == ends
+        self._asked = PathStarts(left, self._start, certain)
+        self._pairs: dict[int, PathPairs] = {}  # by graph, where they are told apart
+        self._windows: dict[int, WindowEdges] = {}  # by graph, where they are told apart
+
+    def step(self, moment: Moment, left: ZSet, window: ZSet | None) -> ZSet:
+        """How the pairs changed."""
+        starts = self._asked.step(moment, left)
+        end = None
+        if isinstance(self._end, Constant):
+            end = moment.vocabulary.encode([self._end.text])
+        if window is None:
+            return self._over_store(moment, starts, end)
+        return self._over_window(moment, window, starts, end)
+
+    @property
+    def starts_known(self) -> int:
+        return sum(len(pairs.starts) for pairs in self._pairs.values())
+
+    # ---- over windows
+
+    def _over_window(self, moment: Moment, window: ZSet, starts: Ids | None, end: Ids | None) -> ZSet:
+        parts = []
+        for graph, change in self._by_graph(window):
+            edges = self._windows.setdefault(graph, WindowEdges())
+            changed = edges.step(moment, change)
+            pairs = self._pairs_of(graph, edges.edges, changed, starts, moment, bool(graph or self._graph.one))
+            parts.append(self._rows(pairs, graph, end))
+        return concat(parts, len(self.added))
+
+    def _by_graph(self, window: ZSet) -> Iterator[tuple[int, ZSet]]:
+        """What came of each graph's triples; of all graphs that there were, for what they hold runs out."""
+        if self._graph.each is None:
+            yield 0, window
+            return
+        *triple, graphs = window.columns
+        triples = window.with_columns(tuple(triple))
+        for graph in sorted({*np.unique(graphs).tolist(), *self._windows}):
+            yield graph, triples.take(graphs == np.uint64(graph))
+
+    # ---- over the store
+
+    def _over_store(self, moment: Moment, starts: Ids | None, end: Ids | None) -> ZSet:
+        outward, inward = moment.vocabulary.outward, moment.vocabulary.inward
+        starts = None if starts is None else distinct_values(outward(starts))
+        end = None if end is None else outward(end)
+        parts = []
+        for graph in self._graphs(moment):
+            scope = self._graph if graph is None else IdGraph(graph)
+            edges, change = StoreEdges(moment.snapshot, scope, moment.control), NO_CHANGE
+            if moment.changes is not None:
+                change = self._change(moment.changes, edges)
+            pairs = self._pairs_of(graph or 0, edges, change, starts, moment, bool(scope.one), end)
+            parts.append(self._rows(pairs, graph or 0, end))
+        found = concat(parts, len(self.added))
+        return found.with_columns(tuple(inward(column) for column in found.columns))
+
+    def _graphs(self, moment: Moment) -> list[int | None]:
+        """Each graph that there is or was; None: one scope, of which the graphs are not told apart."""
+        if self._graph.each is None:
+            return [None]
+        return sorted({*StoreEdges(moment.snapshot, self._graph).graphs().tolist(), *self._pairs})
+
+    def _change(self, changes_of_store: StoreChanges, edges: StoreEdges) -> EdgeChange:
+        every_node = self._asked.everything and may_be_empty(self._path)
+        changes = [c for c in changes_of_store.of(None if every_node else predicates_of(self._path)) if len(c.s)]
+        if not changes:
+            return NO_CHANGE
+        columns = tuple(
+            np.concatenate([column[i] for column in ((c.s, c.p, c.o, c.g) for c in changes)]) for i in range(4)
+        )
+        # An edge that came and went between two steps is none that leads anywhere.
+        (s, p, o, g), sign = sum_equal_rows(columns, np.concatenate([c.sign for c in changes]).astype(np.int64))
+        there = edges.holds(g)
+        return EdgeChange(s[there], p[there], o[there], sign[there])
+
+    # ---- the pairs
+
+    def _pairs_of(
+        self,
+        graph: int,
+        edges: Edges,
+        change: EdgeChange,
+        starts: Ids | None,
+        moment: Moment,
+        named: bool = False,
+        end: Ids | None = None,
+    ) -> ZSet:
+        pairs = self._pairs.get(graph)
+        if pairs is None:
+            pairs = self._pairs[graph] = PathPairs(self._path)
+        zero = may_be_empty(self._path)
+        allowed: Ids | None = None
+        if named and zero and not len(edges.predicates()):
+            # A named graph without edges is none: not even a path of length zero is in it.
+            starts = allowed = NO_IDS
+        elif starts is None:
+            starts = pairs.starts
+            if moment.changes is None or len(change):
+                starts = all_nodes(edges) if zero else all_sources(self._path, edges)
+            allowed = starts
+        elif zero and isinstance(self._start, str):
+            # The value of a variable is a node, or it is in no solution of the path; a constant need not be one.
+            allowed = np.union1d(pairs.starts, starts)
+            allowed = allowed[are_nodes(edges, allowed, moment.control)]
+            starts = starts[np.isin(starts, allowed)]
+        if moment.last and end is not None and not len(pairs.starts):
+            return pairs.between(edges, starts, end, moment.control)
+        return pairs.step(edges, change, starts, moment.control, allowed)
+
+    def _rows(self, pairs: ZSet, graph: int, end: Ids | None) -> ZSet:
+        """Pairs under the names of the ends; of ends that are the same, or given, those that fit."""
+        if self._names_all and end is None:
+            return pairs
+        fits = np.ones(pairs.count, np.bool_)
+        named: dict[str, Ids] = {}
+        columns = (*pairs.columns, np.full(pairs.count, graph, np.uint64))
+        for name, column in zip((self._start, self._end, self._graph.each), columns, strict=True):
+            if isinstance(name, str):
+                fits &= column == named.setdefault(name, column)
+        if end is not None:
+            fits &= pairs.columns[1] == end[0]
+        return pairs.with_columns(tuple(named[name] for name in self.added)).take(fits)
+
+
+class PathStarts:
+    """From which nodes a path is asked for: those that the solutions on the left have, as long as one has it."""
+
+    def __init__(self, left: tuple[str, ...], start: End, certain: Names) -> None:
+        self._start = start
+        self.everything = isinstance(start, str) and start not in certain
+        self._place = left.index(start) if isinstance(start, str) and not self.everything else None
+        self._distinct: Distinct | None = None
+        self._held = empty(1)
+
+    def step(self, moment: Moment, left: ZSet) -> Ids | None:
+        """None: from everywhere."""
+        if moment.last and not left.count:
+            return NO_IDS
+        if self.everything:
+            return None
+        if isinstance(self._start, Constant):
+            return moment.vocabulary.encode([self._start.text])
+        assert self._place is not None  # it is a variable of the left side
+        asked = ZSet((left.column(self._place),), left.count, left.weights, left.untils)
+        if self._distinct is None:
+            if moment.last and asked.weights is None and asked.untils is None:
+                return distinct_values(asked.column(0))
+            self._distinct = Distinct(("start",))
+        change = self._distinct.step(moment, asked)
+        held = concat([self._held, change], 1)
+        if held.untils is not None:
+            held = held.take(held.untils >= moment.time)
+        self._held = consolidate(held)
+        return distinct_values(self._held.columns[0])
+
+
+def _eagerness(end: End, certain: Names) -> int:
+    """A constant is one start, a variable of the left side some, any other one every node."""
+    return 2 if isinstance(end, Constant) else int(end in certain)

@@ -1,0 +1,402 @@
+"""Property paths over ids: what they are made of, and how they are walked.
+
+A walk begins at many nodes at once, each with a tag that says for whom it is reached, and goes on as two arrays
+(tag, node). A path that is repeated is a set of pairs of nodes, whatever its inside says how often; all else keeps how
+often a node is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import NO_IDS, Ids, Mask, distinct_values, frozen, gather_ranges, group_rows
+from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import (
+    Constant,
+    Path,
+    PathAlternative,
+    PathInverse,
+    PathNegated,
+    PathRepeat,
+    PathSequence,
+    Repeat,
+)
+from stream_ext.rows.key_table import KeyTable
+from stream_ext.rows.zset import ZSet, empty, of_columns
+
+Tags = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int64] | npt.NDArray[np.intp]
+Resolve = Callable[[bytes], int]
+Walked = tuple[Tags, Ids]
+
+#: So many rounds a repeated path asks the store for the edges of what it just found; then it takes all edges at once.
+ROUNDS = 12
+#: Edges that are looked at between two looks at the deadline.
+_EDGES = 1 << 20
+_SMALL = 4096
+#: Cells that a pair takes where it is found, and in a table that has room for as many again.
+_PAIR, _KEPT_PAIR = 4, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    predicate: int
+    inverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnyLinkBut:
+    """Any edge, in one direction, whose predicate is none of these."""
+
+    predicates: frozenset[int]
+    inverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    parts: tuple[IdPath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    parts: tuple[IdPath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    inner: IdPath
+    zero: bool  # the path of length zero is one
+    many: bool  # more than once
+
+
+IdPath = Link | AnyLinkBut | Sequence | Alternative | Repeated
+
+
+def id_path(path: Path, resolve: Resolve) -> IdPath:
+    """`resolve` gives the id of a predicate, one that no edge has where the store does not know it."""
+    match path:
+        case Constant():
+            return Link(resolve(path.text))
+        case PathInverse():
+            return reversed_path(id_path(path.inner, resolve))
+        case PathSequence():
+            return Sequence(tuple(id_path(part, resolve) for part in path.parts))
+        case PathAlternative():
+            return Alternative(tuple(id_path(part, resolve) for part in path.parts))
+        case PathRepeat():
+            zero, many = path.times is not Repeat.ONE_OR_MORE, path.times is not Repeat.ZERO_OR_ONE
+            return Repeated(id_path(path.inner, resolve), zero, many)
+        case PathNegated():
+            return _negated(path, resolve)
+
+
+def _negated(path: PathNegated, resolve: Resolve) -> IdPath:
+    """`!(a | ^b)` is any edge forward but a, or any backward but b; a direction that is not named is not taken."""
+    parts: list[IdPath] = []
+    if path.forward or not path.backward:
+        parts.append(AnyLinkBut(frozenset(resolve(constant.text) for constant in path.forward)))
+    if path.backward:
+        parts.append(AnyLinkBut(frozenset(resolve(constant.text) for constant in path.backward), inverse=True))
+    return parts[0] if len(parts) == 1 else Alternative(tuple(parts))
+
+
+def reversed_path(path: IdPath) -> IdPath:
+    match path:
+        case Link(predicate, inverse):
+            return Link(predicate, not inverse)
+        case AnyLinkBut(predicates, inverse):
+            return AnyLinkBut(predicates, not inverse)
+        case Sequence(parts):
+            return Sequence(tuple(reversed_path(part) for part in reversed(parts)))
+        case Alternative(parts):
+            return Alternative(tuple(reversed_path(part) for part in parts))
+        case Repeated(inner, zero, many):
+            return Repeated(reversed_path(inner), zero, many)
+
+
+def links(path: IdPath) -> tuple[Link | AnyLinkBut, ...]:
+    """All links of a path, wherever they stand."""
+    match path:
+        case Link() | AnyLinkBut():
+            return (path,)
+        case Repeated(inner):
+            return links(inner)
+        case Sequence(parts) | Alternative(parts):
+            return tuple(link for part in parts for link in links(part))
+
+
+def predicates_of(path: IdPath) -> tuple[int, ...] | None:
+    """Those of the edges that matter to a path; None: any may."""
+    steps = links(path)
+    if any(isinstance(link, AnyLinkBut) for link in steps):
+        return None
+    return tuple({link.predicate for link in steps if isinstance(link, Link)})
+
+
+def may_be_empty(path: IdPath) -> bool:
+    """Whether the path leads from each node to that node itself."""
+    match path:
+        case Link() | AnyLinkBut():
+            return False
+        case Repeated(inner, zero):
+            return zero or may_be_empty(inner)
+        case Sequence(parts):
+            return all(map(may_be_empty, parts))
+        case Alternative(parts):
+            return any(map(may_be_empty, parts))
+
+
+def is_one_step(path: IdPath) -> bool:
+    """A link, or a choice of links: then whatever is repeated is plain reachability."""
+    if isinstance(path, Alternative):
+        return all(is_one_step(part) for part in path.parts)
+    return isinstance(path, Link | AnyLinkBut)
+
+
+class Edges(Protocol):
+    """The edges of one graph, or of several merged."""
+
+    def neighbours(self, predicate: int, keys: Ids, inverse: bool) -> tuple[Places | None, Ids, Ids | None]:
+        """(for each neighbour the place of its key; None: each key has just one, the neighbour, whatever)."""
+
+    def predicates_of(self, keys: Ids, inverse: bool) -> tuple[Places, Ids]:
+        """(place of the key, predicate)."""
+
+    def pairs(self, predicate: int) -> tuple[Ids, Ids, Ids | None]:
+        """All (subject, object, whatever) of a predicate."""
+
+    def count(self, predicate: int) -> int:
+        """How many edges a predicate has, at most."""
+
+    def predicates(self) -> Ids: ...
+
+
+# ---- walking ---------------------------------------------------------------------------------------------------
+
+
+def walk(path: IdPath, edges: Edges, tags: Tags, nodes: Ids, control: Control) -> Walked:
+    """Where the path leads to from each node, with the tag of its start."""
+    control.check()
+    match path:
+        case Link(predicate, inverse):
+            places, found, _ = edges.neighbours(predicate, nodes, inverse)
+            return (tags if places is None else tags[places]), found
+        case AnyLinkBut():
+            return _walk_but(path, edges, tags, nodes, control)
+        case Sequence(parts):
+            for part in parts:
+                tags, nodes = walk(part, edges, tags, nodes, control)
+            return tags, nodes
+        case Alternative(parts):
+            return _together([walk(part, edges, tags, nodes, control) for part in parts])
+        case Repeated():
+            return _walk_repeated(path, edges, tags, nodes, control)
+
+
+def _walk_but(path: AnyLinkBut, edges: Edges, tags: Tags, nodes: Ids, control: Control) -> Walked:
+    places, predicates = edges.predicates_of(nodes, path.inverse)
+    found = []
+    for predicate, rows in group_rows(predicates):
+        if predicate not in path.predicates:
+            at = places[rows]
+            found.append(walk(Link(predicate, path.inverse), edges, tags[at], nodes[at], control))
+    return _together(found)
+
+
+def _walk_repeated(path: Repeated, edges: Edges, tags: Tags, nodes: Ids, control: Control) -> Walked:
+    """The set of pairs is worked out once for each distinct node, and met by whoever stands there."""
+    starts, standing = np.unique(nodes, return_inverse=True)
+    pairs = ReachedPairs(path, starts)
+    pairs.grow(edges, control)
+    order = np.argsort(pairs.tags, kind="stable")
+    lows, highs = pairs.tags[order].searchsorted(standing), pairs.tags[order].searchsorted(standing, "right")
+    control.room(int((highs - lows).sum()), _PAIR)
+    offsets, places = gather_ranges(lows, highs)
+    return np.repeat(tags, np.diff(offsets)), pairs.nodes[order[places]]
+
+
+def _together(parts: list[Walked]) -> Walked:
+    if not parts:
+        return np.empty(0, np.int64), NO_IDS
+    return np.concatenate([tags for tags, _ in parts]), np.concatenate([nodes for _, nodes in parts])
+
+
+class ReachedPairs:
+    """The pairs (tag, node) of a repeated path, each once, where tag i stands for the start `starts[i]`."""
+
+    def __init__(self, path: Repeated, starts: Ids) -> None:
+        self.path = path
+        self.starts = NO_IDS
+        self._table = KeyTable(2)
+        self._fresh = np.empty(0, np.int64)  # tags of starts that nothing was done for yet
+        self.begin(starts)
+
+    @property
+    def count(self) -> int:
+        return self._table.used
+
+    @property
+    def tags(self) -> Tags:
+        return self._table.cells[: self._table.used, 0]
+
+    @property
+    def nodes(self) -> Ids:
+        return self._table.cells.view(np.uint64)[: self._table.used, 1]
+
+    def pairs(self, which: slice | Mask) -> ZSet:
+        """(start, node) of some of the pairs."""
+        return of_columns((self.starts[self.tags[which]], self.nodes[which].copy()))
+
+    def begin(self, starts: Ids) -> None:
+        """More starts; their tags follow those that there are."""
+        tags = np.arange(len(self.starts), len(self.starts) + len(starts), dtype=np.int64)
+        self.starts = np.concatenate([self.starts, starts])
+        self._fresh = np.concatenate([self._fresh, tags])
+
+    def grow(self, edges: Edges, control: Control) -> None:
+        """Finds all that is reached from the starts that are new."""
+        tags, self._fresh = self._fresh, np.empty(0, np.int64)
+        if not len(tags):
+            return
+        nodes = self.starts[tags]
+        if self.path.zero:
+            self._found(tags, nodes, control)
+        before = self._found(*walk(self.path.inner, edges, tags, nodes, control), control)
+        if self.path.many and is_one_step(self.path.inner) and self._is_small(edges):
+            self._reach(before, edges, control)
+        elif self.path.many:
+            self._follow(before, edges, control)
+
+    # ---- as edges and starts come and go
+
+    def tags_at(self, sources: Ids) -> Tags:
+        """The starts that pass one of these nodes on their way."""
+        if not len(sources):
+            return np.empty(0, np.int64)
+        passing = [np.flatnonzero(np.isin(self.starts, sources))]
+        if self.path.many:
+            passing.append(self.tags[np.isin(self.nodes, sources)])
+        return np.unique(np.concatenate(passing))
+
+    def lead_on(self, sources: Ids, targets: Ids, edges: Edges, control: Control) -> None:
+        """Edges that are new lead from what is reached to what is not."""
+        if not len(sources):
+            return
+        order = np.argsort(sources, kind="stable")
+        sources, targets = sources[order], targets[order]
+        tags, nodes = np.arange(len(self.starts), dtype=np.int64), self.starts
+        if self.path.many:
+            tags, nodes = np.concatenate([tags, self.tags]), np.concatenate([nodes, self.nodes])
+        starts, ends = sources.searchsorted(nodes), sources.searchsorted(nodes, "right")
+        control.room(int((ends - starts).sum()), _PAIR)
+        offsets, places = gather_ranges(starts, ends)
+        before = self._found(np.repeat(tags, np.diff(offsets)), targets[places], control)
+        if self.path.many:
+            self._follow(before, edges, control)
+
+    def forget(self, tags: Tags) -> ZSet:
+        """Begins these starts anew; the pairs that they had."""
+        if not len(tags):
+            return empty(2)
+        theirs = np.isin(self.tags, tags)
+        left = self.pairs(theirs)
+        self._table.keep(~theirs)
+        self._fresh = np.concatenate([self._fresh, tags])
+        return left
+
+    def drop(self, starts: Ids) -> ZSet:
+        """Forgets starts for good; the pairs that they had."""
+        if not len(starts):
+            return empty(2)
+        kept = ~np.isin(self.starts, starts)
+        theirs = ~kept[self.tags]
+        left = self.pairs(theirs)
+        cells = self._table.cells[: self._table.used][~theirs]
+        cells[:, 0] = (np.cumsum(kept) - 1)[cells[:, 0]]
+        self._table.renew(cells)
+        self.starts = self.starts[kept]
+        return left
+
+    # ---- rounds
+
+    def _found(self, tags: Tags, nodes: Ids, control: Control) -> int:
+        """Takes pairs in; where those that are new begin."""
+        before = self._table.used
+        control.room(len(tags), _KEPT_PAIR)
+        self._table.number(np.stack([tags.view(np.uint64), nodes]))
+        return before
+
+    def _follow(self, at: int, edges: Edges, control: Control) -> None:
+        """Expands the pairs from `at` on, as long as there are new ones."""
+        plain, rounds = is_one_step(self.path.inner), 0
+        while at < self._table.used:
+            control.room(self._table.used, _KEPT_PAIR)
+            rounds += 1
+            if plain and rounds > ROUNDS:
+                self._reach(at, edges, control)
+                return
+            cells = self._table.cells[at : self._table.used]
+            nodes = np.ascontiguousarray(cells[:, 1]).view(np.uint64)
+            tags = np.ascontiguousarray(cells[:, 0])
+            at = self._found(*walk(self.path.inner, edges, tags, nodes, control), control)
+
+    def _is_small(self, edges: Edges) -> bool:
+        """Whether all edges are so few that to look at them once is less than the first rounds are."""
+        predicates = predicates_of(self.path.inner)
+        return predicates is not None and sum(map(edges.count, predicates)) <= _SMALL
+
+    def _reach(self, at: int, edges: Edges, control: Control) -> None:
+        sources, targets = all_steps(self.path.inner, edges)
+        table = self._table
+        while at < table.used:
+            control.room(table.used, _KEPT_PAIR)
+            at = table.reach(sources, targets, at, _EDGES)
+
+
+def connected(path: Repeated, edges: Edges, start: Ids, target: Ids, control: Control) -> bool | None:
+    """Whether one repeated step leads from one node to another: from both ends, each time where less is in front.
+
+    None: that was not found out in a few rounds."""
+    if path.zero and start[0] == target[0]:
+        return True
+    ways = (path.inner, reversed_path(path.inner))
+    seen, front = [start, target], [start, target]
+    for _ in range(ROUNDS):
+        side = int(len(front[1]) < len(front[0]))
+        _, found = walk(ways[side], edges, np.zeros(len(front[side]), np.int64), front[side], control)
+        control.room(len(found), 2)
+        found = distinct_values(found)
+        if np.isin(found, seen[1 - side], assume_unique=True).any():
+            return True
+        front[side] = found[~np.isin(found, seen[side], assume_unique=True)]
+        if not len(front[side]):
+            return False
+        seen[side] = np.union1d(seen[side], front[side])
+    return None
+
+
+def all_sources(path: IdPath, edges: Edges) -> Ids:
+    """All nodes from which some link of the path leads away."""
+    return distinct_values(np.concatenate([all_steps(link, edges)[0] for link in links(path)]))
+
+
+def all_steps(path: IdPath, edges: Edges) -> tuple[Ids, Ids]:
+    """All edges of a path that is one step, by ascending source."""
+    parts = []
+    for link in links(path):
+        if isinstance(link, Link):
+            predicates = [link.predicate]
+        else:
+            predicates = [p for p in edges.predicates().tolist() if p not in link.predicates]
+        for predicate in predicates:
+            subjects, objects, _ = edges.pairs(predicate)
+            parts.append((objects, subjects) if link.inverse else (subjects, objects))
+    if len(parts) == 1 and not (parts[0][0][1:] < parts[0][0][:-1]).any():
+        return frozen(parts[0][0]), frozen(parts[0][1])
+    sources = np.concatenate([NO_IDS, *(part[0] for part in parts)])
+    order = np.argsort(sources, kind="stable")
+    return frozen(sources[order]), frozen(np.concatenate([NO_IDS, *(part[1] for part in parts)])[order])

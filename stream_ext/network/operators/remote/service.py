@@ -1,0 +1,397 @@
+"""Service: solutions joined with those of a pattern that another SPARQL endpoint solves.
+
+    ?city :mayor ?person        SERVICE <http://elsewhere/sparql> { ?person :born ?year }
+
+The other side is told what is known: the distinct values of what both sides share go there as VALUES, some hundred at
+a time, each with its number; by that number its solutions come back to the rows that they belong to.
+
+Asked for ever, what was answered is remembered while a row needs it, so that a retraction takes away what its row has
+brought. What has become too old is asked for again, all of it at once, and what is another answer by then goes out as
+a change: the rows with the old one are taken back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from hbase_store.layout.terms import parse_term
+from stream_ext.errors import NotAllowed, ServiceFailed
+from stream_ext.language.algebra.algebra import Form, Join, Pattern, Query, Values
+from stream_ext.language.algebra.algebra import ServicePattern as Written
+from stream_ext.language.algebra.rename import rename_query
+from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
+from stream_ext.language.algebra.walk import Part, parts_of, walk
+from stream_ext.language.printing import to_sparql
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.remote.remote_answers import EmittedRows, Found, Key, PresentRows
+from stream_ext.remote.allowed_urls import OutOfBounds, Outside
+from stream_ext.remote.backoff import Elsewhere, Heard
+from stream_ext.remote.fetching import CannotFetch, NoAnswer
+from stream_ext.remote.sparql_client import Remotes, Solution
+from stream_ext.rows.zset import ZSet, concat, consolidate, empty
+from stream_ext.values.vocabulary import Vocabulary
+
+#: So many values, or bytes of them, are sent at once.
+BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
+
+#: Answers that are kept for another network of the query, beside as many as are in use.
+_HEARD_MOST = 1 << 10
+
+#: Cells a row beside its columns, for where it comes from.
+_BESIDE = 4
+
+_INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+_askings = count()
+
+Texts = list[bytes | None]
+Places = np.typing.NDArray[np.intp]
+
+_NONE = range(0)
+
+
+class Unanswered(Exception):
+    """SERVICE without SILENT had no answer; `forbidden`: it may not even be asked. `later`: there may be one when
+    nothing speaks against asking these (`Elsewhere.why_not`); if there are none, there never will be."""
+
+    def __init__(self, why: str, position: Position, forbidden: bool, later: tuple[Hashable, ...] = ()) -> None:
+        self.why, self.position, self.forbidden, self.later = why, position, forbidden, later
+        super().__init__(f"line {position.line}, column {position.column}: {why}")
+
+
+class _Later(Exception):
+    """There is no answer now."""
+
+    def __init__(self, why: str, what: tuple[Hashable, ...]) -> None:
+        self.what = what
+        super().__init__(why)
+
+
+@contextmanager
+def placed(text: str) -> Iterator[None]:
+    """An error of SERVICE shows its place in the text of the query."""
+    try:
+        yield
+    except Unanswered as error:
+        kind = NotAllowed if error.forbidden else ServiceFailed
+        raise kind(error.why, text, *error.position) from None
+
+
+def check_services(roots: Iterable[Part], outside: Outside, text: str) -> None:
+    """NotAllowed for a service that may not be asked, whether or not it would come to that.
+
+    What a service asks in its turn is its own affair."""
+    waiting = list(roots)
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, Written):
+            waiting += parts_of(part)
+        elif isinstance(part.service, Constant) and not part.silent:
+            try:
+                outside.check_service(parse_term(part.service.text).value)
+            except OutOfBounds as error:
+                raise NotAllowed(str(error), text, *part.position) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCall:
+    """SERVICE as it is written."""
+
+    service: Node
+    inner: Pattern
+    names: tuple[str, ...]  # the variables of `inner` that can be seen
+    silent: bool
+    position: Position
+
+
+class ServiceOperator:
+    def __init__(self, left: tuple[str, ...], call: ServiceCall) -> None:
+        self._call, self._left = call, left
+        self._shared = tuple(name for name in call.names if name in left)
+        self._asker = call.service.name if isinstance(call.service, Variable) else None
+        rest = [name for name in call.names if name not in left]
+        if self._asker is not None and self._asker not in (*left, *rest):
+            rest.append(self._asker)
+        self.variables = (*left, *rest)
+        self._told = EmittedRows(call.names)
+        self._held = PresentRows(len(left))
+        self._heard = Heard()
+        self._turn = 0  # in which all was asked for last
+        self._unanswered: set[Key] = set()  # SILENT
+        self._tried_sn = 0  # where one of these was asked for last
+
+    def step(self, moment: Moment, left: ZSet) -> ZSet:
+        # Nothing comes after a last step, and others may step this operator at the same time.
+        return self._once(moment, left) if moment.last else self._goes_on(moment, left)
+
+    def _once(self, moment: Moment, left: ZSet) -> ZSet:
+        if not left.count:
+            return empty(len(self.variables))
+        told, (keys, of_row) = EmittedRows(self._call.names), self._keys(left)
+        told.take(self._answers(keys, moment)[0], moment.vocabulary)
+        return self._joined(moment, left, [told.places[key] for key in keys], of_row, told)
+
+    def _goes_on(self, moment: Moment, left: ZSet) -> ZSet:
+        """What has become another answer counts for the rows that are there, then the rows that come meet it."""
+        again = self._due(moment) if moment.asks_again else []
+        if not left.count and not again:
+            return empty(len(self.variables))
+        told, (keys, of_row) = self._told, self._keys(left)
+        coming = [key for key in keys if key not in told.places]
+        found, unanswered = self._found([*again, *coming], moment)
+        self._unanswered = self._unanswered.difference(again) | unanswered
+        different = told.differing(found)
+        changes = self._changed(moment, different, found)
+        changes.append(self._joined(moment, left, [told.places[key] for key in keys], of_row, told))
+        self._held.take(left)
+        return concat(changes, len(self.variables))
+
+    def _changed(self, moment: Moment, different: list[Key], found: Found) -> list[ZSet]:
+        """Takes the answers in; what that changes of the rows that are there."""
+        told = self._told
+        before = {key: told.places[key] for key in different if key in told.places}
+        told.take({key: found[key] for key in different}, moment.vocabulary)
+        if not before:
+            return []
+        rows = self._held.settled(moment.time)
+        keys, of_row = self._keys(rows)
+        mask = np.array([key in before for key in keys], np.bool_)[of_row]
+        rows, of_row = rows.take(mask), of_row[mask]
+        went = self._joined(moment, rows, [before.get(key, _NONE) for key in keys], of_row, told)
+        came = self._joined(moment, rows, [told.places.get(key, _NONE) for key in keys], of_row, told)
+        return [consolidate(concat([came, went.negated()], len(self.variables)))]
+
+    def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, told: EmittedRows) -> ZSet:
+        """Each row with the solutions at its places. What the left side has unbound comes from the other."""
+        starts, counts = (np.array([f(place) for place in places], np.int64) for f in (_start, len))
+        repeats = counts[of_row]
+        moment.control.room(int(repeats.sum()), len(self.variables) + _BESIDE)
+        rows = np.repeat(np.arange(left.count), repeats)
+        first = np.repeat(np.cumsum(repeats) - repeats, repeats)
+        found = starts[of_row][rows] + np.arange(len(rows)) - first
+        left = left.take(rows)
+        right = {name: column[found] for name, column in told.columns.items()}
+        columns = [
+            np.where(column == 0, right[name], column) if name in right else column
+            for name, column in zip(self._left, left.columns, strict=True)
+        ]
+        nothing = np.zeros(left.count, np.uint64)
+        columns += [right.get(name, nothing) for name in self.variables[len(self._left) :]]
+        return left.with_columns(tuple(columns))
+
+    def _keys(self, left: ZSet) -> tuple[list[Key], Places]:
+        """The distinct combinations of what is known, and which of them each row has."""
+        zeros = np.zeros(left.count, np.uint64)
+        named = [*([self._asker] if self._asker else []), *self._shared]
+        columns = [left.column(self._left.index(name)) if name in self._left else zeros for name in named]
+        if not self._asker:
+            columns.insert(0, zeros)
+        distinct, of_row = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        return list(map(tuple, distinct.tolist())), of_row.reshape(-1)
+
+    # ---- asking again ---------------------------------------------------------------------------------------------
+
+    def _due(self, moment: Moment) -> list[Key]:
+        """What is to be asked for again: all that is in use, in turns; what had no answer, as soon as it may have."""
+        elsewhere, heard = _of(moment), moment.heard or self._heard
+        heard.look(elsewhere)
+        if self._turn != heard.turn:
+            self._turn = heard.turn
+            self._forget(moment)
+            return list(self._told.places)
+        if self._unanswered and self._tried_sn != elsewhere.sn and self._may_be_answered(moment):
+            self._forget(moment)
+            return list(self._unanswered)
+        if self._held.is_overgrown:
+            self._forget(moment)
+        return []
+
+    def _may_be_answered(self, moment: Moment) -> bool:
+        urls = {self._url(service, moment.vocabulary) for service in {key[0] for key in self._unanswered}}
+        return any(_of(moment).why_not(url, (url, self._call)) is None for url in urls)
+
+    def _forget(self, moment: Moment) -> None:
+        """What no row needs any more."""
+        rows = self._held.settled(moment.time)
+        keys = self._keys(rows)[0] if rows.count else []
+        self._told.keep(keys)
+        self._unanswered &= set(keys)
+
+    def _found(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
+        """As `_answers`; what another network was answered in this turn is asked for no more."""
+        if (heard := moment.heard) is None:
+            return self._answers(keys, moment)
+        there = heard.of(self._call)
+        known = {key: there[key] for key in keys if key in there}
+        answers, unanswered = self._answers([key for key in keys if key not in known], moment)
+        answered = {key: solutions for key, solutions in answers.items() if key not in unanswered}
+        heard.keep(self._call, answered, _HEARD_MOST + 2 * len(self._told.places))
+        return {**known, **answers}, unanswered
+
+    # ---- asking -------------------------------------------------------------------------------------------------
+
+    def _answers(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
+        """The solutions for each key, and those for which there was no answer, be it that there may be one later."""
+        by_service: dict[int, list[Key]] = {}
+        for key in keys:
+            by_service.setdefault(key[0], []).append(key)
+        answers: dict[Key, Sequence[Solution]] = {}
+        unanswered: set[Key] = set()
+        within_s = None if moment.elsewhere is None else moment.outside.standing_s
+        with Remotes(moment.outside, moment.control, within_s) as remotes:
+            for service, of_service in by_service.items():
+                try:
+                    url = self._url(service, moment.vocabulary)
+                    found = self._asked(remotes, url, of_service, moment)
+                except (OutOfBounds, CannotFetch, _Later) as error:
+                    later = error.what if isinstance(error, _Later) else ()
+                    if not self._call.silent:
+                        forbidden = isinstance(error, OutOfBounds)
+                        raise Unanswered(str(error), self._call.position, forbidden, later) from None
+                    # One solution that binds nothing: the rows stay as they are.
+                    found = [[{}] for _ in of_service]
+                    unanswered.update(of_service if later else ())
+                answers.update(zip(of_service, found, strict=True))
+        return answers, unanswered
+
+    def _asked(self, remotes: Remotes, url: str, keys: list[Key], moment: Moment) -> list[list[Solution]]:
+        """As `_ask`; of a query that is asked for ever, those who did not answer are left alone for a while."""
+        elsewhere = moment.elsewhere
+        if elsewhere is None:
+            return self._ask(remotes, url, keys, moment.vocabulary)
+        this = (url, self._call)
+        if (why := elsewhere.why_not(url, this)) is None:
+            answered = remotes.answered
+            try:
+                found = self._ask(remotes, url, keys, moment.vocabulary)
+                elsewhere.answered(url, this)
+                return found
+            except CannotFetch as error:
+                why = str(error)
+                # Where it has answered others, the question is too long.
+                elsewhere.failed(url if isinstance(error, NoAnswer) and remotes.answered == answered else this, why)
+        self._tried_sn = elsewhere.sn
+        raise _Later(why, (url, this))
+
+    def _url(self, service: int, vocabulary: Vocabulary) -> str:
+        node = self._call.service
+        if isinstance(node, Constant):
+            return parse_term(node.text).value
+        text = vocabulary.decode(np.array([service], np.uint64))[0] if service else b""
+        if text[:1] != b"<":
+            what = text.decode() or "unbound here: what stands before SERVICE in its group must bind it"
+            raise CannotFetch(f"SERVICE ?{node.name}: it is {what}, not the IRI of a service")
+        return parse_term(text).value
+
+    def _ask(self, remotes: Remotes, url: str, keys: list[Key], vocabulary: Vocabulary) -> list[list[Solution]]:
+        """The solutions for each key."""
+        number = next(_askings)
+        found: list[list[Solution]] = [[] for _ in keys]
+        values = self._values(keys, vocabulary)
+        asked = _Asked(self._call, self._shared)
+        for batch, (start, stop) in enumerate(_batches(values)):
+            labels = _Labels(f"{number}.{batch}")
+            for solution in remotes.ask(url, asked.text(values[start:stop])):
+                place = asked.place(solution, stop - start, url)
+                solution = {name: labels.own(text) for name, text in solution.items()}
+                fixed = zip(self._shared, keys[start + place][1:], values[start + place], strict=True)
+                # A blank node of ours is none of theirs: it was not sent, and what they bind there differs.
+                if not any(id and text is None and name in solution for name, id, text in fixed):
+                    found[start + place].append(solution)
+        return found
+
+    def _values(self, keys: list[Key], vocabulary: Vocabulary) -> list[Texts]:
+        """What is sent of each key; None: nothing, for it is unbound or a blank node."""
+        ids = np.array([key[1:] for key in keys], np.uint64).reshape(len(keys), -1)
+        distinct = np.unique(ids[ids != 0])
+        texts = dict(zip(distinct.tolist(), vocabulary.decode(distinct), strict=True)) if len(distinct) else {}
+        sent = {id: text for id, text in texts.items() if not text.startswith(b"_:")}
+        return [[sent.get(id) for id in row] for row in ids.tolist()]
+
+
+class _Asked:
+    """The question as it is sent: names that SPARQL can write, and a column that numbers the values."""
+
+    def __init__(self, call: ServiceCall, shared: tuple[str, ...]) -> None:
+        self._call, self._shared = call, shared
+        used = {part.name for part in walk(call.inner) if isinstance(part, Variable)} | set(call.names)
+        self._names = _writable(used)
+        self._row = _unused("row", set(self._names.values()))
+        self._back = {self._names[name]: name for name in call.names}
+
+    def text(self, values: Sequence[Texts]) -> str:
+        numbered = bool(self._shared)
+        variables = (*self._call.names, *([self._row] if numbered else []))
+        pattern = Join(self._table(values), self._call.inner) if numbered else self._call.inner
+        query = Query(Form.SELECT, pattern, variables, False, 0, None, (), None)
+        return to_sparql(rename_query(query, lambda name: self._names.get(name, name)))
+
+    def _table(self, values: Sequence[Texts]) -> Values:
+        rows = (
+            (*(None if text is None else Constant(text) for text in row), Constant(f'"{i}"{_INTEGER}'.encode()))
+            for i, row in enumerate(values)
+        )
+        return Values((*self._shared, self._row), tuple(rows), self._call.position)
+
+    def place(self, solution: Solution, count: int, url: str) -> int:
+        """Takes the number out, and gives the variables their own names again."""
+        written = solution.pop(self._row, b'"0"').partition(b'"^^')[0].strip(b'"')
+        if not written.isdigit() or int(written) >= count:
+            raise CannotFetch(f"<{url}> answered with values that it was not sent")
+        renamed = {self._back[name]: text for name, text in solution.items() if name in self._back}
+        solution.clear()
+        solution.update(renamed)
+        return int(written)
+
+
+def _writable(names: set[str]) -> dict[str, str]:
+    """Where a name has a character that no variable of a text has, another one."""
+    taken = {name for name in names if re.fullmatch(r"\w+", name)}
+    written = {name: name for name in taken}
+    for name in sorted(names - taken):
+        written[name] = _unused(re.sub(r"\W", "_", name), taken)
+        taken.add(written[name])
+    return written
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+class _Labels:
+    """A label of a blank node means something within one answer only."""
+
+    def __init__(self, scope: str) -> None:
+        self._scope = scope
+        self._numbers: dict[bytes, int] = {}
+
+    def own(self, text: bytes) -> bytes:
+        if not text.startswith(b"_:"):
+            return text
+        return f"_:qs{self._scope}.{self._numbers.setdefault(text, len(self._numbers))}".encode()
+
+
+def _batches(values: Sequence[Texts]) -> Iterator[tuple[int, int]]:
+    start, size = 0, 0
+    for i, row in enumerate(values):
+        size += sum(len(text) for text in row if text is not None)
+        if i + 1 - start == BATCH_ROWS or size >= BATCH_BYTES:
+            yield start, i + 1
+            start, size = i + 1, 0
+    if start < len(values):
+        yield start, len(values)
+
+
+def _start(place: range) -> int:
+    return place.start
+
+
+def _of(moment: Moment) -> Elsewhere:
+    assert moment.elsewhere is not None, "who is asked for ever is told of those elsewhere"
+    return moment.elsewhere

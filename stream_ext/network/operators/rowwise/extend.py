@@ -1,0 +1,37 @@
+"""Extend: more columns, computed of the others. Linear: a row's value is a function of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.testing import Calculator
+from stream_ext.rows.zset import Deferred, Ids, ZSet
+
+
+class ExtendOperator:
+    def __init__(self, inside: tuple[str, ...], *made: tuple[str, Calculator]) -> None:
+        """Each of those that are `made` sees the ones before it."""
+        self.variables = (*inside, *(variable for variable, _ in made))
+        self._calculators = [calculator for _, calculator in made]
+
+    def step(self, moment: Moment, change: ZSet) -> ZSet:
+        for calculator in self._calculators:
+            held = (*change.held, _column(calculator, moment, change))
+            change = ZSet(held, change.count, change.weights, change.untils, change.fresh, change.untold)
+        return change
+
+    def sources(self) -> Iterator[int | None]:
+        """For each column the one that it is of those that come."""
+        found: list[int | None] = list(range(len(self.variables) - len(self._calculators)))
+        for calculator in self._calculators:
+            found.append(None if calculator.copies is None else found[calculator.copies])
+        return iter(found)
+
+
+def _column(calculator: Calculator, moment: Moment, change: ZSet) -> Ids | Deferred:
+    if calculator.copies is not None:
+        return change.held[calculator.copies]
+    return calculator.ids(moment, change) if change.count else np.empty(0, np.uint64)

@@ -1,0 +1,38 @@
+"""Sources that need no input: the unit row, tables of VALUES."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.rows.zset import ZSet, empty, unit
+
+
+class UnitRow:
+    """The one row without columns, once."""
+
+    variables: tuple[str, ...] = ()
+
+    def step(self, moment: Moment) -> ZSet:
+        return unit() if moment.changes is None else empty(0)
+
+
+class TableOperator:
+    def __init__(self, variables: tuple[str, ...], rows: Sequence[Sequence[Constant | None]]) -> None:
+        self.variables = variables
+        self._count = len(rows)
+        self._columns = [[row[i] for row in rows] for i in range(len(variables))]
+
+    def step(self, moment: Moment) -> ZSet:
+        if moment.changes is not None:
+            return empty(len(self.variables))
+        columns = []
+        for cells in self._columns:
+            column = np.zeros(self._count, np.uint64)
+            bound = [i for i, cell in enumerate(cells) if cell is not None]
+            column[bound] = moment.vocabulary.encode([cell.text for cell in cells if cell is not None])
+            columns.append(column)
+        return ZSet(tuple(columns), self._count)

@@ -1,0 +1,105 @@
+"""Watched scan: a window scan that looks only at rows with a value that some query asks for.
+
+What it puts out is joined with the parameters of those queries, so a row that nobody asks for would find no partner.
+With most rows that a stream brings nothing is ever done but to keep them, should somebody come who asks for them."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import concatenate
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.pattern import IdPattern
+from stream_ext.network.operators.scans.window_scan import WindowScan
+from stream_ext.rows.window_content import WindowContent
+from stream_ext.rows.zset import Columns, Ids, Untils, ZSet
+from stream_ext.windows.schedule import ScheduledWindow
+
+Mask = npt.NDArray[np.bool_]
+
+_MIXER = np.uint64(0x9E3779B97F4A7C15)
+_BITS_LEAST = 12
+#: Of so many marks one is set, so that few rows are taken for what they are not.
+_SPARE = 16
+_NONE = np.empty(0, np.int64)
+
+
+class Marks:
+    """A set of ids that is asked quickly; of an id that is not in it, it says now and then that it is."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._mark(_BITS_LEAST)
+
+    def _mark(self, bits: int) -> None:
+        self._shift, self._marks = np.uint64(64 - bits), np.zeros(1 << bits, np.bool_)
+        known = np.fromiter(self._counts, np.uint64, len(self._counts))
+        self._marks[self._places(known)] = True
+        self._marked = len(known)  # those that are counted no more among them
+
+    def _places(self, ids: Ids) -> npt.NDArray[np.int64]:
+        return ((ids * _MIXER) >> self._shift).view(np.int64)
+
+    def holds(self, ids: Ids) -> Mask:
+        found: Mask = self._marks[self._places(ids)]
+        return found
+
+    def add(self, ids: Ids) -> Ids:
+        """Those that were not in it."""
+        new = [id for id in dict.fromkeys(ids.tolist()) if not self._counts[id]]
+        self._counts.update(ids.tolist())
+        self._marked += len(new)
+        if self._marked * _SPARE > len(self._marks):
+            self._mark(max(_BITS_LEAST, (len(self._counts) * 2 * _SPARE).bit_length()))
+        found = np.array(new, np.uint64)
+        self._marks[self._places(found)] = True
+        return found
+
+    def remove(self, ids: Ids) -> None:
+        """It may say for some more time that they are there."""
+        for id in ids.tolist():
+            self._counts[id] -= 1
+            if not self._counts[id]:
+                del self._counts[id]
+
+
+class WatchedScan(WindowScan):
+    """`asked` are the columns of the parameters; `name`, which the pattern binds, is one of them."""
+
+    def __init__(self, window: ScheduledWindow, pattern: IdPattern, asked: tuple[str, ...], name: str) -> None:
+        super().__init__(window, pattern, as_bag=True)
+        self._rows = WindowContent(self._width)
+        self._place, self._column = self.variables.index(name), asked.index(name)
+        self._watched = Marks()
+        # All rows of the window as they came, with the greatest validity; a row that enters twice is one in a set.
+        self._came: deque[tuple[Columns, Untils, int]] = deque()
+
+    def step(self, moment: Moment, change: ZSet) -> ZSet:  # type: ignore[override]  # it has an input
+        while self._came and self._came[0][2] < moment.time:
+            self._came.popleft()
+        new = self._newly_asked(change) if change.count else None
+        parts = [] if new is None else [self._asked_by(new, columns, untils) for columns, untils, _ in self._came]
+        columns, untils = self._entering(moment)
+        if len(untils):
+            self._came.append((columns, untils, int(untils.max())))
+            parts.append(self._asked_by(self._watched, columns, untils))
+        if new is None and parts:  # what enters is there; of what came before some may be over
+            return self._rows.step(*parts[0], moment.time)
+        untils = np.concatenate([_NONE, *(untils for _, untils in parts)])
+        columns = tuple(concatenate([part[0][i] for part in parts]) for i in range(self._width))
+        there = untils >= moment.time
+        return self._rows.step(tuple(column[there] for column in columns), untils[there], moment.time)
+
+    def _newly_asked(self, change: ZSet) -> Marks:
+        asked, weights = change.column(self._column), change.weight_array()
+        new = Marks()
+        new.add(self._watched.add(asked[weights > 0]))
+        self._watched.remove(asked[weights < 0])
+        return new
+
+    def _asked_by(self, asked: Marks, columns: Columns, untils: Untils) -> tuple[Columns, Untils]:
+        which = asked.holds(columns[self._place])
+        return tuple(column[which] for column in columns), untils[which]

@@ -1,0 +1,122 @@
+"""Window scan: one triple pattern over the content of one window, as changes from evaluation to evaluation.
+
+Arrivals wait until the first evaluation whose instance holds them. A window is an RDF graph, a set: a triple that has
+arrived several times counts once, for as long as its latest arrival is in the window. Going out is no event: each row
+says on entry until when it is valid."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import concatenate
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.pattern import IdPattern
+from stream_ext.rows.window_content import WindowContent
+from stream_ext.rows.zset import Columns, Ids, ZSet, shared
+from stream_ext.windows.schedule import ScheduledWindow, least_and_greatest
+
+Times = npt.NDArray[np.int64]
+#: Bindings, the times of their elements, and until when they are in an instance.
+Entering = tuple[Columns, Times, Times]
+
+
+class WindowScan:
+    def __init__(self, window: ScheduledWindow, pattern: IdPattern, as_bag: bool = False) -> None:
+        """`as_bag`: what follows makes a set of the rows."""
+        self.window = window
+        self.pattern = pattern
+        self.variables = pattern.variables
+        self._width = len(self.variables)
+        self._content = None if as_bag else WindowContent(self._width)
+        self._waiting: list[_WaitingRows] = []
+
+    def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, beside: Columns = ()) -> None:
+        """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `beside`:
+        columns that are kept behind their bindings."""
+        fits, columns = self.pattern.match((s, p, o, g))
+        graph = self.pattern.graph
+        if graph.each is not None:
+            fits &= g != 0  # GRAPH ?g ranges over the named ones
+        elif graph.one:
+            fits &= g == np.uint64(graph.one)
+        count = np.count_nonzero(fits)
+        if count == len(fits):
+            if count:
+                self._wait((*map(_own, columns(slice(None))), *beside), times)
+        elif count:
+            self._wait((*columns(fits), *(column[fits] for column in beside)), times[fits])
+
+    def _wait(self, columns: Columns, times: Times) -> None:
+        self._waiting.append(_WaitingRows(columns, times, *least_and_greatest(times)))
+
+    def step(self, moment: Moment) -> ZSet:
+        columns, untils = self._entering(moment)
+        if self._content is not None:
+            return self._content.step(columns, untils, moment.time)
+        return ZSet(columns, len(untils), None, untils)
+
+    def _entering(self, moment: Moment) -> tuple[Columns, Times]:
+        entering = self._due(moment)
+        if len(entering) == 1:
+            columns, _, untils = entering[0]
+            return columns, untils
+        untils = np.concatenate([np.empty(0, np.int64), *(untils for _, _, untils in entering)])
+        return tuple(concatenate([columns[i] for columns, _, _ in entering]) for i in range(self._width)), untils
+
+    def _due(self, moment: Moment) -> list[Entering]:
+        """With the ids that the query has for terms that it made before the stream brought them."""
+        inward = moment.vocabulary.inward
+        due = self._due_at(moment.time)
+        return [(tuple(map(inward, columns)), times, untils) for columns, times, untils in due]
+
+    def _due_at(self, time: int) -> list[Entering]:
+        """What is in the instance at `time` and has not been before; what can be in no instance any more is dropped."""
+        entering, came = [], time - self.window.lead_ms  # elements of this time and before
+        waiting, self._waiting = self._waiting, []
+        for rows in waiting:
+            if rows.last <= came:
+                entering.append(self._held(rows, time))
+            elif rows.first > came:
+                self._waiting.append(rows)
+            else:
+                due = rows.times <= came
+                self._wait(_taken(rows.columns, ~due), rows.times[~due])
+                times = rows.times[due]
+                rows = _WaitingRows(_taken(rows.columns, due), times, rows.first, int(times.max()))
+                entering.append(self._held(rows, time))
+        return entering
+
+    def _held(self, rows: _WaitingRows, time: int) -> Entering:
+        """The rows that the instance at `time` holds, and until when they are in one."""
+        if rows.first == rows.last:  # as a push often is
+            until = self.window.last_of(rows.first)
+            count = len(rows.times) if until >= time else 0
+            return tuple(column[:count] for column in rows.columns), rows.times[:count], shared(until, count)
+        untils = self.window.valid_until(rows.times)
+        held = untils >= time
+        if held.all():
+            return rows.columns, rows.times, untils
+        return _taken(rows.columns, held), rows.times[held], untils[held]
+
+
+class _WaitingRows(NamedTuple):
+    """Rows that are in no instance yet, with the times of their elements and the least and greatest of these."""
+
+    columns: Columns
+    times: Times
+    first: int
+    last: int
+
+
+def _own(column: Ids) -> Ids:
+    """What is part of something greater is copied: who waits keeps no more in memory than waits."""
+    whole = column.base
+    is_own = whole is None or (isinstance(whole, np.ndarray) and whole.nbytes <= 2 * column.nbytes)
+    return column if is_own else column.copy()
+
+
+def _taken(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:
+    return tuple(column[which] for column in columns)

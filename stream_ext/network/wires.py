@@ -1,0 +1,85 @@
+"""Wires: what comes out of a stage of a plan, and what is known of its columns before any row has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stream_ext.language.algebra.terms import Variable
+from stream_ext.network.operators.core.operator import Operator
+from stream_ext.network.operators.joins.intersection import Intersection
+from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.network.operators.joins.left_join import LeftJoinOperator
+from stream_ext.network.operators.rowwise.union import UnionOperator
+from stream_ext.network.operators.scans.window_scan import WindowScan
+from stream_ext.plan.logic import NO_NAMES, Conjunction, Logic, Names, PatternScan
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What comes out of a stage: its columns, and which of them no row leaves unbound."""
+
+    stage: int
+    variables: tuple[str, ...]
+    certain: Names
+    rows: float = 1.0  # as many are expected
+    resources: Names = NO_NAMES  # which of them never hold a literal
+
+    @property
+    def maybe(self) -> Names:
+        if len(self.certain) == len(self.variables):
+            return NO_NAMES  # mostly
+        return frozenset(self.variables) - self.certain
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    operator: Operator
+    inputs: tuple[int, ...]
+    estimate: float  # of its rows; for EXPLAIN
+    says: str  # what it does, for EXPLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where independent parts begin: the unit row, or the values for which a question is asked (`carried`)."""
+
+    wire: Wire
+    carried: Names = NO_NAMES
+
+
+@dataclass
+class Plan:
+    stages: list[Stage] = field(default_factory=list)
+    scans: list[WindowScan] = field(default_factory=list)
+
+
+def resources_of(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None) -> Names:
+    """Subjects, predicates and graphs are no literals; joins keep what both their sides keep."""
+    found = inputs[0].resources if inputs else NO_NAMES
+    if isinstance(operator, UnionOperator):
+        others = [wire.resources | (frozenset(operator.variables) - set(wire.variables)) for wire in inputs]
+        found = others[0].intersection(*others[1:])
+    elif isinstance(operator, JoinOperator | LeftJoinOperator):
+        found = both_resources(inputs[0], inputs[1])
+    for source in node.items if isinstance(operator, Intersection) and isinstance(node, Conjunction) else (node,):
+        if isinstance(source, PatternScan):
+            parts = (source.subject, source.predicate, source.graph.node)
+            found |= {part.name for part in parts if isinstance(part, Variable)}
+    return found
+
+
+def both_resources(left: Wire, right: Wire) -> Names:
+    """Of a variable that both sides have, a row may have what the one says where the other leaves it unbound."""
+    own_left, own_right = set(left.variables) - set(right.variables), set(right.variables) - set(left.variables)
+    certain = (left.resources & left.certain) | (right.resources & right.certain)
+    alone = (left.resources & own_left) | (right.resources & own_right)
+    return alone | (certain & left.certain & right.certain) | (left.resources & right.resources)
+
+
+def maybe_of(left: Wire, right: Wire) -> Names:
+    return left.maybe | right.maybe
+
+
+def merged_names(left: Wire, right: Wire) -> tuple[str, ...]:
+    known = frozenset(left.variables)
+    return left.variables + tuple(v for v in right.variables if v not in known)

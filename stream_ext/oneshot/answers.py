@@ -1,0 +1,242 @@
+"""Answers: one-shot questions, and the latest answer of a registered query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hbase_store import Store
+from stream_ext.catalog.catalog import Catalog, QueryDefinition
+from stream_ext.catalog.registered import query_of, query_over, windows_of
+from stream_ext.catalog.timing import timing_of
+from stream_ext.emissions.emission import EmissionBody, columns_of
+from stream_ext.errors import BadArgument, NotFound, QueryTooLarge
+from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import Admin, Form, Query, Register
+from stream_ext.language.algebra.walk import query_parts, reads_store
+from stream_ext.network.network import salt_of
+from stream_ext.network.operators.core.moment import seed_of
+from stream_ext.network.operators.remote.service import check_services, placed
+from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, evaluate
+from stream_ext.plan.costly import is_costly
+from stream_ext.plan.dataset import DatasetOverride, read_runnable
+from stream_ext.plan.stream_variables import over_streams
+from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.values.decoding import decoded_within
+from stream_ext.values.vocabulary import Decode, Vocabulary
+from stream_ext.windows.part import Ids
+from stream_ext.windows.schedule import QueryState, ScheduledWindow, t0_of
+
+
+def answer_once(
+    store: Store,
+    text: str,
+    base: str,
+    sn: int,
+    at: int | None,
+    dataset: DatasetOverride | None = None,
+    asking: Asking | None = None,
+    graphs_for: Callable[[Query], Sequence[DerivedGraph]] = lambda _: (),
+) -> Answer:
+    """`graphs_for`: what is beside the graphs of the store, for a query that may read it."""
+    unit = _asked(text, base, at, dataset, asking)
+    with placed(text):
+        if at is None or not unit.windows:
+            # Without windows every time has the same answer.
+            return evaluate(store, unit, sn, asking=asking, graphs=graphs_for(unit))
+        # The streams that had these names then: a name may be another stream's by now.
+        catalog = _catalog_then(store, unit, sn)
+        wide = over_streams(unit, catalog.stream_iris)
+        windows = _windows_then(store, wide, catalog, sn)
+        return evaluate(store, wide, sn, windows, Instant(at), asking=asking, graphs=graphs_for(wide))
+
+
+def _asked(text: str, base: str, at: int | None, dataset: DatasetOverride | None, asking: Asking | None) -> Query:
+    """What is asked, if it may be asked like this."""
+    unit = read_runnable(text, base, dataset, asking.control.check if asking else None)
+    if isinstance(unit, Register):
+        raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
+    if isinstance(unit, Admin):
+        raise BadArgument("a statement of administration is no query: send it to a server (POST /sparql)")
+    if not isinstance(unit, Query):
+        raise BadArgument("this is an update: send it as one (POST /update, or update= of the SPARQL Protocol)")
+    if unit.windows and at is None:
+        raise BadArgument(
+            "a query with windows is evaluated at a time: register it (`rillet register`, POST /queries) to have it "
+            "evaluated at every close of its windows, ask with Accept: text/event-stream to listen for a while, or "
+            "give the time (--at T, at=T) to have it evaluated once"
+        )
+    if asking is None or asking.plans is None or not asking.plans.has(unit):  # what is kept was allowed then
+        check_services(query_parts(unit), asking.outside if asking else NOTHING, text)
+    return unit
+
+
+def rows_expected(
+    store: Store,
+    text: str,
+    base: str,
+    sn: int,
+    at: int | None,
+    dataset: DatasetOverride | None,
+    asking: Asking,
+) -> float:
+    """So many rows its operators are expected to make together, by the estimates that order its joins.
+
+    Of windows nothing is known beforehand: infinity. Nor of calls that may take long for one row."""
+    query = _asked(text, base, at, dataset, asking)
+    if query.windows or asking.plans is None or is_costly(query):
+        return math.inf
+    network = asking.plans.network(query, store.at(sn), store.permanent_ids, asking.control.check)
+    return network.expected(1 if query.form is Form.ASK else None)
+
+
+def _catalog_then(store: Store, query: Query, sn: int) -> Catalog:
+    """The catalog at `sn`; a stream that came later is said to be one that came later."""
+    then = Catalog.read(store, sn)
+    for window in query.windows:
+        key = window.stream.iri or window.stream.name or ""
+        if then.find_stream(key) is None and Catalog.read(store, store.head()).find_stream(key) is not None:
+            raise NotFound(f"at snapshot {sn} there was no stream {key!r} yet")
+    return then
+
+
+def _windows_then(store: Store, query: Query, catalog: Catalog, sn: int) -> tuple[ScheduledWindow, ...]:
+    """Where the first push after a registration would give the origin of the closes, here the first element does."""
+    timing, vector = timing_of(query, catalog), store.vts(sn)
+    if timing.is_settled:
+        return timing.windows
+    firsts = [vector[w.stream].first for w in timing.windows if w.stream in vector]
+    known = [first for first in firsts if first is not None]
+    return timing.settled(t0_of(np.array(known or [0], np.int64))).windows
+
+
+def answer_at_last_evaluation(
+    store: Store,
+    catalog: Catalog,
+    definition: QueryDefinition,
+    state: QueryState,
+    outside: Outside,
+    control: Control = Control.FREE,
+) -> Answer:
+    """The whole answer of the evaluation that `state` speaks of, asked again.
+
+    What it looks at is retained while the query runs; after a pause it may be gone (SnapshotGone)."""
+    last = state.evaluated
+    assert last is not None
+    query = query_over(definition, catalog)
+    runs = definition.is_evaluated and definition.standing(state) is state
+    # While it runs, only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
+    then = max(last.sn, store.oldest()) if runs or not reads_store(query) else last.sn
+    if not query.windows:
+        then = max(then, state.sn)  # the same is shown since, but `ranked` is of the rows that there were then
+    instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
+    windows = windows_of(query, catalog, state.t0, last.arrived)
+    asking = Asking(
+        seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), outside=outside,
+        control=control,
+    )  # fmt: skip
+    with placed(definition.text):
+        return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)
+
+
+def answer_of(body: EmissionBody, store: Store) -> Answer:
+    """What an emission of an RSTREAM said is the whole answer."""
+    # The place -1 (unbound) finds the last entry: the id that is no term.
+    vocabulary = Vocabulary(store.ids, store.terms)
+    ids = np.append(vocabulary.encode(body.terms), np.uint64(0))
+    columns = [ids[places] for places in columns_of(body)]
+    if body.graph:
+        s, p, o = columns
+        return Answer((), [], None, body.sn, (s, p, o), len(s), vocabulary)
+    return Answer(
+        tuple(body.variables), columns, body.boolean, body.sn, None, len(columns[0]) if columns else 0, vocabulary
+    )
+
+
+def no_answer(definition: QueryDefinition, sn: int) -> Answer:
+    """Before the first evaluation."""
+    is_ask = query_of(definition.text, definition.base).form is Form.ASK
+    empty = [np.empty(0, np.uint64) for _ in definition.variables]
+    if definition.constructs:
+        s, p, o = empty
+        return Answer((), [], None, sn, (s, p, o))
+    return Answer(tuple(definition.variables), empty, False if is_ask else None, sn)
+
+
+class Decoded(NamedTuple):
+    """Some rows of an answer: each distinct text once, and for each column which of them stand in it."""
+
+    texts: list[bytes | None]  # None: unbound
+    columns: list[list[int]]
+    rows: int  # how many: there may be no column
+
+
+#: The first piece is small, so that it leaves soon.
+_FIRST_ROWS, _ROWS = 512, 8_192
+#: Rows whose texts are longer are written in smaller parts, of so many times fewer rows.
+_WRITTEN_BYTES, _FEWER = 16 << 20, 16
+_ROW_BYTES = 256 << 20
+
+
+def decoded(columns: Sequence[Ids], decode: Decode, count: int | None = None) -> Iterator[Decoded]:
+    """The rows as texts, some thousand at a time, or as many as take some megabytes when they are written: what is
+    decoded is never more than that, but for one row.
+
+    `count` says how many there are where there is no column."""
+    if not columns and count:
+        yield Decoded([], [], count)
+    count = len(columns[0]) if columns else 0
+    start, rows = 0, _FIRST_ROWS
+    while start < count:
+        end = min(count, start + rows)
+        found = _decoded([column[start:end] for column in columns], decode)
+        while found is None:
+            end = start + max(1, (end - start) // _FEWER)
+            found = _decoded([column[start:end] for column in columns], decode)
+        yield found
+        start, rows = end, min(_ROWS, _FEWER * (end - start))
+
+
+def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
+    """None: these rows are too much at a time."""
+    ids, places = np.unique(np.concatenate(columns), return_inverse=True)
+    unbound, one_row = int(ids[0] == 0), len(columns[0]) == 1
+    control = Control.FREE if one_row else Control(bytes_max=_WRITTEN_BYTES)
+    try:
+        texts: list[bytes | None] = [*([None] * unbound), *decoded_within(decode, ids[unbound:], control)]
+    except QueryTooLarge:
+        return None
+    places = places.reshape(-1)
+    longest = max((len(text) for text in texts if text is not None), default=0)
+    if longest * len(places) > _WRITTEN_BYTES:
+        lengths = np.array([0 if text is None else len(text) for text in texts], np.int64)
+        size = int(lengths[places].sum())
+        if size > _WRITTEN_BYTES and not one_row:
+            return None
+        if size > _ROW_BYTES:
+            raise QueryTooLarge(
+                f"a row of the answer has {size} bytes; it may have {_ROW_BYTES}: ask for shorter terms"
+            )
+    parts = np.split(places, len(columns))
+    return Decoded(texts, [part.tolist() for part in parts], len(parts[0]))
+
+
+def rows_of(answer: Answer) -> list[tuple[bytes | None, ...]]:
+    """The rows as texts; None where a variable is unbound."""
+    if not answer.columns:
+        return [()] * answer.count
+    return list(zip(*(_texts_of(column, answer.vocabulary.decode) for column in answer.columns), strict=True))
+
+
+def _texts_of(column: Ids, decode: Decode) -> Sequence[bytes | None]:
+    bound = column != 0
+    if np.count_nonzero(bound) == len(bound):
+        return decode(column)
+    texts: list[bytes | None] = [None] * len(column)
+    for place, text in zip(np.flatnonzero(bound).tolist(), decode(column[bound]), strict=True):
+        texts[place] = text
+    return texts

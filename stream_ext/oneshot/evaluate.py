@@ -1,0 +1,256 @@
+"""One answer: a query over one snapshot, or a windowed one at one time of it.
+
+The same network that runs for ever is stepped once, with the whole store (and whole windows) as the change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store import Snapshot, Store
+from stream_ext.evaluation_budget import Check, Control
+from stream_ext.language.algebra.algebra import Form, Pattern, Query
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.language.algebra.windows import Dialect
+from stream_ext.network.network import Network, Traced
+from stream_ext.network.operators.answers.construct import Construct
+from stream_ext.network.operators.answers.ranking import Orders
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.pattern import id_graph
+from stream_ext.oneshot.describe import describe
+from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.plan.lift import lift_select
+from stream_ext.plan.logic import Select
+from stream_ext.plan.normalise import normalise_pattern, template_of
+from stream_ext.plan.pipeline import logic_of
+from stream_ext.plan.places import GraphsInScope, dataset, window_of_graph
+from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.rows.zset import ZSet
+from stream_ext.values.known_values import KnownValues
+from stream_ext.values.vocabulary import Vocabulary, stored_blank
+from stream_ext.windows.arrivals import Arrival, history
+from stream_ext.windows.occupancy import reach
+from stream_ext.windows.part import Ids
+from stream_ext.windows.schedule import ScheduledWindow
+
+#: Smaller answers are not looked at before they are made.
+_MANY = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The whole answer at a snapshot: columns of ids for SELECT, a boolean for ASK, triples for what makes a graph."""
+
+    variables: tuple[str, ...]
+    columns: list[Ids]
+    boolean: bool | None
+    sn: int
+    graph: tuple[Ids, Ids, Ids] | None = None
+    count: int = 0  # of solutions: a SELECT may have no columns
+    vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in (*self.columns, *(self.graph or ())))
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedGraph:
+    """A named graph that is not in the store: its terms, and its triples as places among them."""
+
+    name: Constant
+    terms: Sequence[bytes]
+    triples: Sequence[npt.NDArray[np.int32]]
+
+    def window(self, number: int, time: int) -> ScheduledWindow:
+        """One that holds at `time` what came just before; `number` is that of no stream."""
+        return ScheduledWindow(window_of_graph(self.name), number, 2, 2, t0_ms=time - 2)
+
+    def columns(self, vocabulary: Vocabulary) -> tuple[Ids, Ids, Ids]:
+        """Its triples."""
+        ids = vocabulary.encode([stored_blank(text) for text in self.terms])
+        s, p, o = (ids[places] for places in self.triples)
+        return s, p, o
+
+    def arrival(self, window: ScheduledWindow, moment: Moment) -> Arrival:
+        s, p, o = self.columns(moment.vocabulary)
+        times = np.full(len(s), moment.time - 1)
+        return Arrival(0, 0, window.stream, times[:1], s, p, o, np.zeros(len(s), np.uint64), times, None, None, False)
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """When windows are looked at: at `time`, with what had arrived up to the push of snapshot `sn` (of this push up to
+    the elements of `arrived_at`); without them, with all that had arrived in the snapshot that is read. All of it must
+    be retained, unless `as_retained`: it is known that what is retained is all that counts."""
+
+    time: int
+    sn: int | None = None
+    push: int | None = None
+    arrived_at: int | None = None
+    as_retained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The circumstances of a question, beyond its text and its snapshot."""
+
+    base: str = ""
+    now_ms: int = 0
+    seed: bytes = b""
+    control: Control = Control.FREE
+    outside: Outside = NOTHING  # what LOAD and SERVICE may ask for
+    plans: Plans | None = None
+    known: KnownValues | None = None
+    salt: bytes = b""  # by which the blank nodes of a CONSTRUCT are other ones
+
+
+def evaluate(
+    store: Store,
+    query: Query,
+    sn: int,
+    windows: Sequence[ScheduledWindow] = (),
+    at: Instant | None = None,
+    ranked: bytes | None = None,
+    asking: Asking | None = None,
+    graphs: Sequence[DerivedGraph] = (),
+) -> Answer:
+    """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in.
+
+    `ranked` are the orders of first appearance that LIMIT cuts, where the query has been evaluated before; `graphs` are
+    there beside those of the store."""
+    asking = asking or Asking()
+    snapshot = store.at(sn)
+    moment, check = _moment(store, snapshot, asking, at), asking.control.check
+    if at is None and asking.plans is not None and not graphs:
+        network = asking.plans.network(query, snapshot, store.permanent_ids, check)
+    else:
+        held = _windows_of(graphs, moment)
+        logic = logic_of(query, [graph.name for graph in graphs], check)
+        by_name = {window.name: window for window in (*windows, *held)}
+        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check)
+        _arrive(graphs, held, network, moment)
+    if at is not None:
+        _fill(network, store, sn, windows, at)
+    rows = network.once(moment, 1 if query.form is Form.ASK else None)
+    return _answer(query, rows, moment, asking.salt, graphs)
+
+
+def _windows_of(graphs: Sequence[DerivedGraph], moment: Moment) -> list[ScheduledWindow]:
+    return [graph.window(-place, moment.time) for place, graph in enumerate(graphs, 1)]
+
+
+def _arrive(graphs: Sequence[DerivedGraph], held: Sequence[ScheduledWindow], network: Network, moment: Moment) -> None:
+    for graph, window in zip(graphs, held, strict=True):
+        network.arrive(graph.arrival(window, moment))
+
+
+def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> tuple[Answer, list[Traced]]:
+    """As `evaluate` without windows; and what each operator did."""
+    snapshot = store.at(sn)
+    moment = _moment(store, snapshot, asking or Asking(), None)
+    check = moment.control.check
+    rows, traces = Network(logic_of(query, check=check), {}, snapshot, store.ids, check=check).traced(moment)
+    return _answer(query, rows, moment), traces
+
+
+def pattern_network(
+    select: Select,
+    snapshot: Snapshot,
+    vocabulary: Vocabulary,
+    held: Sequence[ScheduledWindow] = (),
+    check: Check = Control.FREE.check,
+) -> Network:
+    """Of a bare pattern, whose constants need not be known to the store."""
+    windows = {window.name: window for window in held}
+    return Network(select, windows, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)), check=check)
+
+
+def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> ZSet:
+    """The solutions of a pattern: a column for each of the select's names."""
+    return network.once(_solving(snapshot, vocabulary, asking))
+
+
+def solve_beside(
+    select: Select, graphs: Sequence[DerivedGraph], snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking
+) -> ZSet:
+    """The same, where there are graphs beside those of the store, which `where` was told of."""
+    moment = _solving(snapshot, vocabulary, asking)
+    held = _windows_of(graphs, moment)
+    network = pattern_network(select, snapshot, vocabulary, held, asking.control.check)
+    _arrive(graphs, held, network, moment)
+    return network.once(moment)
+
+
+def _solving(snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> Moment:
+    return Moment(
+        0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
+        vocabulary=vocabulary, base=asking.base, outside=asking.outside,
+    )  # fmt: skip
+
+
+def where(
+    pattern: Pattern,
+    names: Sequence[str],
+    of: GraphsInScope,
+    graphs: Sequence[DerivedGraph] = (),
+    check: Check = Control.FREE.check,
+) -> Select:
+    """A bare pattern, ready to be solved."""
+    return lift_select(normalise_pattern(pattern, names, of, [graph.name for graph in graphs], check))
+
+
+def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:
+    now_ms = at.time if at else asking.now_ms
+    return Moment(
+        at.time if at else 0, snapshot, None, last=True, settled=at is not None, now_ms=now_ms,
+        seed=asking.seed, control=asking.control,
+        vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, outside=asking.outside,
+    )  # fmt: skip
+
+
+def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs: Sequence[DerivedGraph] = ()) -> Answer:
+    sn, vocabulary = int(moment.snapshot.sn), moment.vocabulary
+    match query.form:
+        case Form.ASK:
+            return Answer((), [], bool(rows.count), sn, vocabulary=vocabulary)
+        case Form.SELECT:
+            if rows.weights is not None:
+                moment.control.room(int(rows.weights.sum()), rows.width)
+                rows = rows.take(np.repeat(np.arange(rows.count), rows.weights))
+            if rows.count > _MANY:
+                moment.control.room(rows.count, rows.width)
+            return Answer(query.variables, list(rows.columns), None, sn, None, rows.count, vocabulary)
+        case Form.CONSTRUCT:
+            names = logic_of(query, check=moment.control.check).names
+            graph = Construct(names, template_of(query), salt).graph(moment, rows)
+        case Form.DESCRIBE:
+            graph = _described(query, rows, moment, graphs)
+    return Answer((), [], None, sn, graph, len(graph[0]), vocabulary)
+
+
+def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[DerivedGraph]) -> tuple[Ids, Ids, Ids]:
+    vocabulary = moment.vocabulary
+    named = [node.text for node in query.shape.described if isinstance(node, Constant)]
+    moment.control.room(rows.count, rows.width + 2)
+    resources = np.concatenate([vocabulary.encode(named), *rows.columns])
+    scope = dataset(query.shape.graphs, query.dialect is not Dialect.NONE).default
+    given = [each for each in graphs if each.name in (scope.graphs or ())]
+    if given:
+        names = {each.name for each in given}
+        scope = replace(scope, graphs=tuple(each for each in scope.graphs or () if each not in names))
+    graph = id_graph(scope, lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0]))
+    beside = [each.columns(vocabulary) for each in given]
+    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control, beside)
+
+
+def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:
+    for stream, oldest in reach(windows, at.time).items():
+        for arrival in history(store, stream, sn if at.sn is None else at.sn, oldest, whole=not at.as_retained):
+            if at.push is None or (arrival.sn, arrival.push) < (at.sn, at.push):
+                network.arrive(arrival)
+            elif (arrival.sn, arrival.push) == (at.sn, at.push):
+                network.arrive(arrival if at.arrived_at is None else arrival.up_to(at.arrived_at))

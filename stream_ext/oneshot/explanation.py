@@ -1,0 +1,160 @@
+"""EXPLAIN: what a text means, before anything is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hbase_store import Store
+from stream_ext.catalog.catalog import names_of
+from stream_ext.catalog.timing import key_of
+from stream_ext.errors import BadArgument
+from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import (
+    Admin,
+    DeleteData,
+    DeleteWhere,
+    Explain,
+    InsertData,
+    Load,
+    Manage,
+    Modify,
+    Operation,
+    Query,
+    Register,
+    Transfer,
+    Unit,
+    Update,
+)
+from stream_ext.language.algebra.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
+from stream_ext.language.algebra.windows import WindowClause
+from stream_ext.language.syntax import Check, parse
+from stream_ext.network.network import Network
+from stream_ext.network.stages import Line, lines_of
+from stream_ext.network.wires import Stage
+from stream_ext.plan.advice import warnings_of
+from stream_ext.plan.pipeline import logic_of
+from stream_ext.plan.refuse import first_refusal
+
+
+def explain(text: str, base: str, check: Check | None = None) -> dict[str, Any]:
+    """As JSON; registers and creates nothing. `origins` says what was written and what is a default."""
+    unit: Unit = parse(text, base, check)
+    while isinstance(unit, Explain):
+        unit = unit.unit
+    explained = _unit(unit, base)
+    if (refusal := first_refusal(unit)) is not None:
+        position, name = refusal
+        explained["refused"] = {"name": name, "line": position.line, "column": position.column}
+    return explained
+
+
+def operators_of(store: Store, text: str, base: str, check: Check | None = None) -> dict[str, Any]:
+    """How the store would answer: its operators as a tree, a line each, with how many rows are expected.
+
+    Nothing for what is not asked once, or not run."""
+    unit: Unit = parse(text, base, check)
+    while isinstance(unit, Explain):
+        unit = unit.unit
+    if not isinstance(unit, Query) or unit.windows or first_refusal(unit) is not None:
+        return {}
+    check = check or Control.FREE.check
+    stages = Network(logic_of(unit, check=check), {}, store.at(), store.ids, check=check).stages
+    return {"operators": [_line(line, stages) for line in lines_of(stages)]}
+
+
+def _line(line: Line, stages: Sequence[Stage]) -> dict[str, Any]:
+    if line.stage is None:
+        return {"operator": line.text}
+    return {"operator": line.text, "estimated": round(stages[line.stage].estimate, 1)}
+
+
+def _unit(unit: Unit, base: str) -> dict[str, Any]:
+    if isinstance(unit, Update):
+        return {"unit": "update", "operations": [_operation(operation) for operation in unit.operations]}
+    if isinstance(unit, Admin):
+        return {"unit": "administration", "statement": type(unit).__name__}
+    if isinstance(unit, Register):
+        return {"unit": "registration", **_query(unit.query, base), "query": unit.name or unit.iri}
+    return {"unit": "query", **_query(unit, base)}
+
+
+def _query(query: Query, base: str) -> dict[str, Any]:
+    policy = policy_of(query)
+    return {
+        "form": query.form.value,
+        "dialect": policy.dialect.value,
+        "variables": list(query.variables),
+        "r2s": policy.r2s.value.value if query.windows else None,
+        "windows": [_window(window, base) for window in policy.windows],
+        "origins": {"r2s": policy.r2s.origin.value} if query.windows else {},
+        "policy": _policy(policy),
+        **({"warnings": list(warnings)} if (warnings := warnings_of(query)) else {}),
+    }
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "r2s": _said(policy.r2s.value, policy.r2s.origin),
+        "scope": _said(policy.scope.value, policy.scope.origin),
+        "empty": _said(policy.empty.value, policy.empty.origin),
+        "evaluated": _said([each.value for each in policy.evaluated.value], policy.evaluated.origin),
+    }
+    if policy.every_ms:
+        found["every_ms"] = _said(list(policy.every_ms), Origin.WRITTEN)
+    return found
+
+
+def _said(value: Any, origin: Origin) -> dict[str, Any]:
+    return {"value": value, "origin": origin.value}
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    match operation:
+        case InsertData(quads):
+            return {"operation": "INSERT DATA", "quads": len(quads)}
+        case DeleteData(quads):
+            return {"operation": "DELETE DATA", "quads": len(quads)}
+        case DeleteWhere(quads):
+            return {"operation": "DELETE WHERE", "quads": len(quads)}
+        case Modify(_, deletes, inserts):
+            return {"operation": "DELETE / INSERT", "deletes": len(deletes or ()), "inserts": len(inserts or ())}
+        case Load():
+            return {"operation": "LOAD", "source": operation.source.text[1:-1].decode()}
+        case Manage(verb) | Transfer(verb):
+            return {"operation": verb}
+
+
+def _window(policy: WindowPolicy, base: str) -> dict[str, Any]:
+    window = policy.window
+    return {
+        "name": window.name,
+        "stream": _stream(window, base),
+        "range_ms": window.range_ms,
+        "step_ms": window.step_ms,
+        "until_ms": window.until_ms,
+        "count": window.count or None,
+        "bounds": policy.bounds.value.value,
+        "t0": None if isinstance(policy.t0.value, FirstClose) else policy.t0.value,
+        "lateness_ms": policy.lateness_ms.value,
+        "report": [report.trigger.value for report in policy.reports.value],
+        "origins": {
+            "range_ms": "written",
+            "step_ms": policy.step_ms.origin.value,
+            "bounds": policy.bounds.origin.value,
+            "t0": policy.t0.origin.value,
+            "lateness_ms": policy.lateness_ms.origin.value,
+            "report": policy.reports.origin.value,
+        },
+    }
+
+
+def _stream(window: WindowClause, base: str) -> str:
+    """Its name, or the variable that stands for it."""
+    if window.stream.variable is not None:
+        return f"?{window.stream.variable}"
+    key = key_of(window)
+    try:
+        return names_of(key, base + "streams/").name
+    except BadArgument:
+        return key

@@ -1,0 +1,127 @@
+"""Rerun: an emission made again from its snapshot, by one-shot questions, for whoever wants to see for himself.
+
+What SERVICE asks for is the one thing that is not of the snapshot: it is asked for again.
+
+what is said = the answer of its evaluation              (RSTREAM)
+             = that, less the answer of the one before   (ISTREAM; DSTREAM: the other way round)"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbase_store import Store
+from hbase_store.errors import SnapshotGone
+from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.emissions.emission import EmissionBody, body_of, to_json
+from stream_ext.errors import BadArgument, Gone
+from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import R2S, Query
+from stream_ext.network.network import salt_of
+from stream_ext.network.operators.core.moment import seed_of
+from stream_ext.network.operators.remote.service import placed
+from stream_ext.oneshot.evaluate import Answer, Asking, Instant, evaluate
+from stream_ext.remote.allowed_urls import Outside
+from stream_ext.values.vocabulary import Vocabulary
+from stream_ext.windows.part import Ids, Part
+from stream_ext.windows.schedule import LastEvaluation, QueryState, ScheduledWindow
+
+Rows = list[tuple[bytes, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """A registered query over the windows that it has in the store."""
+
+    definition: QueryDefinition
+    query: Query
+    windows: Sequence[ScheduledWindow]
+    store: Store
+    outside: Outside
+    control: Control = Control.FREE
+
+    def json(self, body: EmissionBody) -> bytes:
+        if self.query.limit is not None and not self.query.shape.order_by:
+            raise BadArgument(
+                "what a LIMIT without ORDER BY showed depends on all evaluations before, so one of them is not made "
+                "again; since=N-1&limit=1 gives the emission as it was stored"
+            )
+        at = body.at
+        assert at is not None, "every emission is stored with its evaluation"
+        now = self._answer(at)
+        if body.r2s != R2S.RSTREAM.value and now.boolean is None:
+            rows = self._changes(body.r2s, now, None if body.before is None else self._answer(body.before))
+            columns, made = _encoded(rows, len(body.variables), self.store)
+        else:
+            columns, made = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
+        # Of an ASK only what has come, or gone, is said.
+        boolean = body.boolean if body.r2s != R2S.RSTREAM.value else now.boolean
+        part = Part(
+            self.definition.number, body.sn, at.k, body.time, body.windows, columns, boolean, body.repeated, body.first,
+            QueryState(), True, made, body.gap,
+        )  # fmt: skip
+        decode: Callable[[Ids], list[bytes]] = self.store.terms
+        return to_json(body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph))
+
+    def answer(self, body: EmissionBody, is_last: bool) -> Answer:
+        """The whole answer of the emission's evaluation. What the last one saw is retained while the query runs."""
+        assert body.at is not None, "every emission is stored with its evaluation"
+        definition = self.definition
+        return self._answer(body.at, is_last and definition.is_evaluated and body.at.sn >= definition.since)
+
+    def _answer(self, at: LastEvaluation, is_retained: bool = False) -> Answer:
+        number = self.definition.number
+        asking = Asking(
+            seed=seed_of(number, at.sn, at.k), salt=salt_of(number), outside=self.outside, control=self.control
+        )
+        instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained)
+        # Then only one that reads nothing of the store can be older than the oldest snapshot.
+        sn = max(at.sn, self.store.oldest()) if is_retained else at.sn
+        try:
+            windows = [window.for_arrivals() for window in self.windows] if at.arrived else self.windows
+            with placed(self.definition.text):
+                return evaluate(self.store, self.query, sn, windows, instant, asking=asking)
+        except SnapshotGone as error:
+            raise Gone(
+                f"the evaluation at {at.time} cannot be made again: {error}; "
+                "since=N-1&limit=1 gives the emission as it was stored"
+            ) from error
+
+    def _changes(self, r2s: str, now: Answer, before: Answer | None) -> Rows:
+        came, went = _rows(now), [] if before is None else _rows(before)
+        said, other = (came, went) if r2s == R2S.ISTREAM.value else (went, came)
+        left = Counter(other)
+        found = []
+        for row in said:
+            if left[row] > 0:
+                left[row] -= 1
+            else:
+                found.append(row)
+        return found
+
+
+def _rows(answer: Answer) -> Rows:
+    """As texts, b"" where a variable is unbound: two answers have vocabularies of their own."""
+    columns = answer.columns if answer.graph is None else list(answer.graph)
+    return list(zip(*(_texts(column, answer.vocabulary) for column in columns), strict=True))
+
+
+def _texts(column: Ids, vocabulary: Vocabulary) -> list[bytes]:
+    bound = column != 0
+    texts = iter(vocabulary.decode(column[bound]))
+    return [next(texts) if is_bound else b"" for is_bound in bound.tolist()]
+
+
+def _encoded(rows: Rows, width: int, store: Store) -> tuple[list[Ids], list[bytes]]:
+    vocabulary = Vocabulary(store.ids, store.terms)
+    columns = []
+    for place in range(width):
+        texts = [row[place] for row in rows]
+        column = np.zeros(len(texts), np.uint64)
+        bound = [i for i, text in enumerate(texts) if text]
+        column[bound] = vocabulary.encode([texts[i] for i in bound])
+        columns.append(column)
+    return vocabulary.portable(columns)

@@ -1,0 +1,56 @@
+"""Takes: whether a part may be worked out for given values of some variables only.
+
+Joining (?x = 1, 2, 3) with `{ ?x :p ?y } OPTIONAL { ?y :q ?z }` may begin with the three values: they restrict ?x,
+which the part binds for certain. Joining values of ?z may not: OPTIONAL would leave it unbound elsewhere."""
+
+from __future__ import annotations
+
+from stream_ext.plan.logic import (
+    Alternatives,
+    Assign,
+    Conjunction,
+    Logic,
+    Names,
+    Optional,
+    PerGraph,
+    Select,
+    Test,
+    Without,
+)
+
+
+def takes(node: Logic, names: Names) -> bool:
+    """Whether joining before gives what joining after gives; `names` are certain where they come from."""
+    names = names & node.variables
+    if not names:
+        return True
+    match node:
+        case Conjunction(items, tests):
+            return all(takes(item, names) for item in items) and _untouched(tests, names, node.certain)
+        case Optional(left, right, tests):
+            own = right.variables - left.certain
+            return not names & own and takes(left, names) and _untouched(tests, names, node.certain | own)
+        case Without(left, right):
+            return not names & (right.variables - left.certain) and takes(left, names)
+        case Alternatives(parts):
+            return all(takes(part, names) for part in parts)
+        case Assign(inner, variable, test):
+            return variable not in names and takes(inner, names) and _untouched((test,), names, inner.certain)
+        case Select():
+            return _select_takes(node, names)
+        case PerGraph():
+            return False
+        case _:
+            return True
+
+
+def _select_takes(node: Select, names: Names) -> bool:
+    if node.is_cut or (node.grouping is not None and (node.grouping.always or not names <= set(node.grouping.keys))):
+        return False
+    made = {name for name, _ in (*node.before, *node.after)}
+    return not names & made and names <= node.inner.certain and takes(node.inner, names)
+
+
+def _untouched(tests: tuple[Test, ...], names: Names, certain: Names) -> bool:
+    """Whether the tests see the same whether or not the names were joined before."""
+    return all(not test.needs & names - certain for test in tests)

@@ -1,0 +1,217 @@
+"""Parameters: what is left of a registered query without its constants, and these constants.
+
+    SELECT ?x { WINDOW :w { ?x :in :zone1 } FILTER(?x != :taxi7) }
+    =>  SELECT ?x { WINDOW :w { ?x :in ?.c1 } FILTER(?x != ?.c2) }    and    (:zone1, :taxi7)
+
+Queries that are the same without their constants are of one template, and share one network: their constants are rows
+of a relation that is joined like any other. What is taken out are subjects and objects of triples, ends of `+` paths,
+and what a condition compares with; predicates, graphs, VALUES and what functions are given stay in the template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from msgspec import structs
+
+from stream_ext.language.algebra.algebra import R2S, Form, QuadPattern, Query
+from stream_ext.language.algebra.formulas import And, Compare, Expression, Membership, Not, Or, PathRepeat, Repeat
+from stream_ext.language.algebra.terms import BlankLabel, Constant, Variable
+from stream_ext.language.algebra.volatile import is_volatile
+from stream_ext.language.algebra.walk import walk
+from stream_ext.plan.logic import (
+    ORDERED,
+    Alternatives,
+    Assign,
+    Conjunction,
+    Logic,
+    Optional,
+    PathSource,
+    PatternScan,
+    PerGraph,
+    Question,
+    Select,
+    Test,
+    Without,
+    children,
+    tests_of,
+)
+
+#: The column that says of which query a row is.
+OF_QUERY = ".query"
+
+#: A condition with more parts than this keeps its constants.
+_PARTS_MAX = 64
+
+
+@dataclass(frozen=True)
+class QueryTemplate:
+    """`names` are the variables that stand for the constants of `select` and `made` (what CONSTRUCT makes)."""
+
+    select: Select
+    made: tuple[QuadPattern, ...]
+    names: tuple[str, ...]
+    form: Form
+    r2s: R2S
+    variables: tuple[str, ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.select, self.names, self.form, self.r2s, self.variables))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the relation of its parameters."""
+        return (OF_QUERY, *self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Parametrised:
+    """A query as its template and the constants (canonical texts), one for each of the template's names."""
+
+    template: QueryTemplate
+    constants: tuple[bytes, ...]
+
+
+def parametrised(query: Query, select: Select, made: Sequence[QuadPattern]) -> Parametrised | None:
+    """None: it shares no network, for what it says may depend on more than the rows that its parameters are joined
+    with, or a join with them would be one of all with all."""
+    if is_volatile(query) or not _is_shareable(select, made) or not _is_anchored(select):
+        return None
+    taken = _Taken()
+    without = taken.select(select)
+    quads = tuple(map(taken.quad, made))
+    names = tuple(f".c{i}" for i in range(1, len(taken.constants) + 1))
+    template = QueryTemplate(without, quads, names, query.form, query.r2s or R2S.RSTREAM, query.variables)
+    return Parametrised(template, tuple(taken.constants))
+
+
+def _is_shareable(select: Select, made: Sequence[QuadPattern]) -> bool:
+    if made:
+        return False
+    if select.is_cut and not select.order:
+        return False  # cut by the order of first appearance, of which every query has its own
+    below = [node for node in _below(select) if isinstance(node, Select)]
+    if any(node.is_cut for node in below):
+        return False  # the same, or it would have to be sorted for each query
+    return all(map(_is_free_of_order, [select, *below]))
+
+
+def _is_free_of_order(node: Select) -> bool:
+    return node.grouping is None or not any(each.function in ORDERED for each in node.grouping.aggregates)
+
+
+def _below(node: Logic) -> list[Logic]:
+    found: list[Logic] = []
+    waiting = _inside(node)
+    while waiting:
+        part = waiting.pop()
+        found.append(part)
+        waiting += _inside(part)
+    return found
+
+
+def _inside(node: Logic) -> list[Logic]:
+    return [*children(node), *(question.inner for test in tests_of(node) for question in test.questions)]
+
+
+def _is_anchored(node: Logic) -> bool:
+    """Whether each of its solutions comes from a triple pattern with a constant, so that few of them fit a query."""
+    match node:
+        case PatternScan():
+            return isinstance(node.subject, Constant) or isinstance(node.object, Constant)
+        case Conjunction(items):
+            return any(map(_is_anchored, items))
+        case Optional(left, _) | Without(left, _):
+            return _is_anchored(left)
+        case Alternatives(parts):
+            return all(map(_is_anchored, parts))
+        case Assign(inner) | Select(inner):
+            return _is_anchored(inner)
+        case _:
+            return False
+
+
+class _Taken:
+    """Takes the constants out, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.constants: list[bytes] = []
+
+    def _name(self, constant: Constant) -> Variable:
+        self.constants.append(constant.text)
+        return Variable(f".c{len(self.constants)}", hidden=True)
+
+    def _node(self, node: Any) -> Any:
+        return self._name(node) if isinstance(node, Constant) else node
+
+    def logic(self, node: Logic) -> Logic:
+        match node:
+            case PatternScan():
+                return replace(node, subject=self._node(node.subject), object=self._node(node.object))
+            case PathSource(path=PathRepeat(Constant(), Repeat.ONE_OR_MORE)):
+                # Of a path that may have no edge at all, a constant end need be no node of the graph, a variable must.
+                return replace(node, subject=self._node(node.subject), object=self._node(node.object))
+            case Conjunction(items, tests):
+                return Conjunction(tuple(map(self.logic, items)), self._tests(tests))
+            case Optional(left, right, tests):
+                return Optional(self.logic(left), self.logic(right), self._tests(tests))
+            case Without(left, right):
+                return Without(self.logic(left), self.logic(right))
+            case Alternatives(parts):
+                return Alternatives(tuple(map(self.logic, parts)))
+            case Assign(inner, variable, test):
+                return Assign(self.logic(inner), variable, self._test(test))
+            case PerGraph(_, _, inner):
+                return replace(node, inner=self.logic(inner))
+            case Select():
+                return self.select(node)
+            case _:
+                return node
+
+    def select(self, node: Select) -> Select:
+        return replace(
+            node,
+            inner=self.logic(node.inner),
+            before=tuple((name, self._test(test)) for name, test in node.before),
+            having=self._tests(node.having),
+            after=tuple((name, self._test(test)) for name, test in node.after),
+        )
+
+    def quad(self, quad: QuadPattern) -> QuadPattern:
+        return structs.replace(quad, subject=self._node(quad.subject), object=self._node(quad.object))
+
+    def _tests(self, tests: tuple[Test, ...]) -> tuple[Test, ...]:
+        return tuple(map(self._test, tests))
+
+    def _test(self, test: Test) -> Test:
+        before = len(self.constants)
+        # A chain of || may be longer than Python recurses.
+        short = sum(1 for _ in walk(test.condition)) <= _PARTS_MAX
+        condition = self._condition(test.condition) if short else test.condition
+        names = frozenset(f".c{i + 1}" for i in range(before, len(self.constants)))
+        questions = tuple(Question(each.name, self.logic(each.inner)) for each in test.questions)
+        return Test(condition, test.sees, test.mentions | names, questions)
+
+    def _condition(self, part: Expression) -> Expression:
+        match part:
+            case And(left, right) | Or(left, right):
+                return replace(part, left=self._condition(left), right=self._condition(right))
+            case Not(inner):
+                return Not(self._condition(inner))
+            case Compare(op, left, right):
+                return Compare(op, self._node(left), self._node(right))
+            case Membership(inner, items, negated, position):
+                return Membership(self._node(inner), tuple(map(self._node, items)), negated, position)
+            case _:
+                return part
+
+
+def has_labels(made: Sequence[QuadPattern]) -> bool:
+    """Whether blank nodes are made, which are other ones for each query."""
+    return any(isinstance(node, BlankLabel) for quad in made for node in (quad.subject, quad.object))

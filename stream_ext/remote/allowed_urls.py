@@ -1,0 +1,107 @@
+"""Outside: what of other machines, and of this one's files, a request may make the server fetch. By default nothing.
+
+LOAD and SERVICE name URLs, and whoever sends a text would reach by them what only the server can reach. So each has a
+list of URLs that are allowed, with all that lies below them. A list is read by its parts: `https://example.org/data`
+allows /data and /data/x.ttl of that very host and port, and neither /database nor https://example.org.evil.net/data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
+
+from stream_ext.errors import BadArgument
+
+_PORTS = {"http": 80, "https": 443, "file": 0}
+
+
+class OutOfBounds(Exception):
+    """A URL that this server does not fetch."""
+
+
+@dataclass(frozen=True, slots=True)
+class UrlParts:
+    """A URL in parts that can be compared: the host in lower case, the port always there, the path without escapes.
+
+    A file's path is where symbolic links lead in the end."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    def holds(self, other: UrlParts) -> bool:
+        """Whether `other` is this place, or lies below it."""
+        if (self.scheme, self.host, self.port) != (other.scheme, other.host, other.port):
+            return False
+        return other.path == self.path or other.path.startswith(self.path.rstrip("/") + "/")
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    load: tuple[UrlParts, ...] = ()
+    service: tuple[UrlParts, ...] = ()
+    bytes_max: int = 64 << 20  # of one document or answer
+    timeout_s: float = 30.0
+    # Of registered queries:
+    refresh_s: float = 60.0  # how old what a service answered may be at an evaluation
+    standing_s: float = 5.0  # for which an evaluation may wait for a service
+
+    def check_load(self, url: str) -> str:
+        """The URL as it is to be fetched."""
+        return _checked(url, self.load, "LOAD", "--allow-load")
+
+    def check_service(self, url: str) -> str:
+        return _checked(url, self.service, "SERVICE", "--allow-service")
+
+
+NOTHING = Outside()
+
+
+def places(text: str) -> tuple[UrlParts, ...]:
+    """URLs that are allowed, separated by blanks; BadArgument where one is none."""
+    found = []
+    for url in text.split():
+        try:
+            found.append(_place(urlsplit(url)))
+        except ValueError as error:
+            raise BadArgument(f"{url}: {error}; write https://example.org/data/ or file:///srv/rdf/") from None
+    return tuple(found)
+
+
+def _checked(url: str, allowed: tuple[UrlParts, ...], verb: str, flag: str) -> str:
+    if not allowed:
+        raise OutOfBounds(f"{verb} is off: this server was started without {flag}")
+    try:
+        parts = urlsplit(url)
+        place = _place(parts)
+    except ValueError as error:
+        raise OutOfBounds(f"<{url}> cannot be fetched: {error}") from None
+    if not any(each.holds(place) for each in allowed):
+        raise OutOfBounds(f"<{url}> is not among the URLs that {flag} of this server allows")
+    # Written anew from the parts that were looked at, so that nobody can read it in another way.
+    path = quote(place.path) if place.scheme == "file" else parts.path
+    return urlunsplit((place.scheme, _authority(place), path, parts.query, ""))
+
+
+def _authority(place: UrlParts) -> str:
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    return host if place.port == _PORTS[place.scheme] else f"{host}:{place.port}"
+
+
+def _place(parts: SplitResult) -> UrlParts:
+    """ValueError for what is not fetched, or can be read in more than one way."""
+    scheme = parts.scheme.lower()
+    if scheme not in _PORTS:
+        raise ValueError("only http, https and file URLs are known")
+    if "@" in parts.netloc or "\\" in parts.netloc:
+        raise ValueError("a URL with a user name or a backslash is not taken")
+    host = (parts.hostname or "").lower().removesuffix(".")
+    if (scheme == "file") == bool(host and host != "localhost"):
+        raise ValueError("a file has no host, and everything else has one")
+    path = unquote(parts.path) or "/"
+    if not path.startswith("/") or {".", ".."} & set(path.replace("\\", "/").split("/")) or "\0" in path:
+        raise ValueError("a path begins with / and has no . or .. in it")
+    if scheme == "file":
+        return UrlParts(scheme, "", 0, os.path.realpath(path))
+    return UrlParts(scheme, host, parts.port or _PORTS[scheme], path)

@@ -1,0 +1,157 @@
+"""Remote: questions to other SPARQL endpoints, those that the settings allow, by the SPARQL 1.1 Protocol.
+
+A question goes as the form that every endpoint takes; the answer comes as SPARQL results in JSON, within a size and a
+time."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from functools import cache
+from types import TracebackType
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+import msgspec
+
+from hbase_store.layout.terms import iri, literal
+from stream_ext.evaluation_budget import Control
+from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.fetching import CannotFetch, NoAnswer, late, pieces
+
+if TYPE_CHECKING:
+    import httpx
+
+RESULTS = "application/sparql-results+json"
+_REDIRECTS_MAX = 5
+
+#: A solution: the terms of the variables that are bound; of a blank node the label that the other side gave it.
+Solution = dict[str, bytes]
+
+
+class _Term(msgspec.Struct):
+    type: str
+    value: str
+    language: str | None = msgspec.field(name="xml:lang", default=None)
+    datatype: str | None = None
+
+    def text(self) -> bytes:
+        match self.type:
+            case "uri":
+                return iri(self.value)
+            case "literal" | "typed-literal":
+                return literal(self.value, self.language, self.datatype)
+            case "bnode":
+                return b"_:" + self.value.encode()
+        raise ValueError(f"a term of type {self.type!r}")
+
+
+class _Results(msgspec.Struct):
+    bindings: list[dict[str, _Term]]
+
+
+class _Document(msgspec.Struct):
+    results: _Results
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Whom we believe that they are who they say. To read that takes longer than most answers."""
+    import httpx
+
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def solutions(data: bytes, url: str) -> list[Solution]:
+    """SPARQL results in JSON, as `url` answered them. Raises CannotFetch."""
+    try:
+        bindings = msgspec.json.decode(data, type=_Document).results.bindings
+        return [{name: term.text() for name, term in each.items()} for each in bindings]
+    except (msgspec.DecodeError, ValueError) as error:
+        raise CannotFetch(f"<{url}> answered what are no SPARQL results in JSON: {error}") from None
+
+
+def solution(binding: object) -> Solution:
+    """One of SPARQL results in JSON that are read bit by bit. Raises ValueError."""
+    return {name: term.text() for name, term in msgspec.convert(binding, dict[str, _Term]).items()}
+
+
+#: An answer takes so many times its bytes, as what Python makes of it.
+_COST = 4
+
+
+class Remotes:
+    """Connections that are kept while they are used: with `Remotes(...) as remotes`."""
+
+    def __init__(self, outside: Outside, control: Control, within_s: float | None = None) -> None:
+        """`within_s`: for all questions together, not for each of them."""
+        self._outside, self._control, self._within_s = outside, control, within_s
+        self._ends = None if within_s is None else time.monotonic() + within_s
+        self._client: httpx.Client | None = None
+        self.answered = 0  # so many questions
+
+    def __enter__(self) -> Remotes:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def ask(self, service: str, text: str) -> list[Solution]:
+        """The solutions of a SELECT. Raises OutOfBounds or CannotFetch."""
+        url = self._outside.check_service(service)
+        data = self._posted(url, text)
+        self.answered += 1
+        self._control.spend(_COST * len(data))
+        return solutions(data, url)
+
+    def _posted(self, url: str, text: str) -> bytes:
+        import httpx  # takes a tenth of a second to import
+
+        if self._client is None:
+            # Neither proxies nor passwords of the environment: only what the settings of the server say.
+            self._client = httpx.Client(
+                timeout=self._outside.timeout_s,
+                trust_env=False,
+                verify=_trusted(),
+                headers={"accept": f"{RESULTS}, application/json;q=0.5"},
+            )
+        try:
+            return self._followed(self._client, url, text)
+        except httpx.TimeoutException:
+            raise NoAnswer(self._late(url)) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise NoAnswer(f"<{url}> cannot be asked: {error or type(error).__name__}") from None
+
+    def _followed(self, client: httpx.Client, url: str, text: str) -> bytes:
+        """Each step of a redirection must be allowed, and is asked in the same way."""
+        now = time.monotonic()
+        ends = now + self._outside.timeout_s if self._ends is None else self._ends
+        if ends <= now:
+            raise NoAnswer(self._late(url))
+        for _ in range(_REDIRECTS_MAX + 1):
+            self._control.check()
+            with client.stream("POST", url, data={"query": text}, timeout=ends - now) as response:
+                if not response.is_redirect:
+                    return self._received(response, url, ends)
+                url = self._outside.check_service(urljoin(url, response.headers["location"]))
+        raise CannotFetch(f"<{url}>: more than {_REDIRECTS_MAX} redirections")
+
+    def _received(self, response: httpx.Response, url: str, ends: float) -> bytes:
+        data = []
+        try:
+            for piece in pieces(response, url, self._outside, ends):
+                self._control.check()
+                data.append(piece)
+        except NoAnswer:
+            raise NoAnswer(self._late(url)) from None
+        whole = b"".join(data)
+        if response.status_code != 200:
+            said = " ".join(whole[:300].decode(errors="replace").split())
+            raise CannotFetch(f"<{url}> answered {response.status_code} {response.reason_phrase}: {said}".rstrip(": "))
+        return whole
+
+    def _late(self, url: str) -> str:
+        if self._within_s is None:
+            return late(url, self._outside)
+        return f"<{url}> did not answer all that an evaluation asks within {self._within_s:g} s (--service-timeout)"

@@ -1,0 +1,108 @@
+"""Content ring: the rows that a window holds, each once, with until when it is shown and until when it could be.
+
+New rows are written at one end; at the other those whose copies have all run out are given up, as they come to be the
+oldest. A row of which copies keep coming stays where it is; where room is needed behind it, it moves to the new end.
+So what a step costs follows what comes, and the ring is only laid out anew when there is more to hold, or much less."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import Ids, frozen
+from stream_ext.rows.expiry_wheel import ExpiryWheel
+from stream_ext.rows.kernels import content as kernels
+from stream_ext.rows.row_index import buckets
+from stream_ext.rows.zset import Untils, Weights, ZSet, spread
+
+Numbers = npt.NDArray[np.int64]
+#: Rows that are shown: places among those that came, and until when; and whether some were shown just before.
+Shown = tuple[Numbers, Untils, bool]
+
+_ONCE: Weights = np.empty(0, np.int64)
+_LEAST_CAPACITY = 1024
+#: Before more room is made, so many times what comes is looked through for cells to give up.
+_SWEPT = 4
+#: Less than this share of the ring in use is much less than there was.
+_SPARSE = 16
+_NUMBERS_MAX = 1 << 31
+
+
+class ContentRing:
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._allocate(_LEAST_CAPACITY)
+
+    def _allocate(self, capacity: int) -> None:
+        self._cells = np.empty((capacity, kernels.VALUES + self._width), np.int64)
+        self._heads = np.full(2 * capacity, kernels.END, np.int32)
+        self._tail = self._number = 0
+        self._again = ExpiryWheel(1)
+
+    def __len__(self) -> int:
+        """Of the rows in the ring; some may have run out."""
+        return self._number - self._tail
+
+    def add(self, matrix: Ids, untils: Untils, before: int, time: int) -> Shown:
+        """Rows come in at `time`; `before` was the step before. What has run out was asked for (`back`) already."""
+        count = len(untils)
+        self._make_room(count, before, time)
+        places, ends, again, again_at = (np.empty(count, np.int64) for _ in range(4))
+        self._number, shown, returned, later = kernels.content_add(
+            frozen(matrix.view(np.int64)), frozen(spread(untils)), before, time, self._cells, self._heads,
+            self._tail, self._number, places, ends, again, again_at,
+        )  # fmt: skip
+        self._wait(again[:later], again_at[:later], time)
+        return places[:shown], ends[:shown], returned > 0
+
+    def back(self, time: int) -> ZSet | None:
+        """Rows whose shown copy has run out, and which have a later one."""
+        if not len(self._again):
+            return None
+        numbers = self._again.due(time)[0][0].view(np.int64)
+        found = np.empty(len(numbers), np.int64)
+        count = kernels.content_again(frozen(numbers), time, self._cells, self._tail, found)
+        return self._at(found[:count]) if count else None
+
+    def shown(self, time: int) -> ZSet:
+        """The rows that are shown at `time`, with the validity they are shown with."""
+        numbers = np.arange(self._tail, self._number)
+        return self._at(numbers[self._cells[numbers & (len(self._cells) - 1), kernels.SHOWN] >= time])
+
+    def _at(self, numbers: Numbers) -> ZSet:
+        matrix, ends = np.empty((self._width, len(numbers)), np.int64), np.empty(len(numbers), np.int64)
+        kernels.content_take(frozen(numbers), self._cells, matrix, ends)
+        return ZSet(tuple(matrix.view(np.uint64)), len(numbers), None, ends)
+
+    def _wait(self, numbers: Numbers, ends: Untils, time: int) -> None:
+        self._again.add(numbers.view(np.uint64).reshape(1, -1), _ONCE, ends, time)
+
+    # ---- room ---------------------------------------------------------------------------------------------------
+
+    def _make_room(self, coming: int, before: int, time: int) -> None:
+        self._tail = kernels.content_tail(before, self._cells, self._tail, self._number)
+        capacity = len(self._cells)
+        if len(self) + coming > capacity:
+            self._sweep(min(len(self), _SWEPT * coming), before, time)
+        sparse = capacity > _LEAST_CAPACITY and (len(self) + coming) * _SPARSE < capacity
+        if sparse or len(self) + coming > capacity or self._number + 2 * capacity >= _NUMBERS_MAX:
+            self._lay_out(coming, before, time)
+
+    def _sweep(self, count: int, before: int, time: int) -> None:
+        again, again_at = np.empty(count, np.int64), np.empty(count, np.int64)
+        self._tail, self._number, later = kernels.content_sweep(
+            count, before, time, self._cells, self._heads, self._tail, self._number,
+            np.empty((self._width, 1), np.int64), again, again_at,
+        )  # fmt: skip
+        self._wait(again[:later], again_at[:later], time)
+
+    def _lay_out(self, coming: int, before: int, time: int) -> None:
+        """Anew, of what still counted at `before`: moved from the old ring to another."""
+        numbers = np.arange(self._tail, self._number)
+        cells = self._cells[numbers & (len(self._cells) - 1)]
+        cells = cells[cells[:, kernels.LATEST] >= before]
+        self._allocate(buckets(max(_LEAST_CAPACITY, 2 * (len(cells) + coming))))
+        # Written where the ring will give them up, they get the numbers behind, and their chains.
+        self._cells[: len(cells)] = cells
+        self._number = len(cells)
+        self._sweep(len(cells), before, time)

@@ -1,0 +1,79 @@
+"""An expiry wheel: rows that are handed back when their validity has run out, each once.
+
+What a step costs follows the rows that come and those that run out, however many stay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hbase_store.arrays import Ids, frozen
+from stream_ext.rows.kernels import expiry as kernels
+from stream_ext.rows.zset import Untils, Weights, latest, spread
+
+_LEAST_CAPACITY = 1024
+_SECTORS = 4096
+
+#: Rows as a matrix with a line for each column, and how often each counts (empty: once).
+Taken = tuple[Ids, Weights]
+
+
+class ExpiryWheel:
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._cells = np.empty((_LEAST_CAPACITY, kernels.VALUES + width), np.int64)
+        self._clear(0)
+
+    def _clear(self, shift: int) -> None:
+        self._heads = np.full(_SECTORS, kernels.END, np.int32)
+        self._shift, self._free, self._used, self._count = shift, -1, 0, 0
+        self._before = 0  # the time up to which rows were handed back
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, matrix: Ids, weights: Weights, untils: Untils, time: int) -> None:
+        """Rows that are valid at `time`, for which `due` was asked before; what is valid for ever need not be added."""
+        if not len(untils):
+            return
+        if not self._count:
+            self._clear(_shift_for(latest(untils) - time))
+        if self._count + len(untils) > len(self._cells):
+            self._grow(untils, time)
+        self._hang(matrix, weights, untils)
+        self._before = time
+
+    def _hang(self, matrix: Ids, weights: Weights, untils: Untils) -> None:
+        rows = frozen(matrix), frozen(weights), frozen(spread(untils))
+        self._free, self._used = kernels.wheel_add(*rows, self._cells, self._heads, self._shift, self._free, self._used)
+        self._count += len(untils)
+
+    def due(self, time: int) -> Taken:
+        """The rows whose validity ended before `time`; they are not in the wheel any more."""
+        if not self._count:
+            return np.empty((self._width, 0), np.uint64), np.empty(0, np.int64)
+        places = np.empty(self._count, np.int64)
+        found, self._free = kernels.wheel_due(
+            self._before, time, self._cells, self._heads, self._shift, self._free, places
+        )
+        self._count -= found
+        self._before = time
+        return self._taken(places[:found])
+
+    def _taken(self, places: np.typing.NDArray[np.int64]) -> Taken:
+        cells = self._cells[places]
+        return np.ascontiguousarray(cells[:, kernels.VALUES :].T).view(np.uint64), cells[:, kernels.WEIGHT]
+
+    def _grow(self, coming: Untils, time: int) -> None:
+        """Twice the room; and sectors as fine as suits what is held now, and what comes."""
+        places = np.empty(self._count, np.int64)
+        kernels.wheel_all(self._cells, self._heads, places)
+        matrix, weights = self._taken(places)
+        untils = self._cells[places, kernels.UNTIL]
+        self._cells = np.empty((2 * max(len(self._cells), len(coming)), self._cells.shape[1]), np.int64)
+        self._clear(_shift_for(max(int(untils.max(initial=time)), int(coming.max())) - time))
+        self._hang(matrix, weights, untils)
+
+
+def _shift_for(span: int) -> int:
+    """By how many bits times are shortened, so that the span is half a turn at most."""
+    return max(0, (max(span, 0) * 2 // _SECTORS).bit_length())

@@ -1,0 +1,275 @@
+"""What a join remembers of one side: its rows in a ring, chained by the hash of their join columns.
+
+Rows are only ever added at one end; at the other those whose validity has run out are given up, as they come to be the
+oldest. A row that has run out before an older one is skipped by probes until then; where these would fill the ring,
+it is laid out anew without them, so that memory follows the windows and the cost per row stays constant."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store.arrays import frozen
+from stream_ext.evaluation_budget import Control
+from stream_ext.rows.kernels import distinct as kernels
+from stream_ext.rows.kernels import ring
+from stream_ext.rows.key_table import line_up
+from stream_ext.rows.zset import Columns, Deferred, Ids, Untils, Weights, ZSet, are_shared, consolidate, latest, spread
+
+Slots = npt.NDArray[np.int64]
+
+_LEAST_CAPACITY = 1024
+_CHUNK = 1024
+_NUMBERS_MAX = 1 << 31
+#: A pair is two places.
+_PAIR = 2
+#: Room is made for what was found before; what does not fit is looked up once more.
+_FAN_LEAST = 0.0
+#: For so many rows at most: a few that found much say little of many.
+_THOUGHT = 1 << 15
+_ONCE: Weights = frozen(np.empty(0, np.int64))  # to kernels: every row counts once
+
+
+def buckets(capacity: int) -> int:
+    """The least power of two that is not below `capacity`."""
+    return 1 << (capacity - 1).bit_length()
+
+
+def key_of(columns: Sequence[Ids] | Ids, count: int) -> Ids:
+    """One number a row, equal where all columns are. Of several columns it is a hash: who finds it, compares them."""
+    if len(columns) == 1:
+        return np.ascontiguousarray(columns[0])
+    key = np.zeros(count, np.uint64)
+    for column in columns:
+        kernels.mix(key, column)
+    return key
+
+
+class KeyedRows:
+    """A change as kernels take it: a matrix with a line for each column, and each row's key for an index."""
+
+    def __init__(self, matrix: Ids, untils: Untils, weights: Weights | None, key: Sequence[int]) -> None:
+        self.matrix: Ids = frozen(matrix)
+        self.untils: Untils = frozen(spread(untils))
+        self._given = untils
+        self.weights: Weights = _ONCE if weights is None else frozen(np.ascontiguousarray(weights))
+        self._look_up_by(key)
+
+    @classmethod
+    def of(cls, change: ZSet, key: Sequence[int]) -> KeyedRows:
+        matrix = np.empty((change.width, change.count), np.uint64)
+        for place, line in enumerate(matrix):
+            line[:] = change.column(place)
+        return cls(matrix, change.until_array(), change.weights, key)
+
+    def _look_up_by(self, key: Sequence[int]) -> None:
+        if len(key) == 1:
+            self.key: Ids = self.matrix[key[0] : key[0] + 1]
+            self.keys: Ids = self.matrix[key[0]]
+        else:
+            self.key = frozen(self.matrix[list(key)])
+            self.keys = frozen(key_of(self.key, self.matrix.shape[1]))
+
+    def ends(self) -> list[tuple[int, int]]:
+        """(how many rows, the last validity of all of them), for some rows after the other."""
+        if len(self) <= _CHUNK or are_shared(self._given):
+            return [(len(self), latest(self._given))]
+        starts = np.arange(0, len(self), _CHUNK)
+        counts = np.minimum(len(self) - starts, _CHUNK)
+        return list(zip(counts.tolist(), np.maximum.reduceat(self.untils, starts).tolist(), strict=True))
+
+    def keyed(self, key: Sequence[int]) -> KeyedRows:
+        """The same rows for another index."""
+        other = KeyedRows.__new__(KeyedRows)
+        other.matrix, other.untils, other.weights = self.matrix, self.untils, self.weights
+        other._given = self._given
+        other._look_up_by(key)
+        return other
+
+    def some(self, count: int) -> KeyedRows:
+        """So many of them at most, from everywhere; whatever they are valid until."""
+        if len(self) <= count:
+            return self
+        places = np.arange(count) * len(self) // count
+        return KeyedRows(np.ascontiguousarray(self.matrix[:, places]), self.untils[places], None, ())
+
+    def __len__(self) -> int:
+        return len(self.untils)
+
+
+class RowIndex:
+    def __init__(self, width: int, key: Sequence[int], capacity: int = _LEAST_CAPACITY) -> None:
+        self.key = tuple(key)
+        self._own = frozen(np.array(self.key, np.int64))
+        self._width = width
+        self._every = frozen(np.arange(width))
+        self._weights = np.empty(0, np.int64)  # of each cell, once a row counts more or less than once
+        self._fan = _FAN_LEAST  # so many rows for each that is looked up are thought to be found
+        self._allocate(max(capacity, _LEAST_CAPACITY))
+
+    def _allocate(self, capacity: int) -> None:
+        size = buckets(capacity)
+        self._cells = line_up(np.empty, size, ring.VALUES + self._width)
+        self._weights = np.empty(size if self.weighted else 0, np.int64)
+        self._ends: deque[tuple[int, int]] = deque()  # ascending: up to which number rows end by which time
+        self._heads = np.full(2 * size, ring.END, np.int32)
+        self._shift = np.uint64(64 - (2 * size - 1).bit_length())
+        self._tail = self._number = 0
+
+    def __len__(self) -> int:
+        """Of the rows in the ring; some may have run out."""
+        return self._number - self._tail
+
+    @property
+    def weighted(self) -> bool:
+        return len(self._weights) > 0
+
+    @property
+    def capacity(self) -> int:
+        return len(self._cells)
+
+    @property
+    def number(self) -> int:
+        """That of the next row."""
+        return self._number
+
+    def by(self, key: Sequence[int], time: int, mark: int) -> tuple[RowIndex, int]:
+        """The same rows by another key; and what number the first row has there that has `mark` or more here."""
+        old, new = self.held(time, 0, mark), self.held(time, mark)
+        other = RowIndex(self._width, key, len(old) + len(new))
+        other.insert(old, time)
+        first = other.number
+        other.insert(new, time)
+        return other, first
+
+    def insert(self, change: ZSet, time: int) -> None:
+        if change.count:
+            self.insert_rows(KeyedRows.of(change, self.key), time)
+
+    def insert_rows(self, rows: KeyedRows, time: int) -> None:
+        if not len(rows):
+            return
+        while self._ends and self._ends[0][1] < time:
+            self._tail = self._ends.popleft()[0]
+        if len(self) + len(rows) > len(self._cells) or self._number + len(rows) >= _NUMBERS_MAX:
+            self._lay_out(time, len(rows))
+        self._append(rows)
+
+    def _append(self, rows: KeyedRows) -> None:
+        if len(rows.weights) and not self.weighted:
+            self._weights = np.ones(len(self._cells), np.int64)
+        if self.weighted:
+            places = np.arange(self._number, self._number + len(rows)) & (len(self._cells) - 1)
+            self._weights[places] = rows.weights if len(rows.weights) else 1
+        ring.ring_insert(rows.keys, rows.matrix, rows.untils, self._cells, self._heads, self._shift, self._number)
+        for count, last in rows.ends():
+            self._number += count
+            # What is given up with what stands before it need not be told apart.
+            before = self._ends.pop()[1] if self._ends and self._ends[-1][1] >= last else last
+            self._ends.append((self._number, before))
+
+    def _lay_out(self, time: int, coming: int) -> None:
+        """Anew, of what is still valid at `time`; retractions meet what they retract here."""
+        held = self.held(time)
+        if held.weights is not None and (held.weights < 0).any():
+            held = consolidate(held)
+        self._allocate(max(_LEAST_CAPACITY, (len(held) + coming) * 3 // 2))
+        if held.count:
+            self._append(KeyedRows.of(held, self.key))
+
+    def held(self, time: int, start: int = 0, stop: int = _NUMBERS_MAX) -> ZSet:
+        """All that is remembered and valid, with a number from `start` on and below `stop`."""
+        return self.at(self._valid(time, start, stop))
+
+    def _valid(self, time: int, start: int, stop: int) -> Slots:
+        """The cells of the valid ones of these numbers."""
+        places = np.arange(max(start, self._tail), min(stop, self._number)) & (len(self._cells) - 1)
+        valid: Slots = places[self._cells[places, ring.UNTIL] >= time]
+        return valid
+
+    def at(self, places: Slots) -> ZSet:
+        columns = np.empty((self._width, len(places)), np.int64)
+        ring.ring_take(self._cells, frozen(places), ring.VALUES, columns)
+        return ZSet(
+            tuple(columns.view(np.uint64)),
+            len(places),
+            self._weights[places] if self.weighted else None,
+            self._cells[places, ring.UNTIL],
+        )
+
+    def lazily_at(self, places: Slots) -> ZSet:
+        """Of rows that stay for ever: a column that nobody looks at is never made."""
+        values = self._cells[:, ring.VALUES :].view(np.uint64).T
+        weights = self._weights[places] if self.weighted else None
+        return ZSet(tuple(Deferred(column, places) for column in values), len(places), weights)
+
+    def probe(self, columns: Columns, count: int, time: int, control: Control = Control.FREE) -> tuple[Slots, Slots]:
+        """(i, place) for each probe row i and each remembered row that agrees with it and is valid at `time`.
+
+        `columns` are those of the probes that stand for the index's key, in its order; `control` is asked before room
+        is made for the pairs."""
+        if not count or not len(self):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        keys = frozen(key_of(columns, count))
+        key = np.stack(columns) if len(columns) > 1 else keys.reshape(1, -1)
+        return self._found(keys, frozen(key), time, _NUMBERS_MAX, control)
+
+    def _found(self, keys: Ids, key: Ids, time: int, limit: int, control: Control) -> tuple[Slots, Slots]:
+        if not self.key:
+            places = self._valid(time, 0, limit)
+            control.room(len(keys) * len(places), _PAIR)
+            return np.arange(len(keys)).repeat(len(places)), np.tile(places, len(keys))
+        most = control.most(_PAIR)
+        room = min(max(1024, int(self._fan * min(len(keys), _THOUGHT)) + 2 * len(keys)), max(1024, most))
+        while True:
+            left, right = np.empty(room, np.int64), np.empty(room, np.int64)
+            found = ring.ring_probe(
+                keys, key, self._own, self._cells, self._heads, self._shift, self._tail, limit, time, most, left, right
+            )
+            if found > most:
+                control.room(found, _PAIR)
+            if found <= room:
+                self._fan = max(_FAN_LEAST, 1.25 * found / len(keys), 0.75 * self._fan)
+                return left[:found], right[:found]
+            room = found
+
+    def partners(
+        self, rows: KeyedRows, time: int, limit: int = _NUMBERS_MAX, control: Control = Control.FREE
+    ) -> tuple[Slots, Slots]:
+        """As `probe`, of rows whose keys are known; among the rows with a number below `limit`."""
+        if not len(rows) or not len(self):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return self._found(rows.keys, rows.key, time, limit, control)
+
+    def pair(
+        self, rows: KeyedRows, found: tuple[Slots, Slots], lines: tuple[int, int], start: int, out: SideBySideRows,
+        own: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        """Writes the rows and their partners side by side, from `start` on; each side from its line on. `own`: only
+        these columns of the partners."""
+        left, right = found
+        places = self._every if own is None else frozen(np.array(own, np.int64))
+        ring.ring_pair(
+            frozen(left), frozen(right), rows.matrix, rows.untils, rows.weights, self._cells, self._weights,
+            out.weights is not None, places, *lines, start, out.matrix, out.untils,
+            out.untils if out.weights is None else out.weights,
+        )  # fmt: skip
+
+
+class SideBySideRows:
+    """Room for rows of two sides, side by side."""
+
+    def __init__(self, width: int, count: int, weighted: bool) -> None:
+        self.matrix = np.empty((width, count), np.uint64)
+        self.untils = np.empty(count, np.int64)
+        self.weights = np.empty(count, np.int64) if weighted else None
+
+
+def paired_weights(left: ZSet, right: ZSet) -> Weights | None:
+    """Of rows that were joined one by one."""
+    if left.weights is None:
+        return right.weights
+    return left.weights if right.weights is None else left.weights * right.weights

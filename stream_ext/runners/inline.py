@@ -1,0 +1,193 @@
+"""The inline runner: the queries in the endpoint's own process, one thread.
+
+It answers from the first moment and whenever Spark does not; while Spark does, it has those queries that were moved to
+it. While it has none it holds nothing; when it gets some it builds its shard at the merge's position and steps from
+there, so it needs no hand-over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from hbase_store.errors import StoreUnavailable
+from stream_ext.clock import Clock, MonotonicClock, SystemClock
+from stream_ext.continuous.faults import QueryFault
+from stream_ext.continuous.turns import Share
+from stream_ext.emissions.merge import Merge, Role
+from stream_ext.windows.part import Told
+from stream_ext.windows.schedule import QueryState
+
+_PAUSE_S = 0.25
+
+
+class InlineShard(Protocol):
+    """What the runner asks of stream_ext/continuous/shard.py."""
+
+    sn: int
+    faults: dict[int, str]
+    held: Collection[int]
+
+    def build(self, states: Mapping[int, QueryState | None], sn: int) -> None: ...
+    def step(self, sn: int) -> list[Told]: ...
+    @property
+    def has_more(self) -> bool: ...
+    def go_on(self) -> list[Told]: ...
+    def generation(self, number: int) -> int: ...
+
+
+class InlineRunner:
+    def __init__(
+        self,
+        merge: Merge,
+        make_shard: Callable[[Role], InlineShard],
+        on_sent: Callable[[], None] = lambda: None,
+        held: Callable[[], Collection[int]] = frozenset,
+        on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,
+        clock: Clock | None = None,
+        on_step: Callable[[int], None] = lambda took_ms: None,
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`on_sent` is called when parts were sent beside those of Spark, `on_step` with what each step took,
+        `on_fault` for each fault that is new, with the snapshot since which the query runs; by then what it said before
+        is merged. Queries that are `held`, in quarantine, are not stepped here; those that
+        are behind are gone on with while there `has_room`."""
+        self._held, self._clock, self._on_step = held, clock or MonotonicClock(SystemClock()), on_step
+        self._stepping_since_ms: int | None = None
+        self._merge, self._make_shard, self._on_sent, self._on_fault = merge, make_shard, on_sent, on_fault
+        self._has_room, self._share = has_room, Share()
+        self._changed = threading.Condition()
+        self._head = 0
+        self._closed = False
+        self._fault: BaseException | None = None
+        self.faults: dict[int, QueryFault] = {}
+        self._thread = threading.Thread(target=self._run, name="rillet-inline", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def head_moved(self, sn: int) -> None:
+        with self._changed:
+            self._head = max(self._head, sn)
+            self._changed.notify_all()
+
+    def owner_changed(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def fault(self) -> BaseException | None:
+        return self._fault
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._is_wanted():
+                self._own_if_the_store_answers()
+        except BaseException as error:  # noqa: BLE001 -- whoever waits for an evaluation must hear of it
+            self._fault = error
+            self._merge.fail(error)
+
+    def _is_wanted(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._merge.role is not None)
+            return not self._closed
+
+    def _own_if_the_store_answers(self) -> None:
+        """If it does not: again a little later, from what is merged. Only a merge that has failed ends it."""
+        try:
+            self._own()
+        except StoreUnavailable:
+            if self._merge.fault is not None:
+                raise
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, _PAUSE_S)
+
+    def _own(self) -> None:
+        """Steps until its role is another."""
+        role = self._merge.role
+        if role is None:
+            return
+        _, position, states = self._merge.attempt(role)
+        shard = self._make_shard(role)
+        shard.held = self._held()
+        self.faults = {}
+        shard.build(states, position)
+        self._tell_faults(self._new_faults(shard))
+        while self._has_work(role, shard):
+            if shard.sn < self._head:
+                sn = shard.sn + 1
+                shard.held = self._held()
+                parts = self._step(shard, sn)
+                if self._closed:
+                    return
+                faults = self._new_faults(shard)
+                self._merge.take(role, sn, parts)
+                self._tell_faults(faults)
+                if role == "beside":
+                    self._on_sent()
+            if self._goes_on_behind(shard) and not self._closed:
+                shard.held = self._held()
+                parts = self._go_on(shard)
+                faults = self._new_faults(shard)
+                self._merge.take_piece(role, parts)
+                self._tell_faults(faults)
+
+    def _new_faults(self, shard: InlineShard) -> dict[int, QueryFault]:
+        """Which are seen from now on."""
+        before = self.faults
+        self.faults = {query: QueryFault(why, shard.generation(query)) for query, why in shard.faults.items()}
+        return {query: fault for query, fault in self.faults.items() if before.get(query) != fault}
+
+    def _tell_faults(self, faults: Mapping[int, QueryFault]) -> None:
+        for query, (why, since) in faults.items():
+            self._on_fault(query, why, since)
+
+    def _step(self, shard: InlineShard, sn: int) -> list[Told]:
+        began_ms = self._stepping_since_ms = self._clock.now_ms()
+        try:
+            return shard.step(sn)
+        finally:
+            self._stepping_since_ms = None
+            took_ms = self._clock.now_ms() - began_ms
+            self._share.stepped(took_ms)
+            self._on_step(took_ms)
+
+    def _goes_on_behind(self, shard: InlineShard) -> bool:
+        return shard.has_more and self._has_room() and (shard.sn >= self._head or self._share.is_due)
+
+    def _go_on(self, shard: InlineShard) -> list[Told]:
+        others_wait, began_ms = shard.sn < self._head, self._clock.now_ms()
+        try:
+            return shard.go_on()
+        finally:
+            if others_wait:
+                self._share.went_on(self._clock.now_ms() - began_ms)
+
+    def under_way_ms(self) -> int:
+        """For how long it has been stepping a snapshot; 0: it is not."""
+        since_ms = self._stepping_since_ms
+        return 0 if since_ms is None else self._clock.now_ms() - since_ms
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing that is being evaluated counts any more."""
+        return self._closed
+
+    def _has_work(self, role: Role, shard: InlineShard) -> bool:
+        """Waits for the next snapshot, unless some queries are behind. False: the merge does not stand where the shard
+        does, for another has (or had) the queries meanwhile."""
+
+        def goes_on() -> bool:
+            there = role == "beside" or self._merge.position == shard.sn
+            return not self._closed and self._merge.goes_on(role) and there
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._head > shard.sn or self._goes_on_behind(shard) or not goes_on())
+            return goes_on()

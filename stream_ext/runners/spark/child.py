@@ -1,0 +1,177 @@
+"""Starting, watching and ending the driver's process.
+
+Spark is always ended by SIGKILL to its process group: nothing that it holds is worth keeping, so the way it
+may die is also the way it is stopped. Spark's Python processes see their pipe close, and go."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import logging
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+import stream_ext
+from stream_ext.child_environment import environment
+from stream_ext.runners.spark.driver import DriverJob, DriverReport
+from stream_ext.runners.spark.java import Java
+from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.runners.spark.wire import Address
+
+log = logging.getLogger("rillet.spark")
+
+_TAIL_LINES = 100
+_WHY_LINES = 20
+_FOLDER_PREFIX = "rillet-spark-"
+_PARENT_LENGTH_MAX = 40
+#: Another Spark's settings would start another Spark.
+_FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+
+
+class DriverProcess:
+    def __init__(
+        self, settings: SparkSettings, admit: Callable[[Path], Address], java: Java, environ: Mapping[str, str]
+    ) -> None:
+        """`admit` gives the address of the bell to the tasks of a driver that has this folder."""
+        self._folder = Folder(_temporary_folder())
+        folder = self._folder.path
+        address_file = folder / "bell.json"
+        admit(folder).write(address_file)
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", settings.driver_module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=driver_environ(settings, folder, java, environ) | {"SPARK_HOME": str(_spark_home(folder))},
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self._tail_thread = threading.Thread(target=self._read_tail, name="rillet-spark-errors", daemon=True)
+        self._tail_thread.start()
+        job = DriverJob(settings, str(folder), str(address_file))
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has died already; its reports say so by ending
+            self._process.stdin.write(msgspec.json.encode(job) + b"\n")
+            self._process.stdin.flush()
+
+    def reports(self, within_s: float) -> Iterator[DriverReport | None]:
+        """What the driver says, until it is dead; None whenever it has said nothing for so long."""
+        assert self._process.stdout is not None
+        said, descriptor = b"", self._process.stdout.fileno()
+        while True:
+            readable, _, _ = select.select([descriptor], [], [], within_s)
+            if not readable:
+                yield None
+                continue
+            more = os.read(descriptor, 1 << 16)
+            if not more:
+                return
+            *lines, said = (said + more).split(b"\n")
+            for line in lines:
+                yield msgspec.json.decode(line, type=DriverReport)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def bury(self) -> str:
+        """When the reports have ended: leaves nothing behind, and says how it ended."""
+        # It closes its reports by dying, or stays for a moment: killed now, it could not say how it died.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        self.kill()
+        code = self._process.wait()
+        self._tail_thread.join(2)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._folder.remove()
+        if code < 0:
+            return f"its process was ended by {signal.Signals(-code).name}"
+        return "\n".join(list(self._tail)[-_WHY_LINES:]) or f"its process ended with status {code}"
+
+    def _read_tail(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._tail.append(line.decode("utf-8", "replace").rstrip())
+            log.debug("Spark says", extra={"fields": {"line": self._tail[-1]}})
+
+
+def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: Mapping[str, str]) -> dict[str, str]:
+    """Of the driver, and by inheritance of the JVM and of Spark's Python workers."""
+    root = str(Path(stream_ext.__path__[0]).parent)
+    inherited = {name: value for name, value in environment(environ).items() if name not in _FOREIGN}
+    return inherited | {
+        "JAVA_HOME": str(java.home),
+        # Spark is started by shell scripts, which look for `dirname` and the like.
+        "PATH": environ.get("PATH") or os.defpath,
+        # The same modules in every process, whether they are installed or lie in a checkout.
+        "PYTHONPATH": os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH")))),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(folder),
+        "RILLET_SHARD_MODULE": settings.shard_factory.partition(":")[0],
+        # Threads of a linear algebra library that nobody uses do not survive the worker daemon's fork.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def _spark_home(folder: Path) -> Path:
+    """The pip-installed Spark, without its zip of pyspark. Spark puts that zip before all else on the path of its
+    Python processes, which then compile every module that they import; without it they import the installed one,
+    and the first result comes three seconds sooner."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None and found.submodule_search_locations
+    home = folder / "spark"
+    home.mkdir()
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(Path(found.submodule_search_locations[0]) / name)
+    return home
+
+
+class Folder:
+    """Spark's own temporary folder. Its lock is held while it is in use, so that one which an endpoint left
+    behind when it was killed is known as such, and removed by the next."""
+
+    def __init__(self, parent: Path) -> None:
+        for left in parent.glob(f"{_FOLDER_PREFIX}*/lock"):
+            _remove_unless_locked(left)
+        self.path = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=parent))
+        # Locked before it gets its name: an unlocked one would be anybody's to remove.
+        unnamed = self.path / "lock.new"
+        self._lock = unnamed.open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        unnamed.rename(self.path / "lock")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def _remove_unless_locked(lock: Path) -> None:
+    with contextlib.suppress(OSError), lock.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _temporary_folder() -> Path:
+    """A name in Spark's folder becomes the address of a Unix socket, which has 108 bytes."""
+    parent = tempfile.gettempdir()
+    return Path(parent if len(parent) <= _PARENT_LENGTH_MAX else "/tmp")

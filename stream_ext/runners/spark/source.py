@@ -1,0 +1,65 @@
+"""The streaming source `rillet_epochs`: its offset is the number of a Spark epoch, its partitions are seats.
+
+Spark believes it reads a batch; in truth the task serves its shard for as long as the epoch lasts and then
+yields one row about it. What was computed has long gone to the bell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from stream_ext import frames
+from stream_ext.runners.spark import wire
+from stream_ext.runners.spark.seat import serve
+
+NAME = "rillet_epochs"
+_COLUMNS = ("shard", "sn", "steps", "pid")
+_SCHEMA = pa.schema([(name, pa.int64()) for name in _COLUMNS])
+
+
+class Seat(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
+    def __init__(self, shard: int, epoch: int) -> None:
+        self.shard, self.epoch = shard, epoch
+
+
+class EpochReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark's types are not followed
+    """Pickled to the tasks, so it holds no socket: only where the bell's address lies."""
+
+    def __init__(self, address_file: Path, shards: int) -> None:
+        self._address_file, self._shards = address_file, shards
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"epoch": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        """The next epoch. The bell answers at once when epochs are long, else when there is something to do:
+        a source that always advances costs more than a core when idle."""
+        address = wire.Address.read(self._address_file)
+        with address.connect() as connection:
+            connection.sendall(wire.frame(wire.Await()))
+            frames.receive(connection)
+        return {"epoch": start["epoch"] + 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Seat]:
+        return [Seat(shard, end["epoch"]) for shard in range(self._shards)]
+
+    def read(self, partition: Seat) -> Iterator[pa.RecordBatch]:
+        served = serve(wire.Address.read(self._address_file), partition.shard, partition.epoch)
+        yield pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in astuple(served)], schema=_SCHEMA)
+
+
+class EpochSource(DataSource):  # type: ignore[misc]  # pyspark's types are not followed
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return ", ".join(f"{name} long" for name in _COLUMNS)
+
+    def streamReader(self, schema: Any) -> EpochReader:
+        return EpochReader(Path(self.options["address"]), int(self.options["shards"]))

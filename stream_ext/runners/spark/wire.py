@@ -1,0 +1,313 @@
+"""What the bell and a seat say to each other: the token, then framed messages over one socket.
+
+A frame is its length (4 bytes) and a message in msgpack, tagged with its name. Columns of ids travel inside
+it as raw little-endian uint64, each in 5 microseconds (an Arrow stream costs 40 a part, and its schema says
+nothing that the plan does not)."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+import msgspec
+import numpy as np
+
+from stream_ext.continuous.query_budget import Budget
+from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
+from stream_ext.remote.allowed_urls import Outside
+
+#: Whoever connects begins with the token, in so many bytes: nothing of a stranger is ever decoded.
+TOKEN_BYTES = 64
+#: The first frame after it names the states of a worker.
+HELLO_BYTES_MAX = 1 << 16
+#: Parts travel in frames of about this size, so that neither half holds a second copy of much more.
+PARTS_BYTES = 8 << 20
+
+
+class Garbled(ConnectionError):
+    """What came is no message, or not one that may come now."""
+
+
+# ---- a seat (or the planner) speaks ---------------------------------------------------------------------------
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """Which state lies in this worker process: clean, and as it was after `sn`."""
+
+    service: str
+    store_url: str
+    sn: int
+
+
+class Hello(msgspec.Struct, tag=True, frozen=True):
+    """A task has come to its seat."""
+
+    shard: int
+    epoch: int
+    host: str
+    pid: int
+    stamps: list[Stamp]
+
+
+class Await(msgspec.Struct, tag=True, frozen=True):
+    """The planner of micro-batches asks: is there anything to do? Answered by `HeadMoved`, when there is."""
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    """The state is as it was after `sn`; the steps may begin."""
+
+    sn: int
+    built: bool
+
+
+class Parts(msgspec.Struct, tag=True, frozen=True):
+    sn: int
+    parts: msgspec.Raw
+
+
+class Done(msgspec.Struct, tag=True, frozen=True):
+    """Those were all parts of `sn`; its step took so long."""
+
+    sn: int
+    took_ms: float = 0.0
+
+
+class Piece(msgspec.Struct, tag=True, frozen=True):
+    """Those were all parts of a piece that was made up for, which took so long; is there `more`?"""
+
+    more: bool
+    took_ms: float = 0.0
+
+
+class Fault(msgspec.Struct, tag=True, frozen=True):
+    """One query, which runs since that snapshot, cannot be stepped; the others go on."""
+
+    query: int
+    why: str
+    since: int = 0
+
+
+class Mended(msgspec.Struct, tag=True, frozen=True):
+    """A query of which a fault was told is stepped again, or was dropped."""
+
+    query: int
+
+
+class BehindReport(msgspec.Struct, tag=True, frozen=True):
+    """The queries that have fallen behind the others, and the snapshot at which each of them stands."""
+
+    queries: dict[int, int]
+
+
+class Trouble(msgspec.Struct, tag=True, frozen=True):
+    """The seat cannot go on at all, and leaves."""
+
+    sn: int
+    why: str
+
+
+class Bye(msgspec.Struct, tag=True, frozen=True):
+    """The seat was asked to end, and has said all."""
+
+    sn: int
+    steps: int
+
+
+# ---- the bell speaks ------------------------------------------------------------------------------------------
+
+
+class Welcome(msgspec.Struct, tag=True, frozen=True):
+    """Go on after `position`: from the state of your stamp, or (with `states`) from one that you build there; leave out
+    the queries that are `held`, and write down in the file `underway` what you step."""
+
+    attempt: int
+    service: str
+    store_url: str
+    base: str
+    outside: Outside
+    budget: Budget
+    factory: str
+    position: int
+    states: dict[int, msgspec.Raw] | None
+    held: list[int]
+    underway: str
+
+
+class LeftOut(msgspec.Struct, tag=True, frozen=True):
+    """From the next step on, these queries and no others are left out."""
+
+    queries: list[int]
+
+
+class Head(msgspec.Struct, tag=True, frozen=True):
+    """Everything up to `sn` is published: step it."""
+
+    sn: int
+
+
+class GoOn(msgspec.Struct, tag=True, frozen=True):
+    """Make up for a piece of what those have missed that are behind. These `states` say where they stand, wherever they
+    are by then in this worker process."""
+
+    states: dict[int, msgspec.Raw]
+
+
+class End(msgspec.Struct, tag=True, frozen=True):
+    """The Spark epoch is over, once `sn` is stepped; other heads that wait are the next one's."""
+
+    sn: int = 0
+
+
+class HeadMoved(msgspec.Struct, tag=True, frozen=True):
+    head: int
+
+
+FromSeat = Hello | Await | Ready | Parts | Done | Piece | Fault | Mended | BehindReport | Trouble | Bye
+FromBell = Welcome | LeftOut | Head | GoOn | End | HeadMoved
+Message = FromSeat | FromBell
+
+from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
+from_bell: msgspec.msgpack.Decoder[FromBell] = msgspec.msgpack.Decoder(FromBell)
+Heard = TypeVar("Heard")
+_encoder = msgspec.msgpack.Encoder()
+
+
+def frame(message: Message) -> bytes:
+    return framed(_encoder.encode(message))
+
+
+def heard(decoder: msgspec.msgpack.Decoder[Heard], connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> Heard:
+    """The next message; raises Garbled for bytes that are none."""
+    body = receive(connection, size_max)
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:  # deep nesting, and texts that are no UTF-8
+        raise Garbled(f"a frame of {len(body)} bytes is no message: {error}") from error
+
+
+def token_of(connection: socket.socket) -> bytes:
+    """What whoever has connected begins with; it may be anything."""
+    return bytes(exactly(connection, TOKEN_BYTES))
+
+
+def tune(connection: socket.socket) -> socket.socket:
+    """A ring is a few bytes that must not wait for more."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+# ---- how a task finds the bell --------------------------------------------------------------------------------
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Lies in a file that only this user can read: a command line or an option of Spark would show the token."""
+
+    host: str
+    port: int
+    token: str
+
+    def write(self, path: Path) -> None:
+        path.touch(mode=0o600)
+        path.write_bytes(msgspec.json.encode(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Address:
+        return msgspec.json.decode(path.read_bytes(), type=cls)
+
+    def connect(self) -> socket.socket:
+        """A connection that has shown the token."""
+        connection = tune(socket.create_connection((self.host, self.port), timeout=None))
+        try:
+            connection.sendall(self.token.encode())
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+
+# ---- parts and states -----------------------------------------------------------------------------------------
+
+
+class SeatShard(Protocol):
+    """What a seat steps (stream_ext/continuous/shard.py)."""
+
+    sn: Any
+    faults: dict[int, str]
+    held: Collection[int]
+    stepping: Callable[[int, Sequence[int]], None]
+
+    @property
+    def behind(self) -> dict[int, int]: ...
+    def build(self, states: Any, sn: Any) -> None: ...
+    @property
+    def has_more(self) -> bool: ...
+    def step(self, sn: Any) -> Sequence[Any]: ...
+    def go_on(self) -> Sequence[Any]: ...
+    def return_to(self, states: Any) -> None: ...
+    def generation(self, number: int) -> int: ...
+    def refresh(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class OpenShard(Protocol):
+    """`only`: of these queries; None: of all that are on Spark."""
+
+    def __call__(
+        self, url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None, /
+    ) -> SeatShard: ...
+
+
+class Codec:
+    """Parts and states as bytes; their types are those beside the shard's factory (`module:function`)."""
+
+    def __init__(self, factory: str) -> None:
+        module_name, _, function = factory.partition(":")
+        module = importlib.import_module(module_name)
+        self.open_shard: OpenShard = getattr(module, function)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
+        self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[module.Told], dec_hook=_column)  # type: ignore[name-defined]
+        self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)
+
+    def parts(self, body: msgspec.Raw) -> list[Any]:
+        return self._parts.decode(body)
+
+    def parts_frames(self, sn: int, parts: Sequence[Any], end: Done | Piece | None = None) -> list[bytes]:
+        """The frames that carry all parts of an SN, its Done (or another `end`) with the last of them."""
+        frames: list[bytes] = []
+        bundle: list[msgspec.Raw] = []
+        size = 0
+        for body in (msgspec.Raw(self._encoder.encode(part)) for part in parts):
+            if bundle and size + len(memoryview(body)) > PARTS_BYTES:
+                frames.append(frame(Parts(sn, _raw_array(bundle))))
+                bundle, size = [], 0
+            bundle.append(body)
+            size += len(memoryview(body))
+        if bundle:
+            frames.append(frame(Parts(sn, _raw_array(bundle))))
+        done = frame(end or Done(sn))
+        if frames:
+            frames[-1] += done
+        return frames or [done]
+
+    def encode_states(self, states: Mapping[int, Any]) -> dict[int, msgspec.Raw]:
+        return {query: msgspec.Raw(self._encoder.encode(state)) for query, state in states.items()}
+
+    def decode_states(self, states: Mapping[int, msgspec.Raw]) -> dict[int, Any]:
+        return {query: self._state.decode(body) for query, body in states.items()}
+
+
+def _raw_array(bodies: list[msgspec.Raw]) -> msgspec.Raw:
+    return msgspec.Raw(_encoder.encode(bodies))
+
+
+def _column_bytes(value: Any) -> memoryview:
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"a part holds a {type(value).__name__}, which has no form on the wire")
+    return memoryview(cast(Any, np.ascontiguousarray(value, "<u8"))).cast("B")
+
+
+def _column(kind: Any, body: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    return np.frombuffer(cast(bytes, body), "<u8")

@@ -1,0 +1,52 @@
+"""For `spark.python.daemon.module`: Spark's own daemon, with the heavy imports done once, before it forks workers.
+
+A worker that must import numpy, numba and pyarrow itself takes over a second longer to be back after a death,
+and one that must load the compiled loops a few tenths. No store is opened and no thread started here, since
+neither survives a fork."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import sys
+
+#: Spark starts a daemon for each of its kinds of worker; only the one that serves seats needs all of this.
+_HEAVY = (
+    "lmdb",
+    "msgspec",
+    "numba",
+    "numpy",
+    "pyarrow",
+    "pyspark.worker",
+    "stream_ext.runners.spark.source",
+    os.environ.get("RILLET_SHARD_MODULE", "stream_ext.continuous.shard"),
+)
+
+
+def main() -> None:
+    from pyspark.daemon import manager
+
+    if "stream_ext.runners.spark.worker_module" in sys.argv:
+        _prepare()
+    manager()
+
+
+def _prepare() -> None:
+    import pyspark.worker
+
+    from stream_ext import warm
+    from stream_ext.runners.spark import worker_module
+
+    for name in _HEAVY:
+        importlib.import_module(name)
+    warm.warm()
+    # Spark's daemon takes a worker module of another package for its own, so ours is put in that place.
+    worker_module.stock, pyspark.worker.main = pyspark.worker.main, worker_module.main
+    # The daemon collects after every task; what is frozen is not looked through, in any worker.
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""A trial: some queries, stepped alone in a fresh process, to see whether it survives.
+
+It gets its job on standard input, and says on standard output how far it has come:
+
+    opened   the store is open; from here on it must show signs of life
+    built    the queries are where they were
+    stepped  all is done
+    away     the store does not answer
+    failed   and why: for a reason of its own
+
+What the queries say there is thrown away: who has survived is made up for by whoever steps the others."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import stream_ext
+from hbase_store.errors import StoreUnavailable
+from stream_ext import warm
+from stream_ext.child_environment import environment
+from stream_ext.continuous.query_budget import Budget
+from stream_ext.remote.allowed_urls import Outside
+from stream_ext.runners.quarantine import Outcome
+from stream_ext.runners.spark import wire
+from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.runners.underway import StepWatch, Underway
+
+#: Interpreter, imports, compiled loops and store; on a busy machine.
+_OPENS_S = 120.0
+_LOOK_S = 0.2
+_GOES_ON_S = 5.0
+_WHY_BYTES_MAX = 2_000
+
+
+class TrialJob(msgspec.Struct, frozen=True):
+    store_url: str
+    base: str
+    outside: Outside
+    budget: Budget
+    factory: str
+    underway: str
+    until: int
+    stands: int
+    #: Of each query, there.
+    states: dict[int, msgspec.Raw]
+
+
+class Process:
+    """Trials, one after the other; of a store and a shard's factory."""
+
+    def __init__(self, store_url: str, base: str, outside: Outside, budget: Budget, settings: SparkSettings) -> None:
+        self._store_url, self._base, self._outside, self._budget = store_url, base, outside, budget
+        self._factory, self._timeout_s = settings.shard_factory, settings.step_timeout_s
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def run(self, states: Mapping[int, Any], position: int, until: int) -> Outcome:
+        """One process after the other, where they do not all stand at one place."""
+        places: dict[int, dict[int, Any]] = {} if states else {position: {}}
+        for number, state in states.items():
+            places.setdefault(position if state.stands is None else state.stands, {})[number] = state
+        for sn, there in sorted(places.items()):
+            outcome = self._run_from(sn, there, until)
+            if outcome.end != "survived":
+                return outcome
+        return Outcome("survived")
+
+    def _run_from(self, sn: int, states: Mapping[int, Any], until: int) -> Outcome:
+        with tempfile.TemporaryDirectory(prefix="rillet-trial-") as folder:
+            watched = StepWatch(Path(folder) / "underway")
+            try:
+                return self._run(self._job(states, sn, until, watched.path), watched)
+            except OSError as error:
+                return Outcome("failed", f"{type(error).__name__}: {error}")
+            finally:
+                watched.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+
+    def _job(self, states: Mapping[int, Any], sn: int, until: int, underway: Path) -> TrialJob:
+        goes_on = {number: msgspec.structs.replace(state, stands=None) for number, state in states.items()}
+        return TrialJob(
+            self._store_url, self._base, self._outside, self._budget, self._factory, str(underway), until, sn,
+            wire.Codec(self._factory).encode_states(goes_on),
+        )  # fmt: skip
+
+    def _run(self, job: TrialJob, watched: StepWatch) -> Outcome:
+        with self._lock:
+            if self._closed:
+                return Outcome("failed", "the service is being closed")
+            root = str(Path(stream_ext.__path__[0]).parent)
+            paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-m", "stream_ext.runners.trial"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment(os.environ) | {"PYTHONPATH": paths},
+                start_new_session=True,
+            )
+        with process:
+            try:
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):  # it has died already
+                    process.stdin.write(msgspec.msgpack.encode(job))
+                    process.stdin.close()
+                return self._followed(process, watched)
+            finally:
+                process.kill()
+
+    def _followed(self, process: subprocess.Popen[bytes], watched: StepWatch) -> Outcome:
+        """What became of it; killed, if it shows no sign of life for too long."""
+        assert process.stdout is not None
+        said, changes, alive = b"", 0, time.monotonic()
+        while True:
+            readable, _, _ = select.select([process.stdout], [], [], _LOOK_S)
+            more = os.read(process.stdout.fileno(), 1 << 12) if readable else b""
+            if readable and not more:
+                return self._ended(process, said, watched)
+            said += more
+            if more or watched.changes != changes:
+                changes, alive = watched.changes, time.monotonic()
+            limit_s = self._timeout_s if said else _OPENS_S
+            if time.monotonic() - alive > limit_s:
+                process.kill()
+                process.wait()
+                if not said:
+                    return Outcome("failed", f"it did not start within {limit_s:g} s")
+                return self._died(f"it did not answer for {limit_s:g} s", watched)
+
+    def _ended(self, process: subprocess.Popen[bytes], said: bytes, watched: StepWatch) -> Outcome:
+        code = process.wait()
+        last, _, why = said.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace").partition(" ")
+        if last == "stepped":
+            return Outcome("survived")
+        if last == "away":
+            return Outcome("away", why)
+        if last == "failed" or not said:
+            return Outcome("failed", why or f"it ended with status {code} before it had opened the store")
+        by = signal.Signals(-code).name if code < 0 else f"status {code}"
+        return self._died(f"it ended by {by}", watched)
+
+    def _died(self, why: str, watched: StepWatch) -> Outcome:
+        stepping = watched.read()
+        return Outcome("died", why, None if stepping is None else stepping.numbers)
+
+
+# ---- in that process -------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    _end_with_parent()
+    say = os.dup(1)
+    os.dup2(2, 1)  # what others print is no report
+    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=TrialJob)
+    try:
+        _step(job, lambda word: os.write(say, word.encode() + b"\n"))
+    except StoreUnavailable as error:
+        os.write(say, f"away {_one_line(error)}\n".encode())
+    except Exception as error:  # noqa: BLE001 -- the parent says it
+        os.write(say, f"failed {_one_line(error)}\n".encode())
+
+
+def _end_with_parent() -> None:
+    """By the kernel, whatever this process is busy with; the thread that started it lives as long as the server."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:_WHY_BYTES_MAX]
+
+
+def _step(job: TrialJob, say: Callable[[str], object]) -> None:
+    warm.warm()
+    codec, underway = wire.Codec(job.factory), Underway(Path(job.underway))
+    shard = codec.open_shard(job.store_url, job.base, job.outside, job.budget, job.states.keys())
+    shard.refresh()
+    shard.stepping = underway.steps
+    underway.steps(job.stands)
+    say("opened")
+    shard.build(codec.decode_states(job.states), job.stands)
+    say("built")
+    for sn in range(job.stands + 1, job.until + 1):
+        underway.steps(sn)
+        shard.step(sn)
+    # What is much is evaluated in pieces, for as long as others may be kept waiting for it.
+    until_s = time.monotonic() + _GOES_ON_S
+    while shard.has_more and time.monotonic() < until_s:
+        shard.go_on()
+    say("stepped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,404 @@
+"""The engine: what happens to a snapshot once it is published. Runners, merge, subscribers, and the clock's closes.
+
+It listens to the injector. Beside the runners it follows the schedules of all queries at the head, which says what
+is late, and when a stream that runs by the clock must be told that its time has come."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+
+from hbase_store import EmissionRow, Store, StreamPosition
+from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
+from stream_ext.clock import Clock, MonotonicClock
+from stream_ext.continuous.faults import failure_of
+from stream_ext.continuous.query_budget import Budget
+from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_beside
+from stream_ext.continuous.turns import TurnLimits
+from stream_ext.emissions.merge import Merge, Role
+from stream_ext.emissions.subscriptions import Emissions, Subscriptions
+from stream_ext.errors import RilletError
+from stream_ext.remote.allowed_urls import Outside
+from stream_ext.runners.inline import InlineRunner
+from stream_ext.runners.quarantine import Quarantine
+from stream_ext.runners.spark.runner import SparkRunner
+from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.runners.trial import Process
+from stream_ext.upkeep.alarms import Alarms
+from stream_ext.upkeep.catch_up import CatchUp
+from stream_ext.upkeep.evaluation_lag import Lag
+from stream_ext.upkeep.late_log import LateLog
+from stream_ext.upkeep.lateness import Lateness
+from stream_ext.upkeep.retention import Retain, Retention
+from stream_ext.waits import Waits
+from stream_ext.writer.catalog_changes import fail_query
+from stream_ext.writer.derived_streams import Derived
+from stream_ext.writer.gathering import Idle, Taken
+from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatch, goes_on_after
+
+log = logging.getLogger("rillet.queries")
+
+_CLOCK_EVERY_MS = 1_000
+_TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
+
+
+class Engine:
+    """One for each service; the injector's listener."""
+
+    def __init__(
+        self,
+        store: Store,
+        base: str,
+        clock: Clock,
+        injector: Injector,
+        spark: SparkSettings | None,
+        retain: Retain,
+        outside: Outside,
+        waits: Waits,
+        budget: Budget,
+        catch_up_ms: int,
+        subscriptions: Subscriptions | None = None,
+        on_fault: Callable[[BaseException], None] = lambda _: None,
+        pace: TurnLimits = TurnLimits(),  # noqa: B008  it never changes
+    ) -> None:
+        """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
+        self._on_fault = on_fault
+        self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
+        self._base, self._outside, self._pace, self._budget = base, outside, pace, budget
+        self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
+        self.lateness = Lateness(injector.positions, LateLog(store.kv))
+        self.elements: Counter[int] = Counter()  # that came to each stream since this process started
+        self._at_home: set[int] = set()  # queries that stay inline
+        self.merge = self._new_merge()
+        # What becomes of what is merged.
+        self.derived = Derived(injector, self.merge.last, self._room_again)
+        self.emissions = Emissions(
+            store.emissions, self.merge.last, self.merge.memberships, lambda query: self._queries.get(query)
+        )
+        self.retention = Retention(
+            store, clock, self.alarms, self.merge.stored, retain, injector.change, self._collect_emissions
+        )
+        self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
+        # Who steps the queries, and what becomes of those that do not come on.
+        self.quarantine = self._new_quarantine(spark or SparkSettings())
+        self.inline = self._new_inline()
+        self.spark = None if spark is None else self._new_spark(spark)
+        self._catch_up = CatchUp(
+            clock, self.alarms, self.merge.catching_up, lambda: self._queries,
+            lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms,
+        )  # fmt: skip
+
+    @property
+    def _queries(self) -> Mapping[int, QueryDefinition]:
+        """The registered queries that exist now, by number."""
+        return self._injector.catalog.queries
+
+    # ---- its parts; they know of each other by what is called when something has happened
+
+    def _new_merge(self) -> Merge:
+        store, injector = self._store, self._injector
+        return Merge(
+            store.emissions,
+            self.clock,
+            lambda: self._queries,
+            store.terms,
+            lambda: injector.numbers.new("query"),
+            on_owner_change=lambda: self.inline.owner_changed(),
+            on_emissions=self._tell,
+            on_silence=lambda times: self.derived.silent(times),
+            on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
+            on_fault=self._failed,
+            waits=self.waits,
+        )
+
+    def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
+        return Quarantine(
+            self.merge,
+            Process(self._store.url, self._base, self._outside, self._budget, spark),
+            all_queries=self._on_spark,
+            park=self._park,
+            publish=self._publish_nothing,
+            on_change=self._held_changed,
+        )
+
+    def _new_inline(self) -> InlineRunner:
+        return InlineRunner(
+            self.merge,
+            self._shard,
+            self._sent_beside,
+            lambda: self.quarantine.held,
+            self._look_at_fault,
+            MonotonicClock(self.clock),
+            self._lag.stepped,
+            self._has_room,
+        )
+
+    def _new_spark(self, settings: SparkSettings) -> SparkRunner:
+        return SparkRunner(
+            settings, self.merge, self._store.url, self._base, self.clock, quarantine=self.quarantine,
+            outside=self._outside, budget=self._budget, on_silence=self._spark_is_silent, on_step=self._lag.stepped,
+            on_fault=self._look_at_fault, has_room=self._has_room,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """The queries go on where their emissions stopped."""
+        states, catalog = self.merge.states(), self._injector.catalog
+        for query in catalog.queries.values():
+            if query.is_evaluated:
+                self.lateness.follow(query, query.standing(states.get(query.number)), catalog)
+        for stream in catalog.streams:
+            self._set_close_alarm(stream)
+            self._set_idle_alarm(stream)
+        self.retention.start(catalog)
+        self._find_homes()
+        evaluated = {number: state.evaluated.time for number, state in states.items() if state.evaluated is not None}
+        self.derived.start(self._store.emissions, evaluated)
+        self._look_at_clock()
+        self._catch_up.start()
+        self.alarms.start()
+        self.inline.start()
+        if self.spark is not None:
+            self.spark.start()
+        self._head_moved(self._injector.head)
+        self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
+        self.subscriptions.go_on(catalog.queries)
+
+    # ---- the injector's listener: in the writer's thread -------------------------------------------------------
+
+    def published(self, news: PublishedBatch) -> None:
+        for taken in news.taken:
+            self.elements[taken.stream] += len(taken.element_times)
+        for step in news.steps:
+            self._follow(step, news)
+            self._follow_home(step)
+        self.merge.publish(news.sn, bool(self._at_home))
+        self.retention.published(
+            news.sn, HeadView(self._store, news.sn, news.catalog, news.positions, self._injector.numbers.new)
+        )
+        self._lag.published(news.sn, self.clock.now_ms(), self.merge.position)
+        self._head_moved(news.sn)
+        if any(step.kind == "query" for step in news.steps):
+            for stream in news.catalog.streams:
+                self._set_close_alarm(stream)
+        for step in news.steps:
+            if isinstance(step.definition, StreamDefinition):
+                self._set_idle_alarm(step.number)
+
+    def late_in(self, taken: Taken) -> int:
+        late = self.lateness.take(taken, self._injector.head)
+        self._set_close_alarm(taken.stream)
+        self._set_idle_alarm(taken.stream)
+        return late
+
+    def _has_room(self) -> bool:
+        return self.derived.has_room
+
+    def _room_again(self) -> None:
+        self.inline.owner_changed()
+        self._sent_beside()
+
+    def _sent_beside(self) -> None:
+        if self.spark is not None:
+            self.spark.merged()
+
+    def stopped(self, error: BaseException) -> None:
+        """Whoever cannot write any more does not run the queries either: another may have taken over."""
+        self.merge.fail(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if goes_on_after(error):
+            self._injector.halt(error)  # both begin anew, together
+        self._on_fault(error)
+
+    def _shard(self, role: Role) -> Shard:
+        return Shard(
+            self._store, _TAKES[role], self._outside, budget=self._budget, pace=self._pace,
+            interrupted=lambda: self.inline.is_closed,
+        )  # fmt: skip
+
+    def await_evaluated(self, sn: int, deadline_s: float, for_all: bool = True) -> None:
+        """Until every query has taken this snapshot in, and those that read what these say, what they said of it.
+
+        `for_all` False: those that have fallen behind are not waited for."""
+        self.merge.wait(sn, deadline_s, for_all)
+        if for_all:
+            self.merge.wait(self.quarantine.settle(deadline_s), deadline_s, for_all)
+        for _ in range(self.derived.depth()):
+            later = self.derived.settle(deadline_s)
+            if later <= sn:
+                return
+            self.merge.wait(later, deadline_s, for_all)
+            sn = later
+
+    def fail(self, query: int, failure: Failure, since: int) -> Future[bool]:
+        """The query is evaluated no more, after restarts neither, until it is resumed; unless it was resumed already,
+        and so is not the one that runs `since` that snapshot. Any thread may call; it does not wait until that is
+        published, which the future does: it says whether the query has failed by this."""
+        return self._injector.own_change(fail_query(query, failure, since))
+
+    # ---- what may have killed a worker of Spark
+
+    def _on_spark(self) -> list[int]:
+        return [query.number for query in self._queries.values() if query.is_evaluated and query.home is None]
+
+    def _park(self, query: int, why: str, sn: int) -> bool:
+        """One that was resumed after the snapshot in which its step killed a worker is another."""
+        definition = self._queries.get(query)
+        if definition is None or definition.since > sn:
+            return False
+        return self.fail(query, Failure("worker", why), definition.since).result()
+
+    def _publish_nothing(self) -> int:
+        """A snapshot, for what was missed is made up for when one is stepped."""
+        return int(self._injector.own_change(lambda view: Intent(result=int, write=lambda batch: None)).result())
+
+    def _held_changed(self) -> None:
+        if self.spark is not None:
+            self.spark.held_changed()
+
+    def _spark_is_silent(self, what: str) -> None:
+        if what:
+            self.waits.begin("spark", what)
+        else:
+            self.waits.end("spark")
+
+    def _look_at_fault(self, query: int, fault: str, since: int) -> None:
+        """Any thread may call. One that exceeded its budget would exceed it again, after a restart, too."""
+        failure = failure_of(fault)
+        if failure is not None:
+            definition = self._queries.get(query)
+            name = str(query) if definition is None else definition.name
+            log.warning("a query has exceeded its budget", extra={"fields": {"query": name, "why": failure.message}})
+            self.fail(query, failure, since)
+
+    def lag_ms(self) -> int:
+        """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
+        return self._lag.ms(self.clock.now_ms(), self.merge.position)
+
+    def ahead_ms(self, limit_ms: int) -> int:
+        """How long a snapshot that is published now is expected to wait for its evaluations, which is not to be longer
+        than `limit_ms`. Any thread may ask."""
+        under_way_ms = self.inline.under_way_ms()
+        if self.spark is not None and self.merge.owner == "spark":
+            under_way_ms = max(under_way_ms, self.spark.under_way_ms())
+        return self._lag.ahead_ms(self.merge.position, under_way_ms, limit_ms)
+
+    def _tell(self, rows: Sequence[EmissionRow]) -> None:
+        self.emissions.remember(rows)
+        self.derived.said(rows)
+        numbers = {row.query for row in rows}
+        queries = numbers & self._queries.keys()
+        self.subscriptions.said(queries, numbers - queries)
+
+    def _collect_emissions(self, before_ms: int) -> None:
+        self.emissions.collect(before_ms, self.derived.kept_after())
+        self.merge.collected(self._store.emissions.oldest)
+
+    def _head_moved(self, sn: int) -> None:
+        self.inline.head_moved(sn)
+        if self.spark is not None:
+            self.spark.head_moved(sn)
+
+    def _find_homes(self) -> None:
+        """Of the snapshots that are still to be stepped."""
+        catalog = Catalog.read(self._store, self.merge.position)
+        for query in catalog.queries.values():
+            self._follow_home(CatalogStep("query", query.number, query))
+        self.merge.publish(self.merge.position, bool(self._at_home))
+        for sn in range(self.merge.position + 1, self._injector.head + 1):
+            later = catalog.followed(self._store, sn)
+            for number in catalog.queries.keys() | later.queries.keys():
+                self._follow_home(CatalogStep("query", number, later.queries.get(number)))
+            catalog = later
+            self.merge.publish(sn, bool(self._at_home))
+
+    def _follow_home(self, step: CatalogStep) -> None:
+        if step.kind != "query":
+            return
+        query = step.definition
+        if isinstance(query, QueryDefinition) and query.home is not None and query.is_evaluated:
+            self._at_home.add(step.number)
+        else:
+            self._at_home.discard(step.number)
+
+    def _follow(self, step: CatalogStep, news: PublishedBatch) -> None:
+        was = news.before.queries.get(step.number) if step.kind == "query" else None
+        if was is not None and was.failure is not None:
+            self.quarantine.forget(step.number)
+        if was is not None and isinstance(step.definition, QueryDefinition) and was.home != step.definition.home:
+            return  # only who steps it is another
+        if isinstance(step.definition, QueryDefinition) and not step.definition.is_evaluated:
+            self.lateness.forget(step.number)
+            self.retention.forget(step.number, news.sn)
+        elif isinstance(step.definition, QueryDefinition):
+            if was is not None:
+                self.lateness.forget(step.number)  # it begins anew
+            self.lateness.follow(step.definition, step.definition.state, news.catalog)
+            self.retention.follow(step.definition, news.catalog)
+        elif step.kind == "query":
+            self.lateness.forget(step.number)
+            self.retention.forget(step.number, news.sn)
+            self.merge.dropped(step.number)
+            self.derived.dropped(step.number)
+            self.subscriptions.end(step.number)
+        elif step.definition is None:
+            self.lateness.forget_stream(step.number)
+            self.elements.pop(step.number, None)
+        elif step.kind == "stream" and step.number not in news.before.streams:
+            self._widen(news.catalog)
+
+    def _widen(self, catalog: Catalog) -> None:
+        """A stream is new: whoever has a window on every stream reads it."""
+        for query in catalog.queries.values():
+            if query.any_stream and query.is_evaluated:
+                self.lateness.widen(query, catalog)
+                self.retention.follow(query, catalog)
+
+    # ---- what the clock says of streams ------------------------------------------------------------------------
+
+    def _set_close_alarm(self, stream: int) -> None:
+        """When the clock comes to the next close of a query over a stream that runs by it, a heartbeat says so."""
+        definition = self._injector.catalog.streams.get(stream)
+        if definition is None or definition.runs_by != "clock":
+            return
+        alarm, due_ms = ("close", stream), self.lateness.next_due_ms(stream)
+        if due_ms is None:
+            self.alarms.cancel(alarm)
+        else:
+            self.alarms.set(alarm, due_ms, lambda: self._tell_time(stream))
+
+    def _tell_time(self, stream: int) -> None:
+        if stream in self._injector.catalog.streams:
+            self._injector.clock_heartbeat(stream)
+
+    def _look_at_clock(self) -> None:
+        """Where nothing else does: it says itself whether it is behind."""
+        self.alarms.set("clock", self.clock.now_ms() + _CLOCK_EVERY_MS, self._look_at_clock)
+
+    def _set_idle_alarm(self, stream: int) -> None:
+        """When nothing has come for as long as the stream's option `idle` says, a mark lets time pass without it."""
+        definition = self._injector.catalog.streams.get(stream)
+        position = self._injector.positions.get(stream)
+        if definition is None or definition.options.idle_ms is None or (position is not None and position.idle):
+            return
+        at_ms = self.clock.now_ms() + definition.options.idle_ms
+        self.alarms.set(("idle", stream), at_ms, lambda: self._mark_idle(stream, position))
+
+    def _mark_idle(self, stream: int, seen: StreamPosition | None) -> None:
+        if stream in self._injector.catalog.streams:
+            self._injector.idle(Idle(stream, seen))
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Call it when the injector is closed. What is evaluated is stored."""
+        self.alarms.close()
+        self.quarantine.close()
+        # First: when Spark goes, the inline runner would begin to build.
+        self.inline.close()
+        if self.spark is not None:
+            self.spark.close()
+        self.merge.flush()
+        self.merge.fail(RilletError("the service is being closed"))

@@ -1,0 +1,757 @@
+"""The service: one store with its streams and registered queries, as endpoint, plugin and command line use it.
+
+    push, update, register ... --> injector (one writer) --> snapshot --> runner --> merge --> subscribers
+
+All calls may come from any thread, and block until they are done. What the service remembers beyond the store is
+soft: opened again, it goes on from the catalog and the emission log, and says nothing twice."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from os import urandom
+from typing import Any, Literal, TypeVar, cast
+
+import numpy as np
+
+from hbase_store import Loading, Sn, Store
+from hbase_store import open as open_store
+from hbase_store.layout.terms import iri
+from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
+from stream_ext.catalog.registered import query_over, windows_of
+from stream_ext.clock import Clock, SteadyClock
+from stream_ext.continuous.query_budget import USUAL, Budget
+from stream_ext.emissions.emission import Emission
+from stream_ext.emissions.subscriptions import Subscription, Subscriptions
+from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
+from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
+from stream_ext.language.algebra.walk import query_parts
+from stream_ext.network.operators.remote.service import check_services
+from stream_ext.oneshot.answers import (
+    Decoded,
+    answer_at_last_evaluation,
+    answer_of,
+    answer_once,
+    decoded,
+    no_answer,
+    rows_expected,
+    rows_of,
+)
+from stream_ext.oneshot.evaluate import Answer, Asking
+from stream_ext.oneshot.explanation import explain, operators_of
+from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.oneshot.rerun import Rerun
+from stream_ext.plan.dataset import DatasetOverride, read_runnable
+from stream_ext.rdf.reading import ReadingBudget, deadline
+from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.service.engine import Engine
+from stream_ext.service.standby import Standby
+from stream_ext.service.status import (
+    at_once,
+    fault_of_query,
+    has_failed,
+    query_figures,
+    query_status,
+    service_status,
+    stream_figures,
+    stream_status,
+)
+from stream_ext.upkeep.late_elements import told
+from stream_ext.upkeep.retention import Retain
+from stream_ext.values.known_values import KnownValues
+from stream_ext.waits import Waits
+from stream_ext.writer import graph_store
+from stream_ext.writer.ahead import check_ahead
+from stream_ext.writer.catalog_changes import (
+    change_stream,
+    create_stream,
+    drop_query,
+    drop_stream,
+    move_query,
+    pause_query,
+    resume_query,
+)
+from stream_ext.writer.derived_graphs import DerivedGraphs, asked_of
+from stream_ext.writer.elements import Elements, Ids, read_push
+from stream_ext.writer.gathering import Heartbeat, Push
+from stream_ext.writer.graph_store import Document, GraphAnswer, GraphWriteOutcome, checked_graph
+from stream_ext.writer.injector import (
+    Change,
+    HeadView,
+    Injector,
+    Intent,
+    PublishingPace,
+    Receipt,
+    goes_on_after,
+    refusal_of,
+)
+from stream_ext.writer.load_records import Loaded, graph_term, loaded
+from stream_ext.writer.registration import Registered, Registration, read_registration
+from stream_ext.writer.updates import Updated, change_of, updated
+
+Wait = Literal["published", "evaluated"]
+#: Who waits, where the store does not answer what reads it.
+READER = "whoever reads the store"
+Result = TypeVar("Result")
+
+#: LMDB publishes in about a millisecond, HBase in some ten.
+_SPACING_MS = {"lmdb": 5, "hbase": 20}
+
+
+#: So many texts are read before the first of them must be registered.
+_REGISTERED_AHEAD = 256
+#: Nobody whose push must wait is sent away for longer.
+_RETRY_AFTER_S_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    push_bytes: int = 64 << 20
+    queue_bytes: int = 64 << 20
+    text_characters: int = 1 << 20
+    queries: int = 100_000
+    evaluated_s: float = 30.0  # how long wait=evaluated waits
+    read_s: float = 300.0  # how long a body, or the text of a registration, may take to be read
+    catch_up_ms: int = 600_000  # queries that are behind the others for longer are parked
+    lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
+
+
+@dataclass(frozen=True, slots=True)
+class PushReceipt:
+    stream: str
+    accepted: int
+    late: int
+    batch: int
+    snapshot: int
+    repeated: bool
+    pending: bool = False  # it is published, and was not evaluated in time
+    warnings: Sequence[str] = ()
+
+
+class Service:
+    def __init__(
+        self,
+        store: Store,
+        base: str,
+        clock: Clock,
+        pace: PublishingPace,
+        limits: Limits,
+        spark: SparkSettings | None,
+        retain: Retain,
+        outside: Outside,
+        budget: Budget = USUAL,
+    ) -> None:
+        """Use `Service.open`."""
+        self.store, self.base, self.limits, self.outside = store, base, limits, outside
+        self._plans, self._known = Plans(), KnownValues(store.terms)
+        self.waits = Waits(clock.now_ms)
+        self.clock = SteadyClock(clock, self.waits)
+        self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
+        self._closing = threading.Lock()
+        self._closed = False
+        self._subscriptions: Subscriptions | None = None
+        self._standby = Standby(store, self.clock, self.waits, self)
+        self.begin()
+        self._standby.start()
+
+    # ---- one writer epoch: the standby calls these -------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Injector and engine, as the store has it now."""
+        injector = Injector(self.store, self.clock, self._pace, self.waits)
+        self.clock.go_on_from(_last_time(injector))
+        engine = Engine(
+            self.store, self.base, self.clock, injector, self._spark, self._retain, self.outside, self.waits,
+            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
+        )  # fmt: skip
+        try:
+            engine.start()
+        except BaseException as error:
+            engine.stopped(error)  # or who listens would be told that it closes
+            engine.close()
+            raise
+        is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
+        self._injector, self._engine = injector, engine
+        injector.start(engine)
+        # Listeners have gone with the process that they had asked.
+        left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
+        for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
+            if is_first:
+                dropped.result()
+
+    def end(self, error: BaseException) -> None:
+        self._injector.halt(error)
+        self._engine.stopped(error)
+        self._injector.close()
+        self._engine.close()
+
+    def follow(self) -> None:
+        self._injector.follow()
+
+    def give_up(self, error: BaseException) -> None:
+        if self._subscriptions is not None:
+            self._subscriptions.end_all(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if goes_on_after(error) and not self._closed:
+            self._standby.lost(error)
+        else:
+            self.give_up(error)
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        base: str,
+        clock: Clock,
+        engine: Literal["spark", "inline"] = "spark",
+        spark: SparkSettings | None = None,
+        batch_ms: int = 100,
+        limits: Limits | None = None,
+        address: str = "",
+        durability: Literal["process", "power"] = "process",
+        retain: Retain | None = None,
+        outside: Outside = NOTHING,
+        budget: Budget = USUAL,
+    ) -> Service:
+        """Takes the writer's lease, and goes on where the last writer stopped."""
+        if engine not in ("spark", "inline"):
+            raise BadArgument(f"--engine {engine}: this version has spark and inline")
+        limits = limits or Limits()
+        store = open_store(url, clock=clock, durability=durability)
+        try:
+            store.take_lease(address)
+            store.emissions.take_over()
+            pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
+            settings = (spark or SparkSettings()) if engine == "spark" else None
+            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside, budget)
+        except BaseException:
+            store.close()
+            raise
+
+    # ---- streams -----------------------------------------------------------------------------------------------
+
+    def create_stream(self, name_or_iri: str, options: Mapping[str, object]) -> tuple[StreamDefinition, bool]:
+        change = create_stream(name_or_iri, options, self.base)
+        return cast("tuple[StreamDefinition, bool]", self._injector.change(change).result())
+
+    def change_stream(self, name_or_iri: str, options: Mapping[str, object]) -> StreamDefinition:
+        """Gives it other options, of those that may be changed."""
+        return cast("StreamDefinition", self._injector.change(change_stream(name_or_iri, options)).result())
+
+    def streams(self) -> list[StreamDefinition]:
+        return list(self._injector.catalog.streams.values())
+
+    def stream(self, name_or_iri: str) -> StreamDefinition:
+        return self._injector.catalog.stream(name_or_iri)
+
+    def stream_status(self, name_or_iri: str) -> dict[str, Any]:
+        return stream_status(self.stream(name_or_iri), self._injector, self._engine)
+
+    def drop_stream(self, name_or_iri: str) -> None:
+        self._injector.change(drop_stream(name_or_iri)).result()
+
+    def push(
+        self,
+        stream: str,
+        data: bytes,
+        media_type: str,
+        *,
+        timestamp: int | None = None,
+        wait: Wait = "published",
+        source: str | None = None,
+        seq: int | None = None,
+    ) -> PushReceipt:
+        definition = self.stream(stream)
+        self._check_takes_pushes(definition)
+        _check_wait(wait)
+        if (source is None) != (seq is None):
+            raise BadArgument("source and seq belong together: give both, or neither")
+        if len(data) > self.limits.push_bytes:
+            raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
+        self._check_lag(definition)
+        self._engine.retention.check_room(definition)
+        elements = read_push(definition, data, media_type, timestamp, self.base, self._reading("push", len(data)))
+        warnings = check_ahead(definition, elements.time, self.clock.now_ms()) if elements.timed else ()
+        if self._injector.catalog.deriving:
+            self._check_graphs(definition, elements)
+        future = self._injector.push(
+            lambda arrived_ms: Push(definition.number, elements, arrived_ms, source, seq),
+            len(data),
+            definition.options.batch_ms,
+        )
+        return self._receipt(definition, future, wait, warnings)
+
+    def heartbeat(self, stream: str, timestamp: int, wait: Wait = "published") -> PushReceipt:
+        definition = self.stream(stream)
+        self._check_takes_pushes(definition)
+        _check_wait(wait)
+        warnings = check_ahead(definition, np.array([timestamp], np.int64), self.clock.now_ms())
+        future = self._injector.heartbeat(Heartbeat(definition.number, timestamp))
+        return self._receipt(definition, future, wait, warnings)
+
+    def late_elements(self, stream: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
+        """How many elements came late; those of them that are kept, after a snapshot."""
+        definition, late = self.stream(stream), self._engine.lateness.elements
+        names = {number: query.name for number, query in self._injector.catalog.queries.items()}
+        kept = late.kept(definition.number, since)[:limit]
+        found = told(self.store, definition.number, kept, names)
+        return {"stream": definition.name, "late": late.counted(definition.number), "elements": found}
+
+    def _check_takes_pushes(self, stream: StreamDefinition) -> None:
+        query = None if stream.of_query is None else self._injector.catalog.queries.get(stream.of_query)
+        if query is not None:
+            raise BadArgument(
+                f"stream {stream.name!r} is what query {query.name!r} says, so nobody else pushes to it or moves its "
+                "time; push to a stream that the query reads"
+            )
+
+    def _check_graphs(self, stream: StreamDefinition, elements: Elements) -> None:
+        """What is absorbed goes to graphs of the store."""
+        if elements.absorbed is None or not elements.absorbed.any():
+            return
+        derived, terms = self._derived_graphs(self.head()), elements.parsed.terms
+        if stream.options.graph is not None:
+            derived.check_writable(iri(stream.options.graph))
+        for place in np.unique(elements.graph[elements.graph >= 0]).tolist():
+            derived.check_writable(terms[place])
+
+    def _check_lag(self, stream: StreamDefinition) -> None:
+        if not self._engine.lateness.is_read(stream.number):
+            return
+        limit_ms, lag_ms = self.limits.lag_ms, self._engine.lag_ms()
+        ahead_ms = self._engine.ahead_ms(limit_ms)
+        if max(lag_ms, ahead_ms) <= limit_ms:
+            return
+        if (fault := self._engine.merge.fault) is not None:
+            raise refusal_of(fault, self.store.url)
+        how = f"are {lag_ms} ms behind" if lag_ms > limit_ms else f"have work for {ahead_ms} ms before this push"
+        raise Overload(
+            f"the queries over stream {stream.name!r} {how}, more than {limit_ms} ms (--max-lag); send this push later",
+            min(max(1, (ahead_ms - limit_ms) // 1000), _RETRY_AFTER_S_MAX),
+        )
+
+    def _receipt(
+        self, stream: StreamDefinition, future: Future[Receipt], wait: Wait, warnings: Sequence[str]
+    ) -> PushReceipt:
+        receipt = future.result()
+        pending = wait == "evaluated" and not self.is_evaluated_in_time(receipt.snapshot)
+        return PushReceipt(
+            stream.name,
+            receipt.accepted,
+            receipt.late,
+            receipt.batch,
+            receipt.snapshot,
+            receipt.repeated,
+            pending,
+            warnings,
+        )
+
+    def is_evaluated_in_time(self, sn: int) -> bool:
+        """Waits until all queries have taken this snapshot in, those too that are behind; False: it took too long."""
+        try:
+            self._engine.await_evaluated(sn, self.limits.evaluated_s)
+        except DeadlineExceeded:
+            return False
+        return True
+
+    def _await(self, sn: int, wait: Wait) -> None:
+        if wait == "evaluated":
+            self._engine.await_evaluated(sn, self.limits.evaluated_s)
+
+    # ---- the store ---------------------------------------------------------------------------------------------
+
+    def head(self) -> int:
+        return self._injector.head
+
+    def update(
+        self,
+        text: str,
+        wait: Wait = "published",
+        dataset: DatasetOverride | None = None,
+        control: Control = Control.FREE,
+    ) -> Updated:
+        """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them.
+
+        `control` may end it until it is published; then nothing of it was done."""
+        self._check_text(text)
+        _check_wait(wait)
+        unit = read_runnable(text, self.base, dataset, control.check)
+        if isinstance(unit, Admin):
+            raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
+        if not isinstance(unit, Update):
+            raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
+        try:
+            change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
+            published = self._injector.change(change).result()
+        except MemoryError as error:  # nothing of it was done
+            raise QueryTooLarge(f"the update needs more memory than there is ({error}): ask for less") from error
+        self._await(published.sn, wait)
+        return updated(published, self.store)
+
+    def loads(self) -> list[Loaded]:
+        """The files that the store knows to have been loaded."""
+        return loaded(self.store)
+
+    def load(self, loading: Loading, graph: str | None, what: Loaded | None) -> int:
+        """Publishes what was loaded as one snapshot, between those of others; `what` it was is recorded."""
+        name = b"" if what is None else what.packed()
+        meant = loading.graphs() if self._injector.catalog.deriving else []
+        turn = partial(self._load_turn, [*meant, graph_term(graph)])
+        return int(self.store.load(loading, graph=graph_term(graph), name=name, turn=turn))
+
+    def _load_turn(self, graphs: Iterable[bytes | None], publish: Callable[[], Sn | None]) -> Sn | None:
+        found: list[Sn | None] = []
+
+        def change(view: HeadView) -> Intent:
+            graph_store.check_writable(view, graphs)
+            # Nothing is found where its outcome was not known at once: then it is the head.
+            return Intent(result=lambda sn: found[0] if found else Sn(sn), publish=lambda: found.append(publish()))
+
+        return cast("Sn | None", self._injector.change(change).result())
+
+    def change(self, change: Change, wait: Wait = "published") -> Any:
+        """A change made of encoded terms, as a snapshot of its own; what its intent's `result` says."""
+        result = self._injector.change(change).result()
+        self._await(self.head(), wait)
+        return result
+
+    def query(
+        self,
+        text: str,
+        snapshot: int | None = None,
+        at: int | None = None,
+        dataset: DatasetOverride | None = None,
+        control: Control = Control.FREE,
+    ) -> Answer:
+        """`dataset` goes before the one that the text names; `control` may end it early."""
+        self._check_text(text)
+        asking = self._asking(control)
+        try:
+            sn = self._retained(snapshot)
+            given = self._derived_graphs(sn, control).of_query
+            return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
+        except MemoryError as error:
+            raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
+
+    def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
+        return DerivedGraphs(
+            self.store, self._injector.catalog, self._origin, sn, self.outside, control or self._again()
+        )
+
+    def _origin(self, query: int) -> int | None:
+        """Of the closes of a query, where its first push has decided it."""
+        state = self._engine.merge.state(query)
+        return None if state is None else state.t0
+
+    def asks_derived(self, query: Query, dataset: DatasetOverride | None = None) -> bool:
+        """Whether it may read what a registered query said, of which the store alone says nothing."""
+        if not self._injector.catalog.deriving:
+            return False
+        asked = query if dataset is None else dataset.over(query)
+        return isinstance(asked, Query) and any(asked_of(self._injector.catalog, asked))
+
+    def rows_expected(
+        self, text: str, snapshot: int, at: int | None, dataset: DatasetOverride | None, control: Control = Control.FREE
+    ) -> float:
+        """How much work a query is, told by its plan: so many rows its operators are expected to make together.
+
+        Planning itself may take long: `control` may end it."""
+        self._check_text(text)
+        asking = self._asking(control)
+        return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
+
+    def _asking(self, control: Control) -> Asking:
+        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.outside, self._plans, self._known)
+
+    def _retained(self, snapshot: int | None) -> int:
+        head = self.head()
+        sn = head if snapshot is None else snapshot
+        if not 0 <= sn <= head:
+            raise Gone(f"there is no snapshot {sn}; the latest is {head}")
+        return sn
+
+    def decode(self, answer: Answer) -> list[tuple[bytes | None, ...]]:
+        return rows_of(answer)
+
+    def decoded(self, columns: Sequence[Ids], answer: Answer | GraphAnswer) -> Iterator[Decoded]:
+        """Columns of an answer as texts, some thousand rows at a time."""
+        if isinstance(answer, GraphAnswer):
+            return decoded(columns, answer.decode)
+        return decoded(columns, answer.vocabulary.decode, answer.count)
+
+    def explain(self, text: str) -> dict[str, Any]:
+        self._check_text(text)
+        check = self._deadline("text")
+        return explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
+
+    # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
+
+    def read_graph(self, graph: str | None, snapshot: int | None = None) -> GraphAnswer:
+        """NotFound for a named graph that holds no triple."""
+        return graph_store.read_graph(self._derived_graphs(self._retained(snapshot)), _graph_term(graph))
+
+    def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
+        return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot)))
+
+    def replace_graph(
+        self,
+        graph: str | None,
+        documents: Sequence[Document],
+        wait: Wait = "published",
+        control: Control = Control.FREE,
+    ) -> GraphWriteOutcome:
+        """`control` may end it until it is published, as it may all writes of graphs; then nothing of it was done."""
+        reading = self._reading_of(documents)
+        return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
+
+    def merge_graph(
+        self,
+        graph: str | None,
+        documents: Sequence[Document],
+        wait: Wait = "published",
+        control: Control = Control.FREE,
+    ) -> GraphWriteOutcome:
+        reading = self._reading_of(documents)
+        return self._write(graph_store.merge(_graph_term(graph), documents, reading, control), wait)
+
+    def add_quads(
+        self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
+    ) -> GraphWriteOutcome:
+        """Each statement into the graph that it names itself."""
+        return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
+
+    def drop_graph(
+        self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE
+    ) -> GraphWriteOutcome:
+        return self._write(graph_store.drop(_graph_term(graph), control), wait)
+
+    def _reading_of(self, documents: Sequence[Document]) -> ReadingBudget:
+        return self._reading("document", sum(len(document.data) for document in documents))
+
+    def _reading(self, what: str, size: int) -> ReadingBudget:
+        """Of what a request has brought; what is unpacked may be more than can be sent."""
+        return ReadingBudget(self._deadline(what), max(self.limits.push_bytes, size))
+
+    def _deadline(self, what: str) -> Callable[[], None]:
+        return deadline(self.limits.read_s, f"reading the {what}")
+
+    def _write(self, change: Change, wait: Wait) -> GraphWriteOutcome:
+        _check_wait(wait)
+        try:
+            written = cast("GraphWriteOutcome", self._injector.change(change).result())
+        except MemoryError as error:  # nothing of it was done
+            raise QueryTooLarge(f"the request needs more memory than there is ({error}): send it in parts") from error
+        self._await(written.snapshot, wait)
+        return written
+
+    # ---- registered queries ------------------------------------------------------------------------------------
+
+    def register(self, text: str, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
+        self._check_text(text)
+        registration = self._read_registration(text, name)
+        return _registered(self._injector.change(registration))
+
+    def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
+        """As `register`, one after the other, and many in one snapshot; ends with the first that is refused."""
+        waiting: deque[Future[Any]] = deque()
+        for text in texts:
+            self._check_text(text)
+            waiting.append(self._injector.change(self._read_registration(text, None)))
+            while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
+                yield _registered(waiting.popleft())
+        for future in waiting:
+            yield _registered(future)
+
+    def register_live(self, text: str, name: str) -> None:
+        """For as long as somebody listens; whoever asks for it drops it."""
+        self._check_text(text)
+        registration = self._read_registration(text, name)
+        self._injector.change(replace(registration, live=True)).result()
+
+    def _read_registration(self, text: str, name: str | None) -> Registration:
+        registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
+        check_services(query_parts(registration.query), self.outside, text)
+        return registration
+
+    def queries(self) -> list[QueryDefinition]:
+        return list(self._injector.catalog.queries.values())
+
+    def query_definition(self, name: str) -> QueryDefinition:
+        return self._injector.catalog.query(name)
+
+    def why_failed(self, name: str) -> str | None:
+        """None: it has not, as far as is known now."""
+        query = self._injector.catalog.find_query(name)
+        return None if query is None else fault_of_query(query, self._engine)
+
+    def pause_query(self, name: str) -> None:
+        """It is evaluated up to here, and then no more; what it has said stays."""
+        sn = int(self._injector.change(pause_query(name)).result())
+        self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
+
+    def resume_query(self, name: str) -> None:
+        """From here on, if it was paused, or has failed; the closes in between are left out, and its next emission says
+        so."""
+        query = self.query_definition(name)
+        state = self._engine.merge.state(query.number)
+        t0, failed = None if state is None else state.t0, has_failed(query, self._engine)
+        self._injector.change(resume_query(name, t0, failed)).result()
+
+    @property
+    def has_spark(self) -> bool:
+        """Whether there may be a Spark to run queries on."""
+        return self._engine.spark is not None
+
+    def move_query(self, name: str, runner: str) -> int:
+        """To another runner: the snapshot after which it is there."""
+        if runner not in ("inline", "spark"):
+            raise BadArgument(f"runner={runner}: a query is moved to 'inline' or to 'spark'")
+        if runner == "spark" and not self.has_spark:
+            raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
+        home: Literal["inline"] | None = "inline" if runner == "inline" else None
+        sn = int(self._injector.change(move_query(name, home, self._engine.merge.left)).result())
+        self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
+        return sn
+
+    def drop_query(self, name: str) -> None:
+        self._injector.change(drop_query(name)).result()
+
+    def latest(self, name: str) -> Answer:
+        """The whole answer of the last evaluation; an empty one before the first."""
+        definition, merge = self.query_definition(name), self._engine.merge
+        state = merge.state(definition.number)
+        if state is None or state.evaluated is None:
+            return no_answer(definition, self.head())
+        if definition.r2s == R2S.RSTREAM.value:
+            body = self._engine.emissions.body(definition.number, merge.last(definition.number))
+            if body is not None:
+                return answer_of(body, self.store)
+        return answer_at_last_evaluation(
+            self.store, self._injector.catalog, definition, state, self.outside, self._again()
+        )
+
+    def _again(self) -> Control:
+        """For an evaluation that is made again, because somebody asks for its answer."""
+        return self._budget.control()
+
+    def check_kept(self, name: str, since: int, seen: bool = False) -> None:
+        """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is. Also if that
+        one is said to be `seen` and the query has not made it: another of its name had."""
+        query = self.query_definition(name)
+        last = self._engine.merge.last(query.number)
+        if seen and since > last:
+            raise Gone(
+                f"query {query.name!r} has made {last} emissions, and no number {since}; if that was one of a query "
+                "of this name that was dropped, listen anew, without Last-Event-ID"
+            )
+        if 0 < since < last:
+            oldest = self._engine.emissions.oldest(query.number)
+            if since + 1 < oldest:
+                raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
+
+    def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
+        self.check_kept(name, since)
+        return self._engine.emissions.read(self.query_definition(name).number, since, limit)
+
+    def emission_again(self, name: str, number: int) -> bytes:
+        """One emission as JSON, made anew at its snapshot."""
+        definition = self.query_definition(name)
+        if not 0 < number <= self._engine.merge.last(definition.number):
+            raise NotFound(f"query {definition.name!r} has made no emission {number}")
+        self.check_kept(name, number - 1)
+        if (body := self._engine.emissions.body(definition.number, number)) is None:
+            raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
+        catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
+        query = query_over(definition, catalog)
+        windows = windows_of(query, catalog, None if state is None else state.t0)
+        return Rerun(definition, query, windows, self.store, self.outside, self._again()).json(body)
+
+    def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
+        """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""
+        self.check_kept(name, since)
+        return self._engine.subscriptions.add(self.query_definition(name).number, since, notify)
+
+    # ---- operations --------------------------------------------------------------------------------------------
+
+    def query_status(self, name: str) -> dict[str, Any]:
+        return query_status(self.query_definition(name), self._injector, self._engine)
+
+    def status(self) -> dict[str, Any]:
+        return service_status(self.store.url, self._injector, self._engine)
+
+    def status_at_once(self) -> dict[str, Any]:
+        """The part of `status` that waits for nothing, whatever hangs."""
+        return at_once(self.store.url, self._injector, self._engine)
+
+    def spark_epochs(self) -> int:
+        """How many have begun; 0 without Spark."""
+        spark = self._engine.spark
+        return 0 if spark is None else int(spark.status()["epochs"])
+
+    def query_figures(self, query: QueryDefinition) -> dict[str, Any]:
+        return query_figures(query, self._engine)
+
+    def stream_figures(self, stream: StreamDefinition) -> dict[str, Any]:
+        return stream_figures(stream, self._injector, self._engine)
+
+    def probe(self) -> None:
+        """Reads from the store; `waits` says so if that does not return."""
+        with self.waits.during("store", READER):
+            self.store.kv.get_many("meta", [b"probe"])
+
+    def collect(self) -> None:
+        """Lets go of what is not retained, and deletes it, now; it happens by itself, too."""
+        self._engine.retention.look()
+        self.store.collect()
+
+    def close(self) -> None:
+        """What is queued is written, what is evaluated is stored, unless the store does not answer; then it is free for
+        another writer."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._standby.close()
+            self._engine.merge.give_up()  # a store that does not answer now is not waited for
+            self._injector.close()
+            self._engine.close()
+            self.store.close()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_text(self, text: str) -> None:
+        if len(text) > self.limits.text_characters:
+            raise TooLarge(f"a text of {len(text)} characters; the limit is {self.limits.text_characters}")
+
+
+def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
+    registered = cast("Registered", future.result())
+    return registered.definition, registered.created, registered.warnings
+
+
+def _last_time(injector: Injector) -> int:
+    """By the clock, as far as the store knows."""
+    by_clock = [n for n, stream in injector.catalog.streams.items() if stream.runs_by == "clock"]
+    latest = [at.latest for n in by_clock if (at := injector.positions.get(n)) is not None and at.latest is not None]
+    return max([injector.published_ms, *latest])
+
+
+def _check_wait(wait: str) -> None:
+    if wait not in ("published", "evaluated"):
+        raise BadArgument(f"wait={wait}: it is 'published' or 'evaluated'")
+
+
+def _graph_term(graph: str | None) -> bytes | None:
+    return None if graph is None else checked_graph(graph)

@@ -1,0 +1,154 @@
+"""Status: how a query, and the whole service, are doing; as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
+from stream_ext.service.engine import Engine
+from stream_ext.windows.schedule import QueryState
+from stream_ext.writer.injector import Injector
+
+
+def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
+    merge, catalog = engine.merge, injector.catalog  # looked at once: after each change there is another one
+    streams = catalog.streams
+    output = None if query.output is None else streams.get(query.output)
+    state = merge.state(query.number)
+    last = state.evaluated if state is not None else None
+    error = fault_of_query(query, engine)
+    return {
+        "query": query.name,
+        "iri": query.iri,
+        "text": query.text,
+        "r2s": query.r2s,
+        "state": "failed" if error is not None and query.is_evaluated else _state(query, state),
+        "error": error or engine.derived.faults.get(query.number),
+        "runner": query.home or merge.owner,
+        "why": _why(engine) if query.home is None else "it was moved there",
+        "stream": None if output is None else output.name,
+        "streams": list(dict.fromkeys(streams[number].name for number in catalog.streams_of(query))),
+        "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
+        "registered": query.registered_sn,
+        "evaluations": merge.evaluations(query.number),
+        "behind": _behind(state),
+        "rows": merge.rows(query.number),
+        "emissions": merge.last(query.number),
+        "oldest_emission": engine.emissions.oldest(query.number),
+        "evaluated": None if last is None else {"time": last.time, "snapshot": last.sn},
+        "position": merge.position,
+        "lag": injector.head - merge.position,
+        "lag_ms": engine.lag_ms(),
+        "late": engine.lateness.late_of(query.number),
+    }
+
+
+def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
+    """Where it has come to."""
+    position, catalog = injector.positions.get(stream.number), injector.catalog
+    of_query = None if stream.of_query is None else catalog.queries.get(stream.of_query)
+    return {
+        "runs_by": stream.runs_by,
+        "query": None if of_query is None else of_query.name,
+        "made_by": stream.made_by,
+        "time": None if position is None else position.time,
+        "batches": 0 if position is None else position.batch,
+        "late": engine.lateness.elements.counted(stream.number),
+        "readers": [query.name for query in catalog.readers_of(stream.number)],
+    }
+
+
+def query_figures(query: QueryDefinition, engine: Engine) -> dict[str, Any]:
+    """What is counted of a query, since this process started; and for how long what it takes in next has waited."""
+    merge, number = engine.merge, query.number
+    state = merge.state(number)
+    waits = query.is_evaluated and fault_of_query(query, engine) is None
+    return {
+        "query": query.name,
+        "failed": query.failure is not None or (query.is_evaluated and not waits),
+        "evaluations": merge.evaluations(number),
+        "rows": merge.rows(number),
+        "emissions": merge.last(number),
+        "time_ms": None if state is None or state.evaluated is None else state.evaluated.time,
+        "lag_ms": engine.lag_ms() if waits else None,
+    }
+
+
+def stream_figures(stream: StreamDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
+    position = injector.positions.get(stream.number)
+    time_ms = None if position is None else position.time
+    return {
+        "stream": stream.name,
+        "batches": 0 if position is None else position.batch,
+        "elements": engine.elements[stream.number],
+        "late": engine.lateness.elements.counted(stream.number),
+        "time_ms": time_ms,
+        "behind_ms": None if time_ms is None else engine.clock.now_ms() - time_ms,
+    }
+
+
+def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
+    return {
+        **at_once(url, injector, engine),
+        "retention": engine.retention.status(injector.catalog),
+        "spark": None if engine.spark is None else engine.spark.status(),
+    }
+
+
+def at_once(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
+    """What is known without a call of the store, and without a lock that somebody may have while he calls it."""
+    merge = engine.merge
+    return {
+        "store": url,
+        "head": injector.head,
+        "position": merge.position,
+        "lag": injector.head - merge.position,
+        "lag_ms": engine.lag_ms(),
+        "streams": len(injector.catalog.streams),
+        "queries": len(injector.catalog.queries),
+        "subscriptions": engine.subscriptions.count(),
+        "runner": merge.owner,
+        "why": _why(engine),
+        "waits_for": engine.waits.as_json(),
+        "writer": injector.status(),
+        "fault": None if merge.fault is None else f"{type(merge.fault).__name__}: {merge.fault}",
+    }
+
+
+def _behind(state: QueryState | None) -> dict[str, Any] | None:
+    """Where a query stands that fell behind the others, for so much fell due at once: which snapshot it is in, and
+    which time of its closes it has come to."""
+    if state is None or state.stands is None or not state.is_catching_up:
+        return None
+    return {"snapshot": state.stands + 1, "time": state.after}
+
+
+def _state(query: QueryDefinition, state: QueryState | None) -> str:
+    if query.paused:
+        return "paused"
+    if query.failure is not None:
+        return query.failure.state
+    return "ended" if state is not None and state.ended else "running"
+
+
+def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
+    """Why it is evaluated no more, be it for now."""
+    if query.failure is not None:
+        return query.failure.message
+    if engine.merge.fault is not None:
+        return f"{type(engine.merge.fault).__name__}: {engine.merge.fault}"
+    on_spark = engine.spark if engine.merge.owner == "spark" and query.home is None else None
+    fault = (on_spark or engine.inline).faults.get(query.number)
+    return None if fault is None or fault.since < query.since else fault.why
+
+
+def has_failed(query: QueryDefinition, engine: Engine) -> bool:
+    """Whether it is stepped no more, be it for now."""
+    return query.is_evaluated and engine.merge.fault is None and fault_of_query(query, engine) is not None
+
+
+def _why(engine: Engine) -> str:
+    """Why the queries run where they run."""
+    if engine.spark is None:
+        return "this service was started with the inline engine"
+    return engine.spark.why or "Spark is up"

@@ -1,0 +1,68 @@
+"""Catching up: how long a query may stay behind before what it missed is given up.
+
+A query for which too much fell due at once works it off beside the others. Meanwhile it holds what it still needs of
+the store; so one that stays behind for too long is parked, and goes on from the head when somebody resumes it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from hbase_store.errors import StoreError
+from stream_ext.catalog.catalog import Failure, QueryDefinition
+from stream_ext.clock import Clock
+from stream_ext.upkeep.alarms import Alarms
+from stream_ext.windows.schedule import QueryState
+
+_EVERY_MS_MIN, _EVERY_MS_MAX = 100, 10_000
+
+log = logging.getLogger("rillet.queries")
+
+
+class CatchUp:
+    def __init__(
+        self,
+        clock: Clock,
+        alarms: Alarms,
+        behind: Callable[[], Mapping[int, QueryState]],
+        queries: Callable[[], Mapping[int, QueryDefinition]],
+        published_ms: Callable[[int], int],
+        fail: Callable[[int, Failure, int], object],
+        longest_ms: int,
+    ) -> None:
+        """`behind`: the queries that are catching up, and where they stand; `published_ms` says when a snapshot was."""
+        self._clock, self._alarms, self._behind, self._queries = clock, alarms, behind, queries
+        self._published_ms, self._fail, self._longest_ms = published_ms, fail, longest_ms
+        self._began_ms = clock.now_ms()
+
+    def start(self) -> None:
+        every_ms = min(_EVERY_MS_MAX, max(_EVERY_MS_MIN, self._longest_ms // 4))
+        self._alarms.set("catch-up", self._clock.now_ms() + every_ms, self._look)
+
+    def _look(self) -> None:
+        self.start()
+        queries = self._queries()  # first: who is resumed meanwhile is another than the one that is behind
+        for number, state in self._behind().items():
+            assert state.stands is not None, "it is behind"
+            behind_ms = self._clock.now_ms() - self._since(state.stands + 1)
+            if behind_ms > self._longest_ms and (query := queries.get(number)) is not None:
+                self._fail(number, Failure("behind", self._why(state.stands + 1, state.after)), query.since)
+                log.warning(
+                    "A query was parked, for it stayed behind the others for too long.",
+                    extra={"fields": {"query": query.name, "snapshot": state.stands + 1, "behind_ms": behind_ms}},
+                )
+
+    def _why(self, sn: int, time: int | None) -> str:
+        came = "" if time is None else f" (it had come to the close at {time})"
+        return (
+            f"it was behind the other queries for longer than {self._longest_ms / 1000:g} s (--max-catch-up), for more "
+            f"closes fell due in snapshot {sn} than it got through{came}; resuming it goes on from the latest snapshot "
+            "and leaves out what it has missed"
+        )
+
+    def _since(self, sn: int) -> int:
+        """A server that begins has the time anew."""
+        try:
+            return max(self._began_ms, self._published_ms(sn))
+        except StoreError:  # it does not answer, or has forgotten when that was
+            return self._began_ms

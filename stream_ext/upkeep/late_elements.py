@@ -1,0 +1,128 @@
+"""Late elements, kept readable: who came too late, and for which queries.
+
+What is kept is where they are in the store, the latest of each stream and no more than so many; their triples are read
+back when somebody asks."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from hbase_store import Store, StreamColumns
+from hbase_store.errors import SnapshotGone
+from hbase_store.layout.terms import parse_term
+from stream_ext.errors import TooLarge
+
+KEPT_MAX = 10_000
+#: Of those that are told at a time; one alone may be longer.
+TOLD_BYTES_MAX = 64 << 20
+
+
+class Late(msgspec.Struct, array_like=True, frozen=True):
+    """An element: the snapshot that has it, its place there (push, and element of the push), who missed it."""
+
+    sn: int
+    push: int
+    element: int
+    time: int
+    queries: tuple[int, ...]
+
+
+class LateElements:
+    """One thread adds; any may read."""
+
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
+        self._kept_max = kept_max
+        self._lock = threading.Lock()
+        self._kept: dict[int, deque[Late]] = {}
+        self._counted: Counter[int] = Counter()
+
+    def add(self, stream: int, late: Sequence[Late]) -> None:
+        with self._lock:
+            self._kept.setdefault(stream, deque(maxlen=self._kept_max)).extend(late)
+            self._counted[stream] += len(late)
+
+    def restore(self, stream: int, counted: int, late: Sequence[Late]) -> None:
+        """These came before this process started; `counted` with all before them."""
+        with self._lock:
+            self._kept.setdefault(stream, deque(maxlen=self._kept_max)).extend(late)
+            self._counted[stream] = counted
+
+    def forget(self, stream: int) -> None:
+        """It was dropped."""
+        with self._lock:
+            self._kept.pop(stream, None)
+            self._counted.pop(stream, None)
+
+    def counted(self, stream: int) -> int:
+        """How many came late, also those that are not kept any more."""
+        return self._counted[stream]
+
+    def kept(self, stream: int, since: int = 0) -> list[Late]:
+        """Those of snapshots after `since`, in order of arrival."""
+        with self._lock:
+            return [late for late in self._kept.get(stream, ()) if late.sn > since]
+
+
+def found_late(
+    sn: int,
+    push: int,
+    times: npt.NDArray[np.int64],
+    missed: Sequence[tuple[Collection[int], npt.NDArray[np.bool_]]],
+) -> list[Late]:
+    """`missed` says which elements of the push are late for which queries."""
+    if not missed:
+        return []
+    masks = np.array([mask for _, mask in missed])
+    known: dict[bytes, tuple[int, ...]] = {}  # many elements are late for the same ones
+    found = []
+    for element in np.flatnonzero(masks.any(axis=0)).tolist():
+        whose = masks[:, element]
+        queries = known.get(key := whose.tobytes())
+        if queries is None:
+            some = (missed[place][0] for place in np.flatnonzero(whose).tolist())
+            queries = known[key] = tuple(sorted(query for each in some for query in each))
+        found.append(Late(sn, push, element, int(times[element]), queries))
+    return found
+
+
+def told(store: Store, stream: int, late: Sequence[Late], names: Mapping[int, str]) -> list[dict[str, Any]]:
+    """As JSON objects that could be pushed again; what the store has collected meanwhile is left out."""
+    objects: list[dict[str, Any]] = []
+    size = 0
+    for each in late:
+        try:
+            columns = store.stream(each.sn, stream)
+        except SnapshotGone:
+            continue
+        if columns is not None:
+            objects.append(_object(store, columns, each, names))
+            size += len(objects[-1]["data"]) + sum(map(len, objects[-1]["queries"]))
+        if size > TOLD_BYTES_MAX and len(objects) > 1:
+            raise TooLarge(
+                f"these late elements have more than {TOLD_BYTES_MAX >> 20} MiB: ask for fewer at a time, with limit= "
+                "and since= (the snapshot of the last one)"
+            )
+    return objects
+
+
+def _object(store: Store, columns: StreamColumns, late: Late, names: Mapping[int, str]) -> dict[str, Any]:
+    element = int(columns.push.searchsorted(late.push)) + late.element
+    start, stop = columns.element.searchsorted([element, element + 1])
+    rows = slice(int(start), int(stop))
+    s, p, o = (store.terms(column[rows]) for column in (columns.s, columns.p, columns.o))
+    data = b"\n".join(b"%s %s %s ." % triple for triple in zip(s, p, o, strict=True))
+    graph = int(columns.graph[element])
+    return {
+        "timestamp": late.time,
+        **({"graph": parse_term(store.terms(columns.graph[element : element + 1])[0]).value} if graph else {}),
+        "data": data.decode(),
+        "snapshot": late.sn,
+        "queries": [names[query] for query in late.queries if query in names],
+    }

@@ -1,0 +1,272 @@
+"""Which elements are late, and when closes fall due, by the schedules of all queries at the head.
+
+The runners have the same schedules, but they lag behind the head; a push is answered before it is evaluated. For most
+queries a schedule is a function of where its streams stand, so none is kept: it is made when somebody asks. And few do:
+an element that is not older than its stream's time is in no instance that has closed, so it is late for nobody. Only
+where more counts than where the streams stand now (arrivals are evaluated, a stream may be passed over while it is
+idle, T0 is not known or a window not reported yet) a schedule follows every push."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from hbase_store import StreamPosition
+from stream_ext.catalog.catalog import Catalog, QueryDefinition
+from stream_ext.catalog.registered import query_over
+from stream_ext.catalog.timing import timing_of
+from stream_ext.upkeep.late_elements import LateElements, found_late
+from stream_ext.upkeep.late_log import LateLog
+from stream_ext.windows.openings import Openings, opened, openings_of
+from stream_ext.windows.schedule import QueryState, Schedule, Timing
+from stream_ext.writer.gathering import Taken
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a stream stands."""
+
+    latest: int | None = None
+    heartbeat: int | None = None
+    first: int | None = None
+    idle: bool = False
+    openings: Openings = ()
+
+    def after(self, taken: Taken) -> _Place:
+        times, first, openings = taken.element_times, self.first, self.openings
+        if len(times):
+            least = int(times.min())
+            first = least if first is None else min(first, least)
+            openings = opened(openings, times, self.latest, self.heartbeat)
+        return _Place(taken.latest, taken.heartbeat, first, taken.idle, openings)
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """Queries that stand at one place, and have one schedule."""
+
+    timing: Timing
+    state: QueryState
+    idles: bool  # one of its streams may be passed over
+    schedule: Schedule | None = None  # None: made when somebody asks
+    queries: dict[int, None] = field(default_factory=dict)
+
+    def keeps(self, schedule: Schedule) -> bool:
+        return self.idles or self.timing.arrivals or not (schedule.timing.is_settled and schedule.has_begun)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Closes of windows, or periods, as a stream that runs by the clock comes to them."""
+
+    origin: int
+    step_ms: int
+    lateness_ms: int
+    holds_end: bool
+
+    def due_ms(self, place: _Place) -> int:
+        """When the clock comes to the next one."""
+        assert place.latest is not None
+        reached = place.latest - self.lateness_ms - self.holds_end
+        reached = reached if place.heartbeat is None else max(reached, place.heartbeat)
+        following = self.origin + ((reached - self.origin) // self.step_ms + 1) * self.step_ms
+        return following + self.lateness_ms + self.holds_end
+
+
+_NOWHERE = _Place()
+
+
+class Lateness:
+    """Belongs to the writer's thread; others may read the counters, and ask what a query waits for."""
+
+    def __init__(self, positions: Mapping[int, StreamPosition], log: LateLog | None = None) -> None:
+        """`log`: where what was late outlives this process."""
+        self._log = log
+        self._places = {
+            n: _Place(at.latest, at.heartbeat, at.first, at.idle, openings_of(at.openings, at.first))
+            for n, at in positions.items()
+        }
+        self._queries: dict[int, _Followed] = {}
+        self._readers: dict[int, dict[_Followed, None]] = {}  # of each stream
+        self._closely: dict[int, dict[_Followed, None]] = {}  # of each stream, the readers that follow every push
+        self._latest: dict[Timing, _Followed] = {}  # who comes next mostly stands where the last one does
+        self._grids: dict[int, set[_Grid]] = {}  # of each stream's readers
+        self._lateness_ms_min: dict[int, int] = {}  # of each stream's readers
+        self.counted: Counter[tuple[int, int]] = Counter()  # by stream and query
+        self.elements = LateElements()
+        if log is not None:
+            log.read(self.elements, self.counted)
+
+    def follow(self, query: QueryDefinition, state: QueryState, catalog: Catalog) -> None:
+        """From where the streams stand; what was due there counts as evaluated."""
+        timing = timing_of(query_over(query, catalog), catalog, state.t0)
+        if timing.ends_at is not None:
+            return  # it has ended with its registration: nothing comes too late for it
+        idles = any(w.by_variable or catalog.streams[w.stream].options.idle_ms is not None for w in timing.windows)
+        followed = _Followed(timing, state, idles)
+        schedule = self._made(followed)
+        latest = self._latest.get(timing)
+        if latest is not None and self._is_alike(latest, followed, schedule):
+            latest.queries[query.number] = None
+            self._queries[query.number] = latest
+            return
+        if followed.keeps(schedule):
+            followed.schedule = schedule
+        followed.queries[query.number] = None
+        self._queries[query.number] = self._latest[timing] = followed
+        for stream in {window.stream for window in timing.windows}:
+            self._readers.setdefault(stream, {})[followed] = None
+            if followed.schedule is not None:
+                self._closely.setdefault(stream, {})[followed] = None
+            self._add_grids(timing, stream)
+
+    def _is_alike(self, one: _Followed, other: _Followed, schedule: Schedule) -> bool:
+        """Whether `other`, with its schedule, stands where that one does: from here on both will."""
+        if not one.queries or one.idles != other.idles:
+            return False
+        at = one.schedule or self._made(one)
+        return (at.timing, at.t0, at.after, at.last, at.begins) == (
+            schedule.timing, schedule.t0, schedule.after, schedule.last, schedule.begins,
+        )  # fmt: skip
+
+    def widen(self, query: QueryDefinition, catalog: Catalog) -> None:
+        """A stream is new that it reads, too."""
+        followed = self._queries.get(query.number)
+        if followed is None:
+            return
+        state = followed.state
+        if (at := followed.schedule) is not None:
+            state = msgspec.structs.replace(state, t0=at.t0, after=at.after, last=at.last, begins=at.begins)
+        self.forget(query.number)
+        self.follow(query, state, catalog)
+
+    def forget(self, query: int) -> None:
+        followed = self._queries.pop(query, None)
+        if followed is None:
+            return
+        del followed.queries[query]
+        if followed.queries:
+            return
+        for stream in {window.stream for window in followed.timing.windows}:
+            del self._readers[stream][followed]
+            self._closely.get(stream, {}).pop(followed, None)
+        self._latest = {timing: each for timing, each in self._latest.items() if each is not followed}
+        self._find_grids(followed.timing)
+
+    def _add_grids(self, timing: Timing, stream: int) -> None:
+        """Those of one more reader."""
+        self._grids.setdefault(stream, set()).update(_grids_of(timing, stream))
+        least = min(window.lateness_ms for window in timing.windows if window.stream == stream)
+        self._lateness_ms_min[stream] = min(least, self._lateness_ms_min.get(stream, least))
+
+    def _find_grids(self, changed: Timing) -> None:
+        for stream in {window.stream for window in changed.windows}:
+            self._grids.pop(stream, None)
+            self._lateness_ms_min.pop(stream, None)
+            for timing in dict.fromkeys(followed.timing for followed in self._readers[stream]):
+                self._add_grids(timing, stream)
+
+    def take(self, taken: Taken, sn: int) -> int:
+        """How many of these elements, which are in snapshot `sn`, are late for at least one query."""
+        missed = []
+        closely = list(self._closely.get(taken.stream, ()))
+        for followed in closely if self._is_in_time(taken) else self._readers.get(taken.stream, ()):
+            late = self._take(followed, taken)
+            if count := int(late.sum()):
+                self.counted.update(dict.fromkeys(((taken.stream, query) for query in followed.queries), count))
+                missed.append((followed.queries, late))
+        self._places[taken.stream] = self._places.get(taken.stream, _NOWHERE).after(taken)
+        found = found_late(sn, taken.ordinal, taken.element_times, missed)
+        if found:
+            self.elements.add(taken.stream, found)
+            if self._log is not None:
+                by_query = {query: count for (stream, query), count in self.counted.items() if stream == taken.stream}
+                self._log.add(taken.stream, found, self.elements.counted(taken.stream), by_query)
+        return len(found)
+
+    def forget_stream(self, stream: int) -> None:
+        """It was dropped."""
+        self._places.pop(stream, None)
+        for readers in (self._readers, self._closely):
+            if not readers.get(stream):
+                readers.pop(stream, None)
+        self.elements.forget(stream)
+        if self._log is not None:
+            self._log.forget(stream)
+        for place in [place for place in self.counted if place[0] == stream]:
+            del self.counted[place]
+
+    def _is_in_time(self, taken: Taken) -> bool:
+        """Whether no element is older than what the reader that is furthest ahead takes for its stream's time."""
+        place, times = self._places.get(taken.stream, _NOWHERE), taken.element_times
+        if not len(times):
+            return True
+        least, ahead_ms = int(times.min()), self._lateness_ms_min.get(taken.stream, 0)
+        if place.latest is not None and least < place.latest - ahead_ms:
+            return False
+        # A window that holds its end closes on a heartbeat at it, and holds what has this time.
+        return place.heartbeat is None or least > place.heartbeat
+
+    def _take(self, followed: _Followed, taken: Taken) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        if followed.schedule is None:
+            return self._made(followed).take(taken)
+        schedule, unsettled = followed.schedule, not followed.timing.is_settled
+        late = schedule.take(taken)
+        for due in schedule.due(taken):
+            if due.arrived is None:
+                schedule.skip_to_bound()
+            else:
+                schedule.seen(due.time)
+        if unsettled and schedule.timing.is_settled:
+            followed.timing = schedule.timing
+            self._find_grids(schedule.timing)
+        if not followed.keeps(schedule):
+            followed.state, followed.schedule = schedule.state(None), None
+            for stream in schedule.streams():
+                self._closely[stream].pop(followed, None)
+        return late
+
+    def _made(self, followed: _Followed) -> Schedule:
+        """As it is where the streams stand. What has been evaluated is what they have come to: both only grow."""
+        schedule = Schedule(followed.timing, followed.state, self._places)
+        schedule.skip_to_bound()
+        return schedule
+
+    def is_read(self, stream: int) -> bool:
+        return bool(self._readers.get(stream))
+
+    def next_due_ms(self, stream: int) -> int | None:
+        """When the clock comes to the next evaluation of any query that reads the stream; None if nobody does."""
+        place = self._places.get(stream, _NOWHERE)
+        if place.latest is None:
+            return None
+        return min(
+            (due for grid in self._grids.get(stream, ()) if (due := grid.due_ms(place)) is not None), default=None
+        )
+
+    # ---- any thread: while the writer changes what is looked at
+
+    def waits_for(self, query: int) -> list[int]:
+        followed = self._queries.get(query)
+        return [] if followed is None else (followed.schedule or self._made(followed)).waits_for()
+
+    def late_of(self, query: int) -> int:
+        """How many elements of all streams were late for it."""
+        return sum(count for (_, number), count in list(self.counted.items()) if number == query)
+
+
+def _grids_of(timing: Timing, stream: int) -> list[_Grid]:
+    if not timing.is_settled or timing.ends_at is not None:
+        return []
+    found = []
+    for window in timing.windows:
+        if window.stream == stream:
+            delay = (window.lateness_ms, window.holds_end)
+            if timing.closes:
+                found += [_Grid(other.origin, other.step_ms, *delay) for other in timing.windows]
+            found += [_Grid(0, every, *delay) for every in timing.every_ms]
+    return found

@@ -1,0 +1,345 @@
+"""Retention: what a running service still needs of its store, so that the store may let go of the rest.
+
+    floor      the oldest snapshot that anybody may ask for: that of `snapshots_ms` ago; or an older one from which a
+               registered query would go on after a restart
+    horizon    of each stream, the oldest snapshot whose elements are needed: by a window of a registered query (as it
+               would be rebuilt, or was at the floor), or for the stream's own `retention`
+    emissions  those of the last `emissions_ms`
+
+All of it is found in the writer's thread: a query finds what was retained when it was registered, whoever builds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from hbase_store import Store
+from hbase_store.errors import StoreUnavailable
+from hbase_store.terms.transient import BYTES_MAX as TRANSIENT_BYTES_MAX
+from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
+from stream_ext.catalog.registered import query_over
+from stream_ext.catalog.timing import timing_of
+from stream_ext.clock import Clock
+from stream_ext.emissions.progress import Stored
+from stream_ext.errors import Overload
+from stream_ext.language.algebra.walk import reads_store
+from stream_ext.upkeep.alarms import Alarms
+from stream_ext.upkeep.stream_history import StreamHistory
+from stream_ext.windows.occupancy import reach
+from stream_ext.windows.schedule import QueryState, Timing
+from stream_ext.writer.injector import Change, HeadView, Intent
+
+#: How often it is looked at, and how often while windows alone fill the budget.
+_EVERY_MS, _FULL_EVERY_MS = 10_000, 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """`timing_bytes`: what the elements of all streams may take that the store does not absorb."""
+
+    snapshots_ms: int = 300_000
+    emissions_ms: int = 3_600_000
+    timing_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What a registered query reads: its windows and when it is evaluated, and whether it reads the store, too."""
+
+    timing: Timing
+    reads_store: bool
+    pace_ms: int  # between two evaluations, at most
+
+    @property
+    def streams(self) -> frozenset[int]:
+        return frozenset(window.stream for window in self.timing.windows)
+
+
+#: Queries that read the same and stand at one place: one of them, what it reads, and where it stands.
+_Place = tuple[int, _Needs, QueryState]
+
+
+class Retention:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        alarms: Alarms,
+        stored: Callable[[], Stored],
+        retain: Retain,
+        submit: Callable[[Change], Future[Any]],
+        collect_emissions: Callable[[int], None],
+    ) -> None:
+        """`submit` has a change done in the writer's thread; `collect_emissions` lets those go from before a time that
+        nobody waits for."""
+        self._collect = collect_emissions
+        self._store, self._clock, self._alarms, self._retain = store, clock, alarms, retain
+        self._stored, self._submit = stored, submit
+        self._kept: dict[int, StreamHistory] = {}
+        self._queries: dict[int, _Needs] = {}
+        #: Streams of queries that are read no more, and from which snapshot on.
+        self._left: list[tuple[int, frozenset[int]]] = []
+        self._needs: dict[_Needs, _Needs] = {}  # those that are equal are one,
+        self._shared_by: Counter[_Needs] = Counter()  # which so many queries have
+        self._collected_batches = self._collected_bytes = 0
+        self._held_by: str | None = None
+        self._holders: dict[int, str] = {}  # of streams more of which is needed than their own retention keeps
+        self._fault: str | None = None
+        self.is_full = False
+
+    def start(self, catalog: Catalog) -> None:
+        for query in catalog.queries.values():
+            if query.is_evaluated:
+                self.follow(query, catalog)
+        for stream in catalog.streams:
+            self._kept[stream] = StreamHistory.read(self._store, stream)
+        # Who read what between the queries' position and the head is not known here.
+        self._left = [(int(self._store.head()), frozenset(catalog.streams))]
+        self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
+
+    # ---- in the writer's thread --------------------------------------------------------------------------------
+
+    def follow(self, query: QueryDefinition, catalog: Catalog) -> None:
+        parsed = query_over(query, catalog)
+        timing = timing_of(parsed, catalog)
+        if not timing.windows:
+            return  # built anew at the position of the queries, wherever that is: it needs nothing older
+        pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
+        needs = _Needs(timing, reads_store(parsed), pace_ms)
+        self._release(query.number)
+        self._queries[query.number] = self._needs.setdefault(needs, needs)
+        self._shared_by[needs] += 1
+
+    def forget(self, query: int, sn: int) -> None:
+        """It is stepped no more from this snapshot on."""
+        if (needs := self._release(query)) is not None:
+            self._left.append((sn, needs.streams))
+
+    def _release(self, query: int) -> _Needs | None:
+        needs = self._queries.pop(query, None)
+        if needs is not None:
+            self._shared_by[needs] -= 1
+            if not self._shared_by[needs]:
+                del self._shared_by[needs], self._needs[needs]
+        return needs
+
+    def published(self, sn: int, view: HeadView) -> None:
+        row = self._store.newest_row()
+        assert row is not None
+        assert row.sn == sn
+        for place in row.places:
+            time = view.positions[place.stream].time_last
+            if time is not None:
+                self._kept.setdefault(place.stream, StreamHistory()).append(
+                    sn, time, row.published_ms, place.slice_bytes
+                )
+        for gone in [stream for stream in self._kept if stream not in view.catalog.streams]:
+            del self._kept[gone]
+        if self._timing_bytes() > self._retain.timing_bytes and not self.is_full:
+            self._look(view)
+
+    def _timing_bytes(self) -> int:
+        return sum(kept.nbytes for kept in list(self._kept.values()))  # any thread asks, while the writer adds
+
+    def _look(self, view: HeadView) -> Intent:
+        """The change that alarms submit: it publishes no snapshot."""
+        stored = self._stored()
+        places = _since(int(self._store.oldest()), self._places(view, stored))
+        try:
+            floor, horizons = self._needed(view, stored.position, places)
+            if self._bytes_from(horizons) > self._retain.timing_bytes:
+                # Who waits for an answer from elsewhere, and no other, may hold what many take that go on.
+                there = self._floor(view, stored.position, [place for place in places if _stands(place[2]) is None])
+                floor, horizons = self._needed(view, stored.position, _since(there, places))
+            self._store.floor(floor, horizons)
+            self._fault = None
+        except StoreUnavailable as error:  # shown in the status; the next alarm tries again
+            self._fault = str(error)
+        for stream, kept in self._kept.items():
+            batches, size = kept.drop_below(self._store.horizon(stream))
+            self._collected_batches += batches
+            self._collected_bytes += size
+        self.is_full = self._timing_bytes() > self._retain.timing_bytes
+        if self.is_full:
+            self._alarms.set("retention", self._clock.now_ms() + _FULL_EVERY_MS, self._due)
+        return Intent(result=lambda _: None)
+
+    def _needed(self, view: HeadView, position: int, places: Sequence[_Place]) -> tuple[int, dict[int, int]]:
+        """The oldest snapshot, and of each stream the oldest whose elements are."""
+        floor = self._floor(view, position, places)
+        position = min([position, *(sn for *_, state in places if (sn := _stands(state)) is not None)])
+        return floor, self._horizons(view, floor, position, places)
+
+    def _bytes_from(self, horizons: Mapping[int, int]) -> int:
+        return sum(self._kept[stream].nbytes_from(horizon) for stream, horizon in horizons.items())
+
+    def _places(self, view: HeadView, stored: Stored) -> list[_Place]:
+        """Each place once where queries stand, however many stand there."""
+        found: dict[tuple[object, ...], _Place] = {}
+        for number in self._queries.keys() - stored.grouped:
+            needs = self._queries[number]
+            state = view.catalog.queries[number].standing(stored.states.get(number))
+            key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last, state.stands)
+            found.setdefault(key, (number, needs, state))
+        # Of a group each query reads the same, and stands where it does, or, where it was resumed since, later.
+        for queries, state in stored.groups:
+            some = next((number for number in map(int, queries) if number in self._queries), None)
+            if some is not None:
+                found[some,] = some, self._queries[some], state
+        return list(found.values())
+
+    def _floor(self, view: HeadView, position: int, places: Sequence[_Place]) -> int:
+        """The snapshot that was the newest `snapshots_ms` ago, or an older one that a query holds."""
+        by_time = self._newest_before(self._clock.now_ms() - self._retain.snapshots_ms, view.head)
+        held = {"the queries' position": position}
+        for number, needs, state in places:
+            if needs.reads_store and state.evaluated is not None:
+                held[view.catalog.queries[number].name] = state.evaluated.sn
+            if (stands := _stands(state)) is not None:
+                name = view.catalog.queries[number].name
+                held[name] = min(held.get(name, stands), stands)
+        holder = min(held, key=lambda name: held[name])
+        self._held_by = holder if held[holder] < by_time else None
+        return min(by_time, held[holder])
+
+    def _newest_before(self, time_ms: int, head: int) -> int:
+        low, high = int(self._store.oldest()), head
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._store.row(middle).published_ms <= time_ms:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _horizons(self, view: HeadView, floor: int, position: int, places: Sequence[_Place]) -> dict[int, int]:
+        windows = {stream: kept.end for stream, kept in self._kept.items()}
+        horizons = dict(windows)
+        for stream, kept in self._kept.items():
+            retention_ms = view.catalog.streams[stream].options.retention_ms
+            horizons[stream] = kept.first_published(self._clock.now_ms() - retention_ms)
+        holders: dict[int, str] = {}
+        for number, needs, state in places:
+            needed = self._lower(windows, reach(needs.timing.windows, needs.timing.reference(state)))
+            asked = self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
+            later = [stream for stream in needed if windows[stream] < horizons[stream]]
+            holders.update(dict.fromkeys([*asked, *later], view.catalog.queries[number].name))
+        self._holders = holders
+        # Whoever steps what came after `position` reads all of it, be it too late for every window.
+        self._left = [(sn, streams) for sn, streams in self._left if sn > position]
+        different = {id(needs): needs for needs in self._queries.values()}.values()
+        stepped = [needs.streams for needs in different] + [streams for _, streams in self._left]
+        for stream in windows.keys() & frozenset[int]().union(*stepped):
+            windows[stream] = min(windows[stream], self._kept[stream].first_after(position))
+        horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
+        return self._within_budget(horizons, windows)
+
+    def _lower(self, horizons: dict[int, int], oldest: Mapping[int, int | None]) -> list[int]:
+        """The streams more of which is needed than before."""
+        lowered = []
+        for stream, time in oldest.items():
+            if stream in horizons:
+                kept = self._kept[stream]
+                needed = kept.begin if time is None else kept.first_at(time)
+                if needed < horizons[stream]:
+                    horizons[stream] = needed
+                    lowered.append(stream)
+        return lowered
+
+    def _reference_at(self, floor: int, state: QueryState, needs: _Needs) -> int | None:
+        """The last evaluation at the floor, or one before it."""
+        reference = needs.timing.reference(state)
+        vector = self._store.vts(floor)
+        times = [vector[w.stream].time if w.stream in vector else None for w in needs.timing.windows]
+        known = [time for time in times if time is not None]
+        if reference is None or len(known) < len(times):
+            return reference
+        return min(reference, min(known) - needs.pace_ms)
+
+    def _within_budget(self, horizons: dict[int, int], windows: Mapping[int, int]) -> dict[int, int]:
+        """What is held by retention alone goes first, the oldest before all."""
+        left = self._bytes_from(horizons)
+        if left <= self._retain.timing_bytes:
+            return horizons
+        spare = sorted(
+            entry
+            for stream, horizon in horizons.items()
+            for entry in self._kept[stream].between(stream, horizon, windows[stream])
+        )
+        for _, stream, sn, size in spare:
+            if left <= self._retain.timing_bytes:
+                break
+            horizons[stream] = sn + 1
+            left -= size
+        return horizons
+
+    # ---- any thread --------------------------------------------------------------------------------------------
+
+    def check_room(self, stream: StreamDefinition) -> None:
+        if self.is_full and stream.options.timeless is not True:
+            raise Overload(
+                f"the windows of the registered queries hold {self._timing_bytes()} bytes of elements, more than "
+                f"--timing-bytes {self._retain.timing_bytes}: push again when they have moved on (a heartbeat moves a "
+                "silent stream), shorten windows, or give more bytes",
+                1,
+            )
+
+    def look(self) -> None:
+        """At once, for whoever does not want to wait for the alarm."""
+        self._submit(self._look).result()
+        self._collect_emissions()
+
+    def _collect_emissions(self) -> None:
+        self._collect(self._clock.now_ms() - self._retain.emissions_ms)
+
+    def _due(self) -> None:
+        """In the alarms' thread."""
+        self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
+        try:
+            self._submit(self._look).add_done_callback(self._looked)
+        except Exception:  # noqa: BLE001 -- the writer has stopped, and has said why to everybody
+            return
+        try:
+            self._collect_emissions()
+        except StoreUnavailable as error:  # shown in the status; the next alarm tries again
+            self._fault = str(error)
+
+    def _looked(self, done: Future[Any]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._fault = f"{type(error).__name__}: {error}"
+
+    def status(self, catalog: Catalog) -> dict[str, Any]:
+        terms, size = self._store.transient_terms()
+        streams = {
+            catalog.streams[stream].name: {
+                "from": int(self._store.horizon(stream)),
+                "timing_bytes": kept.nbytes,
+                "held_by": self._holders.get(stream),
+            }
+            for stream, kept in self._kept.copy().items()
+            if stream in catalog.streams
+        }
+        return {
+            "oldest_snapshot": int(self._store.oldest()),
+            "held_by": self._held_by,
+            "streams": streams,
+            "timing_bytes": self._timing_bytes(),
+            "timing_bytes_max": self._retain.timing_bytes,
+            "transient_terms": {"count": terms, "bytes": size, "bytes_max": TRANSIENT_BYTES_MAX},
+            "full": self.is_full,
+            "collected": {"batches": self._collected_batches, "bytes": self._collected_bytes},
+            "fault": self._fault,
+        }
+
+
+def _since(floor: int, places: Sequence[_Place]) -> list[_Place]:
+    """Without those that wait from before this snapshot on, and so begin anew."""
+    return [place for place in places if (sn := _stands(place[2])) is None or sn >= floor]
+
+
+def _stands(state: QueryState) -> int | None:
+    """The snapshot from which on it will make up for what it missed."""
+    return state.stands if state.stands is not None and state.stands >= 0 else None

@@ -1,0 +1,84 @@
+"""Kept: the snapshots that brought elements of one stream and are not collected, in a few words each."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from hbase_store import Store
+
+# So many entries that were dropped are cut off at once.
+_CUT = 4096
+
+
+class StreamHistory:
+    """Oldest first. Numbers, stream times and times of publication ascend."""
+
+    def __init__(self) -> None:
+        self._sns, self._times, self._published_ms, self._sizes = (array("q") for _ in range(4))
+        self._start = 0
+        self.nbytes = 0
+        #: After the last one that there ever was.
+        self.end = 0
+
+    @classmethod
+    def read(cls, store: Store, stream: int) -> StreamHistory:
+        """As a service finds it that opens a store: the row of each snapshot knows the one before."""
+        found: list[tuple[int, int, int, int]] = []
+        for row, sn, time in store.brought(stream, store.head()):
+            if row is not None and time is not None:
+                size = sum(place.slice_bytes for place in row.places if place.stream == stream)
+                found.append((sn, time, row.published_ms, size))
+        kept = cls()
+        for entry in reversed(found):
+            kept.append(*entry)
+        return kept
+
+    def append(self, sn: int, time: int, published_ms: int, size: int) -> None:
+        """`time` is the stream's after the snapshot, `size` that of what the store did not absorb."""
+        published = max(published_ms, self._published_ms[-1]) if self._published_ms else published_ms
+        columns = (self._sns, self._times, self._published_ms, self._sizes)
+        for column, value in zip(columns, (sn, time, published, size), strict=True):
+            column.append(value)
+        self.nbytes += size
+        self.end = sn + 1
+
+    def drop_below(self, sn: int) -> tuple[int, int]:
+        """How many go, and of how many bytes."""
+        start = bisect_left(self._sns, sn, self._start)
+        count, size = start - self._start, sum(self._sizes[self._start : start])
+        self._start = start
+        self.nbytes -= size
+        if start > _CUT:
+            for column in (self._sns, self._times, self._published_ms, self._sizes):
+                del column[:start]
+            self._start = 0
+        return count, size
+
+    @property
+    def begin(self) -> int:
+        """The first of them; `end` if there is none."""
+        return self._sn_at(self._start)
+
+    def first_at(self, time: int) -> int:
+        """The first that left the stream's time at `time` or later."""
+        return self._sn_at(bisect_left(self._times, time, self._start))
+
+    def first_after(self, sn: int) -> int:
+        return self._sn_at(bisect_left(self._sns, sn + 1, self._start))
+
+    def first_published(self, time_ms: int) -> int:
+        return self._sn_at(bisect_left(self._published_ms, time_ms, self._start))
+
+    def _sn_at(self, place: int) -> int:
+        return self._sns[place] if place < len(self._sns) else self.end
+
+    def nbytes_from(self, sn: int) -> int:
+        return sum(self._sizes[bisect_left(self._sns, sn, self._start) :])
+
+    def between(self, stream: int, first: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        """(time of publication, stream, snapshot, bytes) of first <= snapshot < end."""
+        start, stop = (bisect_left(self._sns, sn, self._start) for sn in (first, end))
+        for place in range(start, stop):
+            yield self._published_ms[place], stream, self._sns[place], self._sizes[place]

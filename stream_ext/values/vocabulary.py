@@ -1,0 +1,246 @@
+"""Vocabulary: ids for all terms that a query meets, those that it makes itself among them.
+
+A term that the store knows has the store's id; any other gets a local one, from this vocabulary alone. The store may
+learn such a term later, while the query goes on to run. Then its local id stays what it is here, and the store's is
+translated at the border: `inward` for what comes from the store or a stream, `outward` for what is asked of it. A term
+that the store may forget, because only timing data has it, keeps its id here as a local one does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hbase_store.layout.terms import DATA_MASK, LOCAL, TAG_SHIFT, inline_id, inline_text
+from stream_ext.evaluation_budget import Control
+from stream_ext.rows.zset import Ids
+from stream_ext.values.known_values import Facts, KnownValues, no_facts
+from stream_ext.values.values import Value
+
+Encode = Callable[[Sequence[bytes]], Ids]
+Decode = Callable[[Ids], list[bytes]]
+
+Mask = np.typing.NDArray[np.bool_]
+
+_LOCAL_FIRST = LOCAL << TAG_SHIFT
+_BEYOND_LOCAL = (LOCAL + 1) << TAG_SHIFT
+_NONE = np.empty(0, np.uint64)
+#: Of the objects, and the places in tables and lists, that a term has beside its text.
+_TERM_COST = 200
+
+
+class Vocabulary:
+    """Safe to use from several threads: it only ever grows."""
+
+    def __init__(
+        self,
+        encode: Encode,
+        decode: Decode,
+        known: KnownValues | None = None,
+        version: Callable[[], object] | None = None,
+        may_go: Callable[[Ids], Mask] | None = None,
+    ) -> None:
+        """`known` are values of the store's terms, which may outlive the vocabulary: their ids never change.
+
+        `version` is another whenever the store may have learnt terms; `may_go` says of which ids it may forget what
+        they mean, while the query still has them."""
+        self._version, self._seen = version, object()
+        self._may_go = may_go
+        # Terms that the store had when they were made here, and may forget: their ids, ascending.
+        self._kept_texts: dict[int, bytes] = {}
+        self._kept = np.empty(0, np.uint64)
+        self._encode_stored, self._decode_stored = encode, decode
+        self._known_stored = KnownValues(decode) if known is None else known
+        self._known_local = KnownValues(self.decode)
+        self._lock = threading.Lock()
+        self._ids: dict[bytes, int] = {}
+        self._texts: list[bytes] = []
+        self.made_bytes = 0  # that the terms take which are local, or are kept here
+        # Both ascending by the store's id: terms that were local before the store knew them.
+        self._stored = np.empty(0, np.uint64)
+        self._local_of_stored = np.empty(0, np.uint64)
+
+    @classmethod
+    def of_its_own(cls) -> Vocabulary:
+        """Without a store: every term is local, or is its id."""
+        return cls(
+            lambda texts: np.array([inline_id(text) for text in texts], np.uint64),
+            lambda ids: [inline_text(id) for id in ids.tolist()],
+        )
+
+    def encode(self, texts: Sequence[bytes]) -> Ids:
+        """The id of each term, a new local one where there is none."""
+        if len(texts) == 1 and (known := self._ids.get(texts[0])):  # as a constant, at each step
+            return np.array([known], np.uint64)
+        if not self._ids and not any(map(_is_own_blank, texts)):
+            ids = self._encode_stored(texts)
+            self._keep(texts, ids)
+            if ids.all():
+                return ids
+        else:
+            ids = self._encode_beside_local(texts)
+        ids = ids.copy()
+        unknown = np.flatnonzero(ids == 0)
+        ids[unknown] = self._local([texts[i] for i in unknown.tolist()])
+        return ids
+
+    def _encode_beside_local(self, texts: Sequence[bytes]) -> Ids:
+        """A term that is local stays local; a blank node of the query's own making is never asked for."""
+        ids = np.array([self._ids.get(text, 0) for text in texts], np.uint64)
+        others = [i for i in np.flatnonzero(ids == 0).tolist() if not _is_own_blank(texts[i])]
+        if others:
+            asked = [texts[i] for i in others]
+            ids[others] = found = self._encode_stored(asked)
+            self._keep(asked, found)
+        return ids
+
+    def _keep(self, texts: Sequence[bytes], ids: Ids) -> None:
+        if self._may_go is None:
+            return
+        places = np.flatnonzero(self._may_go(ids)).tolist()
+        if places:
+            with self._lock:
+                kept = {int(ids[i]): texts[i] for i in places}
+                self._kept_texts.update(kept)
+                self._ids.update((text, id) for id, text in kept.items())
+                self._kept = np.array(sorted(self._kept_texts), np.uint64)
+                self.made_bytes += sum(map(len, kept.values())) + _TERM_COST * len(kept)
+
+    def is_own(self, ids: Ids) -> Mask:
+        """Which ids mean something to this vocabulary alone, or may come to that."""
+        own = is_local(ids)
+        return own | np.isin(ids, self._kept) if len(self._kept) else own
+
+    def _local(self, texts: Sequence[bytes]) -> list[int]:
+        with self._lock:
+            found = []
+            for text in texts:
+                id = self._ids.get(text)
+                if id is None:
+                    id = self._ids[text] = _LOCAL_FIRST + len(self._texts)
+                    self._texts.append(text)
+                    self.made_bytes += len(text) + _TERM_COST
+                found.append(id)
+            return found
+
+    def decode(self, ids: Ids) -> list[bytes]:
+        """Canonical N-Triples texts; no id may be 0."""
+        if not self.made:
+            return self._decode_stored(ids)
+        local = self.is_own(ids)
+        if not local.any():
+            return self._decode_stored(ids)
+        texts: list[bytes] = [b""] * len(ids)
+        for i in np.flatnonzero(local).tolist():
+            texts[i] = self._own_text(int(ids[i]))
+        stored = np.flatnonzero(~local)
+        for i, text in zip(stored.tolist(), self._decode_stored(ids[stored]), strict=True):
+            texts[i] = text
+        return texts
+
+    def _own_text(self, id: int) -> bytes:
+        return self._texts[id & DATA_MASK] if id >= _LOCAL_FIRST else self._kept_texts[id]
+
+    def facts(self, ids: Ids, control: Control = Control.FREE) -> Facts:
+        """What is known of the terms; decoded are those that were not met before. No id may be 0."""
+        local = self.is_own(ids)
+        if not local.any():
+            return self._known_stored.facts(ids, control)
+        facts = no_facts(len(ids))
+        facts.put(local, self._known_local.facts(ids[local], control))
+        if not local.all():
+            facts.put(~local, self._known_stored.facts(ids[~local], control))
+        return facts
+
+    def values(self, ids: list[int], control: Control = Control.FREE) -> list[Value | None]:
+        """What a few ids mean; None for 0."""
+        if 0 not in ids and not (self._texts and any(id >> TAG_SHIFT == LOCAL for id in ids)):
+            return list(self._known_stored.values(ids, control))
+        found: list[Value | None] = []
+        for id in ids:
+            known = self._known_local if id >> TAG_SHIFT == LOCAL else self._known_stored
+            found += known.values([id]) if id else [None]
+        return found
+
+    def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
+        """With local ids that count the places in a list of texts, for those who do not have this vocabulary."""
+        local = [column[self.is_own(column)] for column in columns] if self.made else []
+        used = np.unique(np.concatenate(local)) if local else _NONE
+        if not len(used):
+            return columns, []
+        counted = np.arange(_LOCAL_FIRST, _LOCAL_FIRST + len(used), dtype=np.uint64)
+        return [_translated(column, used, counted) for column in columns], self.decode(used)
+
+    @property
+    def made(self) -> int:
+        """How many terms are local, or are kept here."""
+        return len(self._texts) + len(self._kept_texts)
+
+    # ---- the border to the store ---------------------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Asks the store again for the terms that were local: call it when the store has grown."""
+        seen = (self._version() if self._version is not None else object(), self.made)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        with self._lock:
+            asked = [(id, text) for text, id in self._ids.items() if not _is_own_blank(text)]
+        if not asked:
+            return
+        local = np.array([id for id, _ in asked], np.uint64)
+        stored = self._encode_stored([text for _, text in asked])
+        known = (stored != 0) & (stored != local)
+        local, stored = local[known], stored[known]
+        order = np.argsort(stored)
+        self._local_of_stored, self._stored = local[order], stored[order]
+
+    def inward(self, ids: Ids) -> Ids:
+        """Ids of the store as ids of this vocabulary."""
+        return _translated(ids, self._stored, self._local_of_stored)
+
+    def outward(self, ids: Ids) -> Ids:
+        """Ids of this vocabulary as the store's, where it has one."""
+        if not len(self._stored):
+            return ids
+        order = np.argsort(self._local_of_stored)
+        return _translated(ids, self._local_of_stored[order], self._stored[order])
+
+
+def _is_own_blank(text: bytes) -> bool:
+    """Labels of the store's blank nodes are `_:b` and a number; a query's own are `_:q` and anything."""
+    return text.startswith(b"_:q")
+
+
+def stored_blank(text: bytes) -> bytes:
+    """A query's own blank node as one that the store can hold; any other term as it is.
+
+    The numbers that the store gives away do not come so far; 58 bits tell the queries' nodes apart."""
+    if not _is_own_blank(text):
+        return text
+    return b"_:b%d" % ((1 << 59) + (int(text[3:], 16) & ((1 << 58) - 1)))
+
+
+def decoder(made: Sequence[bytes], decode: Decode) -> Decode:
+    """Decodes ids of `portable` columns: `made` are the texts of the local ones."""
+    if not made:
+        return decode
+
+    def texts(ids: Ids) -> list[bytes]:
+        local = is_local(ids)
+        stored = iter(decode(ids[~local]))
+        return [made[id & DATA_MASK] if own else next(stored) for id, own in zip(ids.tolist(), local, strict=True)]
+
+    return texts
+
+
+def is_local(ids: Ids) -> Mask:
+    return (ids >= np.uint64(_LOCAL_FIRST)) & (ids < np.uint64(_BEYOND_LOCAL))
+
+
+def _translated(ids: Ids, known: Ids, meant: Ids) -> Ids:
+    if not len(known):
+        return ids
+    places = np.minimum(known.searchsorted(ids), len(known) - 1)
+    return np.where(known[places] == ids, meant[places], ids)

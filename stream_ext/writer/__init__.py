@@ -1,0 +1,3 @@
+"""The writer: pushes, updates, registrations and derived streams, in one order, each in one snapshot.
+
+Its verb is *inject*. It imports one-shot questions and what is below them, never continuous queries."""

@@ -1,0 +1,232 @@
+"""Derived streams: what a registered CONSTRUCT says becomes the elements of a stream that other queries read.
+
+    emission 7 of the query, at time t  =>  a push to its stream: source "query/N", seq 7, one element at t,
+                                            and with it the stream's time comes to t
+
+An emission is stored before it is pushed, and pushed as often as it takes: the stream's position in the store says
+which ones it has, and a push that it has had adds nothing. So after a crash what is missing is pushed again, and each
+counts once.
+
+Emissions are told by whichever thread stored them; they are pushed in the order of their numbers, and a silent
+evaluation's time after what was said before it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from hbase_store import EmissionRow, StreamPosition
+from hbase_store.errors import StoreError
+from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
+from stream_ext.emissions.emission import EmissionBody, Silence, columns_of, decode_body
+from stream_ext.errors import DeadlineExceeded, RilletError, TooLarge
+from stream_ext.rdf.parsed import Parsed
+from stream_ext.values.vocabulary import stored_blank
+from stream_ext.writer.elements import Elements, absorbed_of, check_terms, no_blanks
+from stream_ext.writer.gathering import Heartbeat, Push
+from stream_ext.writer.injector import Receipt
+
+#: So many pushes of what queries said may wait to be written; then those that are behind wait, too.
+_UNDERWAY_MAX = 2_000
+
+
+class Pushes(Protocol):
+    """What is asked of the injector."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def positions(self) -> Mapping[int, StreamPosition]: ...
+    def derived(self, request: Push | Heartbeat) -> Future[Receipt]: ...
+
+
+class EmissionReader(Protocol):
+    """What is asked of the emission log."""
+
+    def read(self, query: int, after: int = 0, limit: int | None = None) -> Iterator[EmissionRow]: ...
+
+
+def source_of(query: int) -> str:
+    return f"query/{query}"
+
+
+def taken_of(position: StreamPosition | None, query: int) -> int:
+    """The number of the last emission of the query that its stream has."""
+    return 0 if position is None else position.sources.get(source_of(query), 0)
+
+
+def elements_of(body: EmissionBody, stream: StreamDefinition) -> Elements:
+    """One element with the triples that the emission says; none if it says none."""
+    s, p, o = columns_of(body)
+    terms = [stored_blank(term) for term in body.terms]
+    parsed = Parsed(terms, s, p, o, np.full(len(s), -1, np.int32))
+    count = int(len(s) > 0)
+    check_terms(terms)
+    return Elements(
+        parsed,
+        np.zeros(len(s), np.int32),
+        np.full(count, body.time, np.int64),
+        np.full(count, -1, np.int32),
+        absorbed_of(stream, parsed),
+        no_blanks(terms),
+    )
+
+
+@dataclass(slots=True)
+class _PendingEmissions:
+    """Of one query: the number of the emission that is pushed next, those that were told before their turn, a silence
+    that was, and what becomes of the latest push."""
+
+    next: int
+    early: dict[int, EmissionRow]
+    silence: Silence | None = None
+    latest: Future[Receipt] | None = None
+
+
+class Derived:
+    """Any thread may call it."""
+
+    def __init__(self, pushes: Pushes, last: Callable[[int], int], on_room: Callable[[], None] = lambda: None) -> None:
+        """`last`: the number of a query's last stored emission; `on_room`: there is room again."""
+        self._pushes, self._last, self._on_room = pushes, last, on_room
+        self._underway = 0  # pushes that are not acknowledged yet
+        self._changed = threading.Condition()
+        self._lines: dict[int, _PendingEmissions] = {}
+        #: Queries one of whose emissions could not be pushed, and why.
+        self.faults: dict[int, str] = {}
+
+    def start(self, log: EmissionReader, evaluated: Mapping[int, int]) -> None:
+        """Pushes again what was stored and did not come to its stream; `evaluated`: for what time each query was last,
+        be it silently. Before anything is evaluated."""
+        for query in self._pushes.catalog.deriving:
+            self.said(list(log.read(query.number, self._line(query).next - 1)))
+            time, position = evaluated.get(query.number), self._pushes.positions.get(query.output or 0)
+            come_to = None if position is None else position.heartbeat
+            if time is not None and (come_to is None or come_to < time):
+                self.silent({query.number: Silence(time, self._last(query.number))})
+
+    def said(self, rows: Sequence[EmissionRow]) -> None:
+        """These emissions are stored."""
+        catalog = self._pushes.catalog
+        with self._changed:
+            for row in rows:
+                query = catalog.queries.get(row.query)
+                if query is not None and query.output is not None:
+                    self._line(query).early[row.number] = row
+            for number in {row.query for row in rows if row.query in catalog.queries}:
+                self._push_in_turn(catalog, number)
+            self._changed.notify_all()
+
+    def silent(self, silences: Mapping[int, Silence]) -> None:
+        """These queries said nothing: their streams' time comes that far, once what they said before is there."""
+        catalog = self._pushes.catalog
+        for number, silence in silences.items():
+            query = catalog.queries.get(number)
+            if query is not None and query.output is not None:
+                with self._changed:
+                    line = self._line(query)
+                    if line.silence is None or line.silence.time < silence.time:
+                        line.silence = silence
+                    self._push_in_turn(catalog, number)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be made up for: what was said waits to be written."""
+        return self._underway < _UNDERWAY_MAX
+
+    def dropped(self, query: int) -> None:
+        with self._changed:
+            self._lines.pop(query, None)
+            self.faults.pop(query, None)
+            self._changed.notify_all()
+
+    def kept_after(self) -> dict[int, int]:
+        """Of each query, the last emission that nobody here needs any more: the next is pushed again at a start, or is
+        the graph that is read under the query's name."""
+        positions = self._pushes.positions
+        return {q.number: taken_of(positions.get(q.output or 0), q.number) - 1 for q in self._pushes.catalog.deriving}
+
+    def depth(self) -> int:
+        """No chain is longer than this."""
+        return len(self._pushes.catalog.deriving)
+
+    def settle(self, deadline_s: float) -> int:
+        """When all that is stored by now has come to its streams; in which snapshot (0: there was nothing)."""
+        found = 0
+        for query in self._pushes.catalog.deriving:
+            with self._changed:
+                if query.number in self._pushes.catalog.queries:
+                    self._line(query)  # its first emission may be stored, and not told yet
+                last = self._last(query.number)
+                pushed = self._changed.wait_for(lambda: self._has_pushed(query.number, last), deadline_s)  # noqa: B023  waited for here
+                latest = self._lines[query.number].latest if query.number in self._lines else None
+            if not pushed or (latest is not None and wait([latest], deadline_s).not_done):
+                raise DeadlineExceeded(
+                    f"what query {query.name!r} said did not come to its stream within {deadline_s:g} s"
+                )
+            if latest is not None and latest.exception() is None:
+                found = max(found, latest.result().snapshot)
+        return found
+
+    def _has_pushed(self, query: int, last: int) -> bool:
+        return query not in self._lines or self._lines[query].next > last
+
+    def _line(self, query: QueryDefinition) -> _PendingEmissions:
+        if query.number not in self._lines:
+            position = self._pushes.positions.get(query.output or 0)
+            self._lines[query.number] = _PendingEmissions(taken_of(position, query.number) + 1, {})
+        return self._lines[query.number]
+
+    def _push_in_turn(self, catalog: Catalog, number: int) -> None:
+        line, query = self._lines.get(number), catalog.queries[number]
+        if line is None or query.output is None:
+            return
+        stream = catalog.streams[query.output]
+        for passed in [passed for passed in line.early if passed < line.next]:
+            del line.early[passed]
+        while (row := line.early.pop(line.next, None)) is not None:
+            line.next += 1
+            try:
+                push = _push_of(row, stream)
+            except TooLarge as error:  # a term that no store could hold
+                self.faults[number] = _FAULT.format(row.number, error)
+                continue
+            self._enqueue(line, partial(self._pushes.derived, push))
+            if line.latest is not None:
+                line.latest.add_done_callback(partial(self._pushed, number, row.number))
+        if line.silence is not None and line.silence.after < line.next:
+            self._enqueue(line, partial(self._pushes.derived, Heartbeat(query.output, line.silence.time)))
+            line.silence = None
+
+    def _enqueue(self, line: _PendingEmissions, push: Callable[[], Future[Receipt]]) -> None:
+        try:
+            line.latest = push()
+            self._underway += 1
+            line.latest.add_done_callback(self._acknowledged)
+        except (RilletError, StoreError):
+            line.latest = None  # the writer has stopped, and has told everybody why; the next start pushes it again
+
+    def _acknowledged(self, _: Future[Receipt]) -> None:
+        with self._changed:
+            self._underway -= 1
+            has_room_again = self._underway == _UNDERWAY_MAX - 1
+        if has_room_again:
+            self._on_room()
+
+    def _pushed(self, query: int, emission: int, done: Future[Receipt]) -> None:
+        if (error := done.exception()) is not None:
+            self.faults[query] = _FAULT.format(emission, error)
+
+
+def _push_of(row: EmissionRow, stream: StreamDefinition) -> Push:
+    body = decode_body(row.body)
+    return Push(stream.number, elements_of(body, stream), 0, source_of(row.query), row.number, body.time)
+
+
+_FAULT = "its emission {} did not come to its stream: {}"

@@ -1,0 +1,362 @@
+"""One snapshot of pushes in the making: which streams move, how far, and with what.
+
+Pushes are taken in one by one, in the order in which they will be acknowledged, and each is checked before
+anything is changed: a push that is refused leaves no trace. Then all of it is encoded and written at once.
+
+    A stream's time after a push = the greatest of its time before, of (greatest timestamp - lateness), and of
+    the heartbeats. It moves at the end of each push, never inside one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from hbase_store import Batch, PushMark, StreamColumns, StreamMove, StreamPosition
+from hbase_store.layout.terms import iri
+from stream_ext.catalog.catalog import Catalog, CatalogStep, StreamDefinition
+from stream_ext.errors import BadArgument, NotFound
+from stream_ext.windows.openings import Openings, opened, openings_of
+from stream_ext.writer.elements import Elements, Ids, Mask, Times, assemble
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What was pushed, and when it arrived (by the clock, in the order of the queue).
+
+    `heartbeat`: the stream's time comes to this with it."""
+
+    stream: int
+    elements: Elements
+    arrived_ms: int
+    source: str | None = None
+    seq: int | None = None
+    heartbeat: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Time has come to `time`; `by_clock`: as an arrival at that time says, so lateness holds it back."""
+
+    stream: int
+    time: int
+    by_clock: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing came for as long as the stream's option says, if it still stands where it was `seen`."""
+
+    stream: int
+    seen: StreamPosition | None
+
+
+Request = Push | Heartbeat | Idle
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A push, heartbeat or mark of idleness as it was taken in: its times, and where its stream stands after it."""
+
+    stream: int
+    element_times: Times
+    latest: int | None
+    heartbeat: int | None
+    idle: bool = False
+    elements: Elements | None = None
+    ordinal: int = 0
+
+
+REPEATED = Taken(0, np.empty(0, np.int64), None, None)
+_NO_TIMES = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class _Moving:
+    """A stream of this snapshot: where it stands after what was taken in so far."""
+
+    definition: StreamDefinition
+    batch: int
+    time: int | None
+    heartbeat: int | None
+    first: int | None
+    latest: int | None
+    openings: Openings
+    sources: dict[str, int]
+    idle: bool = False
+    decided: bool = False  # who it runs by, in this snapshot
+    marks: list[PushMark] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    sources_moved: dict[str, int] = field(default_factory=dict)
+
+    def arrives(self, time: int) -> None:
+        self.latest = time if self.latest is None else max(self.latest, time)
+        self.moves_to(time - self.definition.options.lateness_ms)
+
+    def beats(self, time: int) -> None:
+        self.heartbeat = time if self.heartbeat is None else max(self.heartbeat, time)
+        self.moves_to(time)
+
+    def moves_to(self, time: int) -> None:
+        self.time = time if self.time is None else max(self.time, time)
+
+
+class Gathering:
+    """The pushes of one snapshot."""
+
+    def __init__(self, catalog: Catalog, positions: Mapping[int, StreamPosition]) -> None:
+        self._catalog = catalog
+        self._positions = positions
+        self._moving: dict[int, _Moving] = {}
+        self._ordinals = 0
+        #: Elements by stream that nobody wants: no window, no retention, and nothing of them is absorbed.
+        self.dropped: Counter[int] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._moving)
+
+    def push(self, push: Push) -> Taken:
+        """Takes it in, or raises and changes nothing. `REPEATED`: its source has sent it before."""
+        moving = self._at(push.stream)
+        if _is_repeated(moving, push):
+            return REPEATED
+        self._decide(moving, push.elements)
+        if push.source is not None and push.seq is not None:
+            moving.sources[push.source] = moving.sources_moved[push.source] = push.seq
+        times = push.elements.time
+        if push.elements.timed is False:
+            times = np.full(len(times), push.arrived_ms, np.int64)
+        if len(times):
+            least = int(times.min())
+            moving.first = least if moving.first is None else min(moving.first, least)
+            moving.openings = opened(moving.openings, times, moving.latest, moving.heartbeat)
+            moving.arrives(int(times.max()))
+        if push.heartbeat is not None:
+            moving.beats(push.heartbeat)
+        moving.idle = False
+        return self._mark(moving, times, push.elements)
+
+    def heartbeat(self, heartbeat: Heartbeat) -> Taken:
+        moving = self._at(heartbeat.stream)
+        if heartbeat.by_clock:
+            moving.arrives(heartbeat.time)
+        else:
+            moving.beats(heartbeat.time)
+            moving.idle = False
+        return self._mark(moving, _NO_TIMES, None)
+
+    def idle(self, idle: Idle) -> Taken:
+        """`REPEATED`: something has come meanwhile."""
+        if idle.stream in self._moving or self._positions.get(idle.stream) != idle.seen:
+            return REPEATED
+        moving = self._at(idle.stream)
+        moving.idle = True
+        return self._mark(moving, _NO_TIMES, None)
+
+    def _at(self, stream: int) -> _Moving:
+        """Where the stream stands; it counts as moving only once something of it was taken in."""
+        if (moving := self._moving.get(stream)) is not None:
+            return moving
+        definition = self._catalog.streams.get(stream)
+        if definition is None:
+            raise NotFound("the stream was dropped before this push came to it")
+        position = self._positions.get(stream)
+        if position is None:
+            return _Moving(definition, 0, None, None, None, None, [], {})
+        return _Moving(
+            definition,
+            position.batch,
+            position.time,
+            position.heartbeat,
+            position.first,
+            position.latest,
+            openings_of(position.openings, position.first),
+            dict(position.sources),
+            position.idle,
+        )
+
+    @staticmethod
+    def _decide(moving: _Moving, elements: Elements) -> None:
+        timed, definition = elements.timed, moving.definition
+        if timed is None:
+            return
+        if definition.runs_by is None:
+            runs_by: Literal["elements", "clock"] = "elements" if timed else "clock"
+            moving.definition = msgspec.structs.replace(definition, runs_by=runs_by, made_by=None)
+            moving.decided = True
+        elif timed != (definition.runs_by == "elements"):
+            raise BadArgument(_WRONG_KIND[definition.runs_by].format(definition.name))
+
+    def _mark(self, moving: _Moving, times: Times, elements: Elements | None) -> Taken:
+        stands = (moving.latest, moving.heartbeat, moving.idle)
+        taken = Taken(moving.definition.number, times, *stands, elements, self._ordinals)
+        self._moving[taken.stream] = moving
+        moving.marks.append(PushMark(self._ordinals, moving.time, *stands))
+        moving.taken.append(taken)
+        self._ordinals += 1
+        return taken
+
+    def steps(self) -> list[CatalogStep]:
+        """Streams whose first push decided who they run by."""
+        return [CatalogStep("stream", n, m.definition) for n, m in self._moving.items() if m.decided]
+
+    def moves(self) -> list[StreamMove]:
+        return [
+            StreamMove(
+                stream=number,
+                batch=_batch_after(moving),
+                time=moving.time,
+                heartbeat=moving.heartbeat,
+                first=moving.first,
+                pushes=moving.marks,
+                sources=moving.sources_moved,
+                latest=moving.latest,
+                idle=moving.idle,
+                openings=self._moved_openings(moving),
+            )
+            for number, moving in self._moving.items()
+        ]
+
+    def _moved_openings(self, moving: _Moving) -> list[tuple[int, int]] | None:
+        position = self._positions.get(moving.definition.number)
+        before = [] if position is None else position.openings
+        return None if list(moving.openings) == before else list(moving.openings)
+
+    def write(self, batch: Batch) -> None:
+        self.dropped.clear()  # it may be written again, where the store did not answer in the middle
+        for move in self.moves():
+            moving = self._moving[move.stream]
+            if self._is_wanted(moving.definition):
+                batch.stream(move, *_columns(batch, moving, wanted=True))
+            else:
+                batch.stream(move, *self._absorbed_alone(batch, moving))
+
+    def _is_wanted(self, stream: StreamDefinition) -> bool:
+        """Whether anybody may ever look for what the store does not absorb."""
+        return stream.options.retention_ms > 0 or bool(self._catalog.readers_of(stream.number))
+
+    def _absorbed_alone(self, batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
+        elements = sum(len(one.element_times) for one in moving.taken)
+        columns, absorbed = _columns(batch, moving, wanted=False) if _absorbs(moving) else (None, None)
+        if columns is not None and absorbed is not None:
+            columns, absorbed = _with_rows(columns, absorbed), np.ones(int(absorbed.sum()), np.bool_)
+        self.dropped[moving.definition.number] += elements - (0 if columns is None else len(columns.time))
+        return columns, absorbed
+
+
+_WRONG_KIND = {
+    "clock": (
+        "stream {!r} runs by the clock, because its first push carried no times; "
+        "send this one without times too, or use another stream"
+    ),
+    "elements": (
+        "stream {!r} runs by the times of its elements, because its first push carried them; "
+        'give this one times too (?timestamp=, or "timestamp" in each line), or use another stream'
+    ),
+}
+
+
+def _is_repeated(moving: _Moving, push: Push) -> bool:
+    last = None if push.source is None else moving.sources.get(push.source)
+    return last is not None and push.seq is not None and push.seq <= last
+
+
+def _batch_after(moving: _Moving) -> int:
+    """Batches are numbered where they have elements; a heartbeat is none."""
+    return moving.batch + any(taken.elements is not None for taken in moving.taken)
+
+
+def _columns(batch: Batch, moving: _Moving, wanted: bool) -> tuple[StreamColumns | None, Mask | None]:
+    """All elements of the stream in this snapshot, and which triples are absorbed (None: none). Where the others are
+    not `wanted`, their terms may be 0."""
+    taken = [one for one in moving.taken if one.elements is not None and len(one.element_times)]
+    if not taken:
+        return None, None
+    everything = [one.elements for one in taken if one.elements is not None]
+    option = moving.definition.options.graph
+    default_graph = 0 if option is None else int(batch.encode([iri(option)])[0])
+    parts = [
+        assemble(elements, ids, _blanks(batch, len(elements.places.keys)), default_graph)
+        for elements, ids in zip(everything, _encode(batch, everything, wanted), strict=True)
+    ]
+    starts = np.cumsum([0, *(len(one.element_times) for one in taken)])[:-1]
+    columns = StreamColumns(
+        stream=moving.definition.number,
+        time=np.concatenate([one.element_times for one in taken]),
+        graph=np.concatenate([part.graph for part in parts]),
+        push=np.concatenate([np.full(len(one.element_times), one.ordinal, np.int32) for one in taken]),
+        element=np.concatenate(
+            [elements.element + np.int32(start) for elements, start in zip(everything, starts, strict=True)]
+        ),
+        s=np.concatenate([part.s for part in parts]),
+        p=np.concatenate([part.p for part in parts]),
+        o=np.concatenate([part.o for part in parts]),
+    )
+    return columns, _absorbed(everything)
+
+
+def _absorbs(moving: _Moving) -> bool:
+    """Whether the store takes some of it."""
+    parts = [one.elements.absorbed for one in moving.taken if one.elements is not None]
+    return any(absorbed is not None and bool(absorbed.any()) for absorbed in parts)
+
+
+def _with_rows(columns: StreamColumns, rows: Mask) -> StreamColumns:
+    """These triples alone, and the elements that they are in."""
+    elements = np.unique(columns.element[rows])
+    return StreamColumns(
+        columns.stream,
+        columns.time[elements],
+        columns.graph[elements],
+        columns.push[elements],
+        np.searchsorted(elements, columns.element[rows]).astype(np.int32),
+        columns.s[rows],
+        columns.p[rows],
+        columns.o[rows],
+    )
+
+
+def _blanks(batch: Batch, count: int) -> Ids:
+    return batch.blanks(count) if count else np.empty(0, np.uint64)
+
+
+def _encode(batch: Batch, everything: Sequence[Elements], wanted: bool) -> list[Ids]:
+    """Each push's ids of its terms, 0 for fresh blank nodes: a call for what the store absorbs, one for the rest."""
+    texts = [term for elements in everything for term in elements.parsed.terms]
+    named = ~np.concatenate([elements.places.blank for elements in everything])
+    absorbed = np.concatenate([_absorbed_terms(elements) for elements in everything])
+    ids = np.zeros(len(texts), np.uint64)
+    for those, encode in ((named & absorbed, batch.encode), (named & ~absorbed & wanted, batch.encode_transient)):
+        if those.all():
+            ids = encode(texts)
+        elif those.any():
+            ids[those] = encode([texts[i] for i in np.flatnonzero(those).tolist()])
+    ends = np.cumsum([len(elements.parsed.terms) for elements in everything])
+    return np.split(ids, ends[:-1])
+
+
+def _absorbed_terms(elements: Elements) -> Mask:
+    """Which of the terms stand in triples that the store absorbs, or are graphs of elements that have some."""
+    parsed, absorbed = elements.parsed, elements.absorbed
+    found = np.zeros(len(parsed.terms), np.bool_)
+    if absorbed is not None:
+        for column in (parsed.s, parsed.p, parsed.o):
+            found[column[absorbed]] = True
+        graphs = elements.graph[elements.element[absorbed]]
+        found[graphs[graphs >= 0]] = True
+    return found
+
+
+def _absorbed(everything: Sequence[Elements]) -> Mask | None:
+    if all(elements.absorbed is None for elements in everything):
+        return None
+    return np.concatenate(
+        [
+            np.zeros(len(elements.element), np.bool_) if elements.absorbed is None else elements.absorbed
+            for elements in everything
+        ]
+    )

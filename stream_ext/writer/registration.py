@@ -1,0 +1,246 @@
+"""Registration: from a text to a query that runs.
+
+What depends on the text alone is settled in the caller's thread. What depends on the catalog (is the name free,
+which streams are there, where have they come to) is settled by the writer, in the snapshot of the registration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from hbase_store.layout.terms import iri
+from stream_ext.catalog.catalog import (
+    Catalog,
+    CatalogStep,
+    Names,
+    QueryDefinition,
+    StreamDefinition,
+    generated_name,
+    names_of,
+)
+from stream_ext.catalog.chains import check_ends
+from stream_ext.catalog.options import StreamOptions
+from stream_ext.catalog.registered import reading_of
+from stream_ext.catalog.timing import key_of, timing_of
+from stream_ext.errors import BadArgument, NameInUse, TooLarge
+from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import R2S, Form, Query, Register, Update, WindowClause
+from stream_ext.language.algebra.terms import Position
+from stream_ext.language.syntax import Check, parse_again
+from stream_ext.names import meant
+from stream_ext.plan.advice import warnings_of
+from stream_ext.plan.refuse import runnable
+from stream_ext.plan.result_columns import columns_of
+from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
+from stream_ext.windows.schedule import initial_state
+from stream_ext.writer.elements import check_terms
+from stream_ext.writer.injector import HeadView, Intent
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    definition: QueryDefinition
+    created: bool
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A text that may be registered. As a change it makes the query, and the streams that it names and that are
+    not there yet."""
+
+    text: str
+    base: str
+    names: Names | None  # None: it has none, and is given one
+    query: Query
+    constants: list[bytes]
+    queries_max: int
+    live: bool = False  # ends with its connection, and makes no stream
+
+    @property
+    def joins(self) -> bool:
+        """Many that come at once are one snapshot."""
+        return True
+
+    def __call__(self, view: HeadView) -> Intent:
+        names = self.names or self._generated(view.catalog)
+        existing = view.catalog.find_query(names.name) or view.catalog.find_query(names.iri)
+        if existing is not None:
+            same = self._same(existing)  # refused here: an error of `result` would be one of the writer
+            return Intent(result=lambda _: Registered(same, False, []))
+        if len(view.catalog.queries) >= self.queries_max:
+            raise TooLarge(
+                f"{self.queries_max} queries are registered, which is the limit (--max-queries); drop one first"
+            )
+        if self.live:
+            for window in self.query.windows:
+                if window.stream.variable is None:
+                    view.catalog.stream(key_of(window))
+        found = _resolve(self.query.windows, view, self.base, names.name)
+        any_stream = follows_streams(self.query)
+        if has_stream_variables(self.query) and not any_stream:
+            found.read_all()
+        number = view.new_number("query")
+        output = self._output(names, number, found, view) if self._derives else None
+        read = sorted(found.catalog.streams) if any_stream else found.streams
+        iris = [found.catalog.streams[stream].iri for stream in read]
+        wide = over_streams(self.query, iris)
+        definition = QueryDefinition(
+            number=number,
+            name=names.name,
+            iri=names.iri,
+            text=self.text,
+            base=self.base,
+            r2s=(self.query.r2s or R2S.RSTREAM).value,
+            variables=list(columns_of(self.query)),
+            constructs=self.query.form is Form.CONSTRUCT,
+            live=self.live,
+            streams=found.streams,
+            registered_sn=view.head + 1,
+            since=view.head + 1,
+            state=initial_state(timing_of(wide, found.catalog), view.positions),
+            output=output,
+            any_stream=any_stream,
+        )
+        registered = CatalogStep("query", number, definition)
+        if output is not None:
+            check_ends(found.catalog.after(registered), definition)
+        warnings = [*warnings_of(self.query), *found.warnings, *_empty_graphs(self.query, view)]
+        return Intent(
+            result=lambda _: Registered(definition, True, warnings),
+            steps=[*found.steps, registered],
+            # Its network looks for the ids of its constants.
+            terms=[*self.constants, *(map(iri, iris) if has_stream_variables(self.query) else ())],
+        )
+
+    def _generated(self, catalog: Catalog) -> Names:
+        folder = self.base + "queries/"
+
+        def taken(name: str) -> bool:
+            known = [catalog.find_query, *([catalog.find_stream] if self._derives else [])]
+            return any(find(key) is not None for find in known for key in (name, folder + name))
+
+        return names_of(generated_name(taken), folder)
+
+    @property
+    def _derives(self) -> bool:
+        """What a CONSTRUCT says is a stream; not that of a connection, which nobody else could name."""
+        return self.query.form is Form.CONSTRUCT and not self.live
+
+    def _output(self, names: Names, number: int, found: _Found, view: HeadView) -> int:
+        """The stream of what the query says: a new one of its name, or one that waits for it under that name."""
+        there = found.catalog.find_stream(names.name) or found.catalog.find_stream(names.iri)
+        if there is None:
+            of_stream = view.new_number("stream")
+            there = StreamDefinition(of_stream, names.name, names.iri, StreamOptions())
+        elif not _waits(there, view):
+            raise NameInUse(
+                f"what a CONSTRUCT says is a stream of the query's name, and stream {there.name!r} is there with "
+                "elements of its own; drop it first, or use another name"
+            )
+        stream = msgspec.structs.replace(there, of_query=number, runs_by="elements", made_by=None)
+        found.take(CatalogStep("stream", stream.number, stream))
+        return stream.number
+
+    def _same(self, existing: QueryDefinition) -> QueryDefinition:
+        if (
+            existing.text.strip() == self.text.strip()
+        ):  # a shell takes the last line's end away; and sent to a server at another address it is still the same query
+            return existing
+        raise NameInUse(
+            f"{existing.name!r} is a registered query with another text; drop it first, or use another name"
+        )
+
+
+def read_registration(
+    text: str, base: str, name: str | None, queries_max: int, check: Check | None = None
+) -> Registration:
+    """`name` is the one that the caller wants (a PUT path); one in the text must agree with it."""
+    unit, folder = parse_again(text, base, check), base + "queries/"
+    if isinstance(unit, Query):
+        unit = Register(None, None, unit, Position(1, 1))  # the bare query says the same, and is refused the same
+    runnable(unit, text)
+    if not isinstance(unit, Register):
+        if unit == Update(()):
+            raise BadArgument("the text is empty: what is registered is a query, or REGISTER ... AS and a query")
+        raise BadArgument("an update is not registered: send it as an update")
+    query, written = unit.query, unit.iri or unit.name
+    names = None if written is None else names_of(written, folder)
+    if name is not None:
+        wanted = names_of(name, folder)
+        if names is not None and names != wanted:
+            raise BadArgument(f"the text registers {written!r}, but it was sent to {name!r}")
+        names = wanted
+    constants = reading_of(text, base, check or Control.FREE.check).constants
+    check_terms(constants)
+    return Registration(text, base, names, query, constants, queries_max)
+
+
+def _waits(stream: StreamDefinition, view: HeadView) -> bool:
+    """Whether nothing was ever pushed to it, and no option says where its elements have their times."""
+    position = view.positions.get(stream.number)
+    pushed = position is not None and position.batch > 0
+    return not pushed and stream.runs_by is None and stream.of_query is None and stream.options.time is None
+
+
+def _empty_graphs(query: Query, view: HeadView) -> Iterator[str]:
+    """A graph that FROM mistypes is as empty as one that is filled later."""
+    for graph in dict.fromkeys(clause.graph for clause in query.shape.graphs if clause.graph is not None):
+        id = int(view.store.ids([graph.text])[0])
+        if not id or not len(view.store.at(view.head).predicates(id)):
+            yield f"the graph {graph.text.decode()} has no triple yet"
+
+
+@dataclass(slots=True)
+class _Found:
+    """The streams of the windows, and those among them that are made with the query."""
+
+    catalog: Catalog
+    streams: list[int] = field(default_factory=list)
+    steps: list[CatalogStep] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def take(self, step: CatalogStep) -> None:
+        self.steps.append(step)
+        self.catalog = self.catalog.after(step)
+
+    def read_all(self) -> None:
+        """What is replayed once reads the streams that there are."""
+        self.streams = sorted(self.catalog.streams)
+        if not self.streams:
+            raise BadArgument(
+                "there is no stream yet whose past START ... END could replay; register this when there is"
+            )
+
+
+def _answers_alone(catalog: Catalog, key: str) -> str:
+    """A window over a query that makes no stream: it would be silent for ever, though both names are right."""
+    if catalog.find_query(key) is None:
+        return ""
+    return f" ({key!r} is a query, but only what a CONSTRUCT says is a stream)"
+
+
+def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: str) -> _Found:
+    found = _Found(view.catalog)
+    for window in windows:
+        if window.stream.variable is not None:
+            continue
+        key = key_of(window)
+        stream = found.catalog.find_stream(key)
+        if stream is None:
+            names = names_of(key, base + "streams/")
+            near = meant(names.name, found.catalog.stream_names(), most=3)
+            number = view.new_number("stream")
+            options = StreamOptions(time=window.time_predicate)
+            stream = StreamDefinition(number, names.name, names.iri, options, made_by=query)
+            found.take(CatalogStep("stream", number, stream))
+            near = _answers_alone(found.catalog, key) or near
+            found.warnings.append(
+                f"stream {names.name!r} did not exist{near}: it was created with the default options "
+                f"{'but for its time ' if window.time_predicate else ''}"
+                "(timing data: its elements are seen in windows only), and goes with the query unless it is pushed to"
+            )
+        found.streams.append(stream.number)
+    return found

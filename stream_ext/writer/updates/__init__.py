@@ -1,0 +1,13 @@
+"""SPARQL 1.1 Update: a request of one or more operations becomes one snapshot, or nothing of it is published.
+
+    INSERT DATA, DELETE DATA        data.py
+    DELETE and INSERT by a pattern  modify.py, templates.py; the pattern is solved by solving.py
+    CLEAR, DROP, CREATE, COPY ...   graphs.py
+    LOAD                            load.py
+    all operations of a request     request.py, where each sees what those before it did
+
+A graph is there while it holds a triple: nothing is kept of an empty one."""
+
+from stream_ext.writer.updates.request import Updated, change_of, updated
+
+__all__ = ["Updated", "change_of", "updated"]

@@ -1,0 +1,191 @@
+"""A whole request: its operations one after the other, in one batch, each seeing what those before it did.
+
+Whatever fails fails the request: its batch is dropped, and nothing of it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbase_store import Batch, Store
+from hbase_store.errors import BadRow, SnapshotGone, StoreUnavailable
+from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
+from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import (
+    DeleteData,
+    DeleteWhere,
+    InsertData,
+    Load,
+    Manage,
+    Modify,
+    Operation,
+    Transfer,
+    Update,
+)
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.network.operators.remote.service import Unanswered, check_services
+from stream_ext.oneshot.evaluate import Asking
+from stream_ext.rdf import Parsed
+from stream_ext.remote.allowed_urls import Outside
+from stream_ext.writer.charged import ChargedBatch
+from stream_ext.writer.derived_graphs import DerivedGraphs, Origin
+from stream_ext.writer.elements import check_terms
+from stream_ext.writer.injector import Change, HeadView, Intent
+from stream_ext.writer.updates.data import Known, delete_data, insert_data, nodes_of
+from stream_ext.writer.updates.graphs import manage, transfer
+from stream_ext.writer.updates.load import fetched, load
+from stream_ext.writer.updates.modify import asked_of, delete_where, modify
+from stream_ext.writer.updates.solving import Ahead, solutions, solved_ahead
+from stream_ext.writer.updates.targets import targets_of
+from stream_ext.writer.updates.templates import Solved
+from stream_ext.writer.updates.working import CannotUpdate, Forbidden, Working
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The snapshot that has an update, and how the store differs from the one before: quads that came and that went.
+
+    None where that cannot be told: the update is done, and the store is out of reach or has forgotten what was."""
+
+    snapshot: int
+    inserted: int | None
+    deleted: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOutcome:
+    """What the writer says of a request: the snapshot that has it; `changed` is False if that was there before."""
+
+    sn: int
+    changed: bool
+
+
+def change_of(
+    update: Update,
+    text: str,
+    store: Store,
+    head: int,
+    asking: Asking | None = None,
+    origin: Origin = lambda _: None,
+) -> Change:
+    """Its result is an `UpdateOutcome`; a request that asserts nothing of any quad makes no snapshot. `origin` is that
+    of the closes of registered queries, whose answers it may read."""
+    request = _Request(update, text, asking or Asking())
+    request.prepare()
+    request.solve_ahead(store, head)
+
+    def change(view: HeadView) -> Intent:
+        derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.outside, request.control)
+        return Intent(
+            lambda sn: UpdateOutcome(sn, request.asserts),
+            write=lambda batch: request.run(view.store, batch, derived),
+            skips_empty=True,
+        )
+
+    return change
+
+
+def updated(published: UpdateOutcome, store: Store) -> Updated:
+    if not published.changed:
+        return Updated(published.sn, 0, 0)
+    try:
+        sign = store.net_changes(published.sn).sign
+    except (SnapshotGone, StoreUnavailable):
+        return Updated(published.sn, None, None)
+    return Updated(published.sn, int(np.count_nonzero(sign > 0)), int(np.count_nonzero(sign < 0)))
+
+
+class _Request:
+    """Made in the caller's thread, where what needs no turn is done; run by the writer."""
+
+    def __init__(self, update: Update, text: str, asking: Asking) -> None:
+        self._operations, self._text, self._asking = update.operations, text, asking
+        self._known: Known = {}
+        self._documents: dict[int, Parsed | None] = {}
+        self._ahead: Ahead | None = None  # of the first operation
+        self.asserts = False
+
+    @property
+    def outside(self) -> Outside:
+        return self._asking.outside
+
+    @property
+    def control(self) -> Control:
+        return self._asking.control
+
+    def prepare(self) -> None:
+        for number, operation in enumerate(self._operations, 1):
+            if isinstance(operation, InsertData | DeleteData):
+                check_terms(node.text for node in nodes_of(operation.quads) if isinstance(node, Constant))
+            elif isinstance(operation, Modify):
+                check_services([operation.pattern], self._asking.outside, self._text)
+            elif isinstance(operation, Load):
+                with self._placed(number, operation):
+                    self._documents[number] = fetched(operation, self.outside, self.control)
+
+    def solve_ahead(self, store: Store, head: int) -> None:
+        """Only for the first operation: those after it see what it does."""
+        first = self._operations[0] if self._operations else None
+        if isinstance(first, Modify | DeleteWhere):
+            with self._placed(1, first), suppress(SnapshotGone):
+                self._ahead = solved_ahead(asked_of(first), store, head, self._asking)
+
+    def run(self, store: Store, batch: Batch, derived: DerivedGraphs) -> None:
+        ahead = self._ahead if self._ahead is not None and self._ahead.holds(store) else None
+        charged = ChargedBatch(batch, self.control)
+        working = Working(charged, store.preview(batch), self._asking, derived)
+        for number, operation in enumerate(self._operations, 1):
+            self._asking.control.check()
+            with self._placed(number, operation):
+                for graph in targets_of(operation):
+                    working.check_writable(graph)
+                if isinstance(operation, Modify | DeleteWhere):
+                    known = ahead.solved if ahead is not None and number == 1 else None
+                    self._run_by_pattern(operation, known, working)
+                else:
+                    self._run(number, operation, working)
+        charged.pack()
+        self.asserts = not batch.is_empty
+
+    def _run_by_pattern(self, operation: Modify | DeleteWhere, known: Solved | None, working: Working) -> None:
+        asked = asked_of(operation)
+        reads_derived = any(working.derived.meant(asked.pattern, asked.of))
+        solved = known if known is not None and not reads_derived else solutions(asked, working)
+        if isinstance(operation, Modify):
+            modify(operation, solved, working)
+        else:
+            delete_where(operation, solved, working)
+
+    def _run(self, number: int, operation: Operation, working: Working) -> None:
+        match operation:
+            case InsertData():
+                insert_data(operation, self._known, working)
+            case DeleteData():
+                delete_data(operation, working)
+            case Manage():
+                manage(operation, working)
+            case Transfer():
+                transfer(operation, working)
+            case Load():
+                document = self._documents[number]
+                if document is not None:
+                    load(operation, document, working)
+
+    @contextmanager
+    def _placed(self, number: int, operation: Operation) -> Iterator[None]:
+        """An error of an operation says which it is, and where it stands."""
+        count = len(self._operations)
+        which = f"operation {number} of {count}: " if count > 1 else ""
+        try:
+            yield
+        except Forbidden as error:
+            raise NotAllowed(which + str(error), self._text, *operation.position) from None
+        except Unanswered as error:
+            kind = NotAllowed if error.forbidden else ServiceFailed
+            raise kind(which + error.why, self._text, *error.position) from None
+        except (CannotUpdate, BadRow) as error:
+            why = f"{which}{error}; nothing of this request was done"
+            raise UpdateFailed(why, self._text, *operation.position) from None

@@ -1,0 +1,111 @@
+"""The solutions of an update's pattern: the one place where an update asks the evaluator of queries.
+
+The writer solves patterns at its turn, and whoever pushes waits meanwhile. What is expected to take long is therefore
+solved *ahead*, in the thread of the request, at the head of that moment. At its turn the writer looks whether any edge
+that the solutions depend on has changed since. If none has, they are what it would have found; else it solves anew. So
+a request still sees exactly the snapshot before its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbase_store import Store
+from hbase_store.errors import SnapshotGone
+from stream_ext.language.algebra.algebra import Modify, Pattern, QuadPattern
+from stream_ext.language.algebra.terms import Constant
+from stream_ext.oneshot.evaluate import Asking, DerivedGraph, pattern_network, solve, solve_beside, where
+from stream_ext.plan.logic import GraphScope, Select, predicates_read
+from stream_ext.plan.places import STORE, GraphsInScope, dataset
+from stream_ext.rows.zset import ZSet
+from stream_ext.values.vocabulary import Vocabulary
+from stream_ext.writer.updates.templates import Solved
+from stream_ext.writer.updates.working import Working
+
+#: Patterns whose operators are expected to make fewer rows than this take the writer some milliseconds at most.
+AHEAD_ROWS = 10_000.0
+#: So many snapshots are looked through for changes at most.
+_SNAPSHOTS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PatternRequest:
+    """The pattern of an operation, and what its solutions are wanted for."""
+
+    pattern: Pattern
+    variables: tuple[str, ...]
+    of: GraphsInScope
+    deletes: Sequence[QuadPattern]
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Solutions at snapshot `sn`, which depend on edges of these predicates alone (None: of any)."""
+
+    sn: int
+    solved: Solved
+    predicates: frozenset[bytes] | None
+
+    def holds(self, store: Store) -> bool:
+        """Whether they are those at the head, too."""
+        head = int(store.head())
+        if head - self.sn > _SNAPSHOTS_MAX:
+            return False
+        known = None if self.predicates is None else [int(id) for id in store.ids(sorted(self.predicates)) if id]
+        try:
+            return not any(_changed(store, sn, known) for sn in range(self.sn + 1, head + 1))
+        except SnapshotGone:
+            return False  # nobody can tell any more
+
+
+def _changed(store: Store, sn: int, predicates: list[int] | None) -> bool:
+    # What a load brought is much to look through, and mostly news.
+    return bool(store.row(sn).load_run) or bool(len(store.net_changes(sn, predicates)))
+
+
+def solutions(asked: PatternRequest, working: Working) -> Solved:
+    """Over the store with all that the operations before did."""
+    vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
+    graphs = working.derived.of_pattern(asked.pattern, asked.of)
+    snapshot, select = working.snapshot, _select(asked, working.asking, graphs)
+    found = solve_beside(select, graphs, snapshot, vocabulary, working.asking)
+    return _solved(asked.variables, found, vocabulary)
+
+
+def solved_ahead(asked: PatternRequest, store: Store, sn: int, asking: Asking) -> Ahead | None:
+    """None where it is left to the writer. Of the store alone: what a registered query says may change meanwhile."""
+    vocabulary = Vocabulary(store.permanent_ids, store.terms)
+    snapshot, select = store.at(sn), _select(asked, asking)
+    network = pattern_network(select, snapshot, vocabulary, check=asking.control.check)
+    if network.expected() < AHEAD_ROWS:
+        return None
+    solved = _solved(asked.variables, solve(network, snapshot, vocabulary, asking), vocabulary)
+    read, deleted = predicates_read(select), _predicates_of(asked.deletes)
+    return Ahead(sn, solved, None if read is None or deleted is None else read | deleted)
+
+
+def _select(asked: PatternRequest, asking: Asking, graphs: Sequence[DerivedGraph] = ()) -> Select:
+    return where(asked.pattern, asked.variables, asked.of, graphs, asking.control.check)
+
+
+def _predicates_of(quads: Sequence[QuadPattern]) -> frozenset[bytes] | None:
+    """A term of the solutions that nobody knew deletes nothing; by now there may be edges that it names."""
+    found = {quad.predicate.text for quad in quads if isinstance(quad.predicate, Constant)}
+    return frozenset(found) if all(isinstance(quad.predicate, Constant) for quad in quads) else None
+
+
+def _solved(variables: Sequence[str], found: ZSet, vocabulary: Vocabulary) -> Solved:
+    weights = found.weight_array()
+    columns = found.columns if found.weights is None else tuple(np.repeat(column, weights) for column in found.columns)
+    return Solved(dict(zip(variables, columns, strict=True)), int(weights.sum()), vocabulary)
+
+
+def dataset_of(operation: Modify) -> GraphsInScope:
+    """USING says what the pattern is solved over; without it WITH does, for the default graph."""
+    if operation.using:
+        return dataset(operation.using, windowed=False)
+    if operation.graph is not None:
+        return GraphsInScope(GraphScope(graphs=(operation.graph,)), None)
+    return STORE

@@ -1,0 +1,297 @@
+"""The pages in a real browser: how they look on a laptop and on a phone, in light and dark, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+
+from tests.endpoint.console.conftest import fill
+from tests.endpoint.live import NEAR, TAXI_IN_ZONE, Live, live
+
+PATHS = (
+    "/",
+    "/query",
+    "/query?query=SELECT * { ?s ?p ?o }",
+    "/query?query=SELECT * { ?s ?p",
+    "/explain?query=ASK { ?s ?p ?o }",
+    "/graphs",
+    "/upload",
+    "/streams",
+    "/streams/taxis",
+    "/queries",
+    "/queries/near",
+    "/nowhere",
+)
+LAPTOP, PHONE = (1280, 800), (390, 844)
+
+#: Every text on the page with the contrast to what is behind it, by the formula of WCAG 2.
+CONTRASTS = """() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const colour = (css) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = css; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255];
+  };
+  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const behind = (element) => {
+    const layers = [];
+    for (let each = element; each; each = each.parentElement) {
+      layers.push(colour(getComputedStyle(each).backgroundColor));
+    }
+    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 1]);
+  };
+  const light = (c) => [0.2126, 0.7152, 0.0722].reduce((sum, weight, i) => {
+    const v = c[i] / 255; return sum + weight * (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  }, 0);
+  const found = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!texts.currentNode.textContent.trim() || !element.checkVisibility()) continue;
+    if (['SCRIPT', 'NOSCRIPT'].includes(element.tagName) || element.closest('svg')) continue;
+    const back = behind(element), front = over(colour(getComputedStyle(element).color), back);
+    const [a, b] = [light(front), light(back)].sort((x, y) => y - x);
+    found.push([(a + 0.05) / (b + 0.05), texts.currentNode.textContent.trim().slice(0, 40)]);
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(params=[(size, scheme) for size in (LAPTOP, PHONE) for scheme in ("light", "dark")], ids=str)
+def looked_at(request: pytest.FixtureRequest, browser: Browser, server: Live) -> Iterator[Page]:
+    (width, height), scheme = request.param
+    context = browser.new_context(base_url=server.url, viewport={"width": width, "height": height}, color_scheme=scheme)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def page(browser: Browser, server: Live) -> Iterator[Page]:
+    context = browser.new_context(base_url=server.url, viewport={"width": LAPTOP[0], "height": LAPTOP[1]})
+    yield context.new_page()
+    context.close()
+
+
+def test_every_page_fits_the_screen_can_be_read_and_says_no_error(looked_at: Page) -> None:
+    said: list[str] = []
+
+    def hear(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and "status of 40" not in message.text:  # two pages are told as errors
+            said.append(message.text)
+
+    looked_at.on("console", hear)
+    looked_at.on("pageerror", lambda error: said.append(str(error)))
+    for path in PATHS:
+        looked_at.goto("/console" + path)
+        assert looked_at.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        contrasts = looked_at.evaluate(CONTRASTS)
+        assert contrasts, path
+        assert min(contrasts)[0] >= 4.5, (path, min(contrasts))
+        assert not said, (path, said)
+    for text in ("SELECT * { ?s ?p ?o }", "SELECT * { ?s ?p"):
+        looked_at.goto("/console/query")
+        looked_at.get_by_label("SPARQL query or update").fill(text)
+        with looked_at.expect_navigation(wait_until="load"):  # before its style is there nothing can be read
+            looked_at.get_by_role("button", name="Run").click()
+        assert looked_at.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, text
+        assert min(looked_at.evaluate(CONTRASTS))[0] >= 4.5, text
+        assert not said, (text, said)
+
+
+def test_light_and_dark_differ(browser: Browser, server: Live) -> None:
+    grounds = set()
+    for scheme in ("light", "dark"):
+        context = browser.new_context(base_url=server.url, color_scheme=scheme)  # type: ignore[arg-type]  # one of both
+        page = context.new_page()
+        page.goto("/console/")
+        grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        context.close()
+    assert len(grounds) == 2
+
+
+def test_whoever_has_only_a_keyboard_sees_where_he_is(page: Page) -> None:
+    page.goto("/console/query")
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the content")).to_be_focused()
+    for _ in range(12):
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", page.evaluate("document.activeElement.outerHTML")
+        page.keyboard.press("Tab")
+
+
+def test_a_query_is_run_with_the_keyboard_and_its_rows_are_a_table(page: Page) -> None:
+    page.goto("/console/query")
+    page.get_by_label("SPARQL query or update").fill("PREFIX ex: <http://ex/>\nSELECT ?o { ex:z1 ex:rooms ?o }")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("cell", name="12")).to_be_visible()
+    expect(page.get_by_text("1 row · ")).to_be_visible()
+    page.get_by_label("as", exact=True).select_option("JSON")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_text('"bindings"')).to_be_visible()
+
+
+def test_an_error_puts_the_caret_where_it_is(page: Page) -> None:
+    page.goto("/console/query")
+    text = "SELECT *\n{ ?s ?p ?o\n  FILTER(?o >) }"
+    page.get_by_label("SPARQL query or update").fill(text)
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("alert")).to_contain_text("line 3, column 14")
+    page.wait_for_function("at => document.querySelector('[data-editor]').selectionStart === at", arg=text.index(") }"))
+
+
+def test_an_example_fills_the_editor(page: Page) -> None:
+    page.goto("/console/query")
+    page.get_by_role("link", name="Is there anything").click()
+    expect(page.get_by_label("SPARQL query or update")).to_have_value("ASK { ?s ?p ?o }")
+
+
+def test_a_field_that_belongs_to_a_choice_is_shown_with_it(page: Page) -> None:
+    page.goto("/console/streams")
+    predicates = page.get_by_label("Those predicates")
+    expect(predicates).to_be_hidden()
+    page.get_by_label("Kept in the store for ever").select_option("triples of some predicates")
+    expect(predicates).to_be_visible()
+
+
+def test_naming_a_graph_chooses_it(page: Page) -> None:
+    page.goto("/console/upload")
+    page.get_by_label("IRI of the graph").fill("http://ex/h")
+    expect(page.get_by_label("the graph named")).to_be_checked()
+
+
+def test_a_file_is_uploaded_looked_at_and_dropped(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "cities.ttl"
+    file.write_text("<http://ex/bern> <http://ex/name> 'Bern' .")
+    with live(tmp_path / "store") as server:
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/upload")
+        page.get_by_label("File", exact=True).set_input_files(file)
+        page.get_by_label("IRI of the graph").fill("http://ex/cities")
+        page.get_by_role("button", name="Upload").click()
+        expect(page.get_by_role("status").first).to_contain_text("from 0 to 1 triples")
+        row = page.get_by_role("row").filter(has_text="http://ex/cities")
+        row.get_by_role("link", name="Browse").click()
+        page.get_by_role("button", name="Run").click()
+        expect(page.get_by_role("cell", name="Bern", exact=True)).to_be_visible()
+        page.goto("/console/graphs")
+        row.get_by_text("Drop").first.click()
+        row.get_by_role("button", name="Drop").click()
+        expect(page.get_by_text("There are no named graphs.")).to_be_visible()
+        page.context.close()
+
+
+def test_what_a_query_says_arrives_while_one_watches(browser: Browser, tmp_path: Path) -> None:
+    with live(tmp_path) as server:
+        fill(server)
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/queries/near")
+        expect(page.get_by_text("listening", exact=True)).to_be_visible()
+        log = page.get_by_role("listitem").filter(has_text="#")
+        before = server.service.query_status("near")["emissions"]
+        expect(log).to_have_count(before)
+        server.push(9000).raise_for_status()  # windows close that the taxi was in
+        after = server.service.query_status("near")["emissions"]
+        assert after > before
+        expect(log.first).to_contain_text(f"#{after}")
+        expect(page.locator(".chart svg")).to_be_visible()
+        page.get_by_role("button", name="Stop listening").click()
+        server.push(10_000).raise_for_status()
+        page.get_by_role("button", name="Listen", exact=True).click()
+        expect(log.first).to_contain_text(f"#{server.service.query_status('near')['emissions']}")
+        assert server.service.status()["subscriptions"] >= 1  # a listener of the HTTP routes: no page holds a thread
+        page.context.close()
+
+
+def test_what_a_construct_says_is_shown_as_rows_of_short_terms(browser: Browser, tmp_path: Path) -> None:
+    template = 'CONSTRUCT { ?taxi ex:mean ?m ; ex:in ?zone ; ex:says "\\u00e9 \\"x\\"\\n"@fr }'
+    text = NEAR.replace("near", "means").replace("SELECT ?taxi ?zone ?city", template)
+    with live(tmp_path) as server:
+        fill(server)
+        server.register(text.replace("WHERE {", "WHERE { BIND (1 / 3 AS ?m)")).raise_for_status()
+        server.push(9000).raise_for_status()
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/queries/means")
+        page.get_by_role("button", name="Stop listening").click()
+        server.push(9050).raise_for_status()
+        page.get_by_role("button", name="Listen", exact=True).click()
+        server.push(9150).raise_for_status()
+        table = page.get_by_role("region", name="The latest emission")
+        expect(table.locator("tbody tr")).to_have_count(3)
+        cells = {tuple(row.locator("td").all_inner_texts()) for row in table.locator("tbody tr").all()}
+        assert {("ex:t1", "ex:mean", "0.33333333333333…"), ("ex:t1", "ex:in", "ex:z1")} < cells
+        assert ("ex:t1", "ex:says", 'é "x"') in {tuple(map(str.strip, row)) for row in cells}
+        told = page.get_by_text(str(server.service.query_status("means")["emissions"]), exact=True)
+        expect(told.first).to_be_visible()
+        page.get_by_label("Chart of").select_option("object")
+        expect(page.locator(".chart svg")).to_be_visible()
+        page.context.close()
+
+
+def test_the_bar_says_which_snapshot_is_the_latest_now(browser: Browser, tmp_path: Path) -> None:
+    with live(tmp_path) as server:
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/explain")
+        expect(page.locator(".snapshot")).to_have_text("snapshot 0")
+        server.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+        expect(page.locator(".snapshot")).to_have_text("snapshot 1", timeout=20_000)
+        page.context.set_offline(True)
+        expect(page.locator(".snapshot")).to_have_class("snapshot old", timeout=20_000)
+        page.context.set_offline(False)
+        expect(page.locator(".snapshot")).to_have_class("snapshot", timeout=20_000)
+        page.context.close()
+
+
+def test_the_whole_way_from_a_stream_to_a_live_answer_needs_no_other_tool(browser: Browser, tmp_path: Path) -> None:
+    with live(tmp_path, token="s3cret") as server:
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/streams")
+        page.get_by_label("Name or IRI").fill("taxis")
+        page.get_by_role("button", name="Create").click()
+        with page.context.expect_page() as opened:
+            page.get_by_role("alert").get_by_role("link", name="Enter the token").click()
+        opened.value.get_by_label("Token").fill("s3cret")
+        opened.value.get_by_role("button", name="Sign in").click()
+        expect(opened.value.get_by_text("Signed in: you may change things now.")).to_be_visible()
+        expect(page.get_by_label("Name or IRI")).to_have_value("taxis")
+        page.get_by_role("button", name="Create").click()
+        expect(page.get_by_role("heading", name="taxis")).to_be_visible()
+        page.goto("/console/query")
+        page.get_by_label("SPARQL query or update").fill(
+            "INSERT DATA { <http://ex/z1> <http://ex/partOf> <http://ex/c1> }"
+        )
+        page.get_by_role("button", name="Run").click()
+        expect(page.get_by_text("Snapshot 2 has it")).to_be_visible()
+        page.goto("/console/queries")
+        page.get_by_label("REGISTER text").fill(NEAR)
+        page.get_by_role("button", name="Register").click()
+        expect(page.get_by_role("heading", name="near")).to_be_visible()
+        page.goto("/console/streams/taxis")
+        page.get_by_label("RDF", exact=True).fill(TAXI_IN_ZONE)
+        page.get_by_label("Time", exact=True).fill("950")
+        page.get_by_role("button", name="Push").click()
+        expect(page.get_by_text("1 element taken")).to_be_visible()
+        page.get_by_label("Time has come to").fill("1000")
+        page.get_by_role("button", name="Send").click()
+        page.get_by_role("link", name="near").click()
+        expect(page.get_by_role("heading", name="Emission 1 at 1000")).to_be_visible()
+        expect(page.get_by_role("region", name="The latest emission")).to_contain_text("ex:t1")
+        page.context.close()
+
+
+def test_where_reading_is_closed_whoever_has_signed_in_sees_what_a_query_says(browser: Browser, tmp_path: Path) -> None:
+    with live(tmp_path, token="t0ken", read_token="r3ad") as server:
+        server.http.headers["authorization"] = "Bearer t0ken"
+        fill(server)
+        page = browser.new_context(base_url=server.url).new_page()
+        page.goto("/console/queries/near")
+        page.get_by_label("Token").fill("r3ad")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_text("you may look")).to_be_visible()
+        page.goto("/console/queries/near")
+        expect(page.get_by_text("listening", exact=True)).to_be_visible()
+        expect(page.get_by_role("region", name="The latest emission")).to_contain_text("ex:t1")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        page.context.close()

@@ -1,0 +1,220 @@
+"""A query that is moved between two shards says what it says in one, from whichever snapshot on, and however often.
+
+python -m tests.stream_ext.continuous.test_moving SEED"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import hbase_store
+from hbase_store import EmissionRow, Sn, Store
+from stream_ext.catalog.catalog import Left
+from stream_ext.clock import ManualClock
+from stream_ext.continuous.shard import Shard, takes_beside, takes_on_spark
+from stream_ext.continuous.template_run import TemplateRun
+from stream_ext.emissions.merge import Merge
+from stream_ext.emissions.runner_split import Homes
+from stream_ext.remote.allowed_urls import Outside, places
+from stream_ext.windows.part import Part, Told
+from stream_ext.windows.schedule import QueryState
+from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play
+from tests.stream_ext.elsewhere import Reply, elsewhere
+from tests.stream_ext.emissions.test_merge import Log
+from tests.stream_ext.many import AloneShard, Registry, parted, told
+from tests.stream_ext.network.test_service_operator import answering, knowing
+from tests.stream_ext.scene import EX, PATTERNS, Push, Scene, Window
+
+#: How far the merge may lie behind a move.
+_BEHIND_MAX = 6
+
+
+class _Log(Log):
+    """Of queries whose emissions are partly records of groups."""
+
+    def commit(self, emissions: Sequence[EmissionRow], states: dict[int, bytes | None], position: Sn) -> int:
+        self.rows.update({(row.query, row.number): row.body for row in emissions})
+        self.at = position
+        return 0
+
+
+class _Pair:
+    """Two shards that have all queries between them."""
+
+    def __init__(self, store: Store) -> None:
+        self.spark, self.beside = Shard(store, takes_on_spark), Shard(store, takes_beside)
+
+    def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
+        self.spark.build(states, sn)
+        self.beside.build(states, sn)
+
+    def step(self, sn: int) -> list[Told]:
+        return self.spark.step(sn) + self.beside.step(sn)
+
+    @property
+    def faults(self) -> dict[int, str]:
+        return self.spark.faults | self.beside.faults
+
+
+class _Moving(_Play):
+    def __init__(self, seed: int, store: Store) -> None:
+        super().__init__(seed, store, [*OF_TEMPLATES, *PATTERNS, ("SELECT ?a ?b", "?a :k ?b", 0)])
+        self.pair, self.moves, self.homes, self.at_home = _Pair(store), 0, Homes(), set[int]()
+        self.pair.build({}, int(store.head()))
+        self.alone = AloneShard(store)
+        self.alone.build({}, int(store.head()))
+        self.merge, self.merged_alone = self._merge(), self._merge()
+        self.known: set[int] = set()
+        self.history = [(int(store.head()), dict(self.states))]
+
+    def _merge(self) -> Merge:
+        log = _Log()
+        log.at = int(self.store.head())
+        numbers = count(1_000_000).__next__
+        return Merge(log, ManualClock(), lambda: self.registry.queries, self.store.terms, numbers)
+
+    def _change(self) -> None:
+        there = sorted(self.registry.queries)
+        if not there or self.chance.random() < 0.5:
+            super()._change()
+            return
+        number = self.chance.choice(there)
+        query = self.registry.queries[number]
+        position, states = self.chance.choice(self.history[-_BEHIND_MAX:])
+        left = Left(position, states.get(number, query.state))
+        self.moves += 1
+        self._compare(self.registry.move(number, None if query.home else "inline", left))
+
+    def _compare(self, sn: int) -> int:
+        if self.chance.random() < 0.05:
+            self._begin_one_anew()
+        shared = {n for n, run in self.pair.spark.runs.of.items() if isinstance(run, TemplateRun)}
+        by_pair, by_one = self.pair.step(sn), self.alone.step(sn)
+        in_time = [part for part in by_pair if not (isinstance(part, Part) and part.taken_over)]
+        mine, theirs = parted(in_time, self.states), parted(by_one, self.apart)
+        assert not self.pair.faults and not self.alone.faults, (self.seed, self.pair.faults, self.alone.faults)
+        one, other = told(self.store, mine), told(self.store, theirs)
+        for key in one.keys() | other.keys():
+            text = self.registry.queries[key[0]].text
+            assert one.get(key) == other.get(key), f"seed {self.seed}, snapshot {sn}, query {key}: {text}"
+        self._check_standings(sn, by_pair, by_one)
+        self.history.append((sn, dict(self.states)))
+        self._check_homes(sn)
+        return sum(part.query in shared for part in mine)
+
+    def _check_standings(self, sn: int, by_pair: list[Told], by_one: list[Told]) -> None:
+        """What the merge knows of queries that are told with others, whoever tells it."""
+        for gone in self.known - self.registry.queries.keys():
+            self.merge.dropped(gone)
+            self.merged_alone.dropped(gone)
+        self.known = set(self.registry.queries)
+        self.chance.shuffle(by_pair)
+        self.merge.take("inline", sn, by_pair)
+        self.merged_alone.take("inline", sn, by_one)
+        for number in self.registry.queries:
+            assert self.merge.last(number) == self.merged_alone.last(number), f"seed {self.seed}, snapshot {sn}"
+            assert _place(self.merge, number) == _place(self.merged_alone, number), f"seed {self.seed}, snapshot {sn}"
+
+    def _check_homes(self, sn: int) -> None:
+        """Whoever has nothing at home before and after a snapshot is not waited for."""
+        before, queries = self.at_home, self.registry.queries.values()
+        self.at_home = {query.number for query in queries if query.home is not None and not query.paused}
+        self.homes.published(sn, bool(self.at_home))
+        assert self.homes.are_two(sn) == bool(before | self.at_home)
+
+    def _begin_one_anew(self) -> None:
+        """At the snapshot that is merged, and then up to where the other is."""
+        head, (position, states) = self.pair.spark.sn, self.chance.choice(self.history[-_BEHIND_MAX:])
+        anew = _Pair(self.store)
+        which = self.chance.choice(["spark", "beside"])
+        shard = getattr(anew, which)
+        shard.build(states, position)
+        while shard.sn < head:
+            shard.step(shard.sn + 1)
+        setattr(self.pair, which, shard)
+
+
+def _place(merge: Merge, query: int) -> tuple[object, ...]:
+    """Where it has come to."""
+    state = merge.state(query)
+    return (
+        ()
+        if state is None
+        else (state.evaluated, state.after, state.last, state.registered, state.gap, state.t0, state.begins)
+    )
+
+
+def play(seed: int, folder: Path) -> tuple[int, int]:
+    """How many moves there were, and parts from shared networks."""
+    store = hbase_store.open(f"lmdb:{folder}")
+    try:
+        moving = _Moving(seed, store)
+        return moving.run(), moving.moves
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_what_is_moved_says_what_it_says_where_it_stays(block: int, tmp_path: Path) -> None:
+    moves = sum(play(seed, tmp_path / str(seed))[1] for seed in range(block * 6, block * 6 + 6))
+    assert moves > 60
+
+
+def test_one_that_waits_for_an_answer_goes_on_where_it_is_moved_to(tmp_path: Path) -> None:
+    """What it has missed is made up for there."""
+    with elsewhere() as there, closing(hbase_store.open(f"lmdb:{tmp_path / 'store'}", clock=ManualClock(0))) as store:
+        outside = Outside(service=places(there.url))
+        spark, beside = Shard(store, takes_on_spark, outside), Shard(store, takes_beside, outside)
+        registry = Registry.over(
+            store, Scene([Window("w1", 1, 10, 10)], "WINDOW :w1 { ?x :p ?y }", "ASK", "RSTREAM", {1: 0, 2: 0})
+        )
+        for shard in (spark, beside):
+            shard.build({}, int(store.head()))
+        said: list[tuple[int, int, bool]] = []
+        states: dict[int, QueryState] = {}
+
+        def step(sn: int) -> None:
+            for part in [*spark.step(sn), *beside.step(sn)]:
+                assert isinstance(part, Part), "it shares no network"
+                states[part.query] = part.state
+                said.extend([(part.time, len(part.columns[0]), part.gap)] if part.emits else [])
+
+        def second(number: int) -> None:
+            step(registry.player.play([Push(1, ((number, ((f"<{EX}{number}>", f"<{EX}p>", f"<{EX}b>"),)),))]))
+
+        step(registry.register(
+            f"PREFIX : <{EX}> SELECT ?x ?n FROM NAMED WINDOW :w1 ON <{EX}s1> [RANGE 10 STEP 10] "
+            f"WHERE {{ WINDOW :w1 {{ ?x :p ?y }} SERVICE <{there.url}/x> {{ ?y :name ?n }} }}"
+        ))  # fmt: skip
+        (number,) = registry.queries
+        second(5)
+        there.replies["/x"] = Reply(500)
+        second(15)
+        assert "answered 500" in spark.faults[number]
+        there.replies["/x"] = answering(knowing(":b :name 'bee'"))
+        step(registry.move(number, "inline", Left(spark.sn, states[number])))
+        assert spark.faults == {} and "did not answer in snapshot" in beside.faults[number]
+        second(25)
+        assert beside.faults == {}
+        second(35)
+        assert said == [(10, 1, False), (20, 1, False), (30, 1, False)]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(100))
+def test_what_is_moved_says_what_it_says_where_it_stays_thousands_of_times(block: int, tmp_path: Path) -> None:
+    for seed in range(70_000 + block * 50, 70_000 + block * 50 + 50):
+        play(seed, tmp_path / str(seed))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as where:
+        for given in sys.argv[1:]:
+            shared, moves = play(int(given), Path(where) / given)
+            print(f"seed {given}: {moves} moves, {shared} parts of shared networks, nothing is wrong")

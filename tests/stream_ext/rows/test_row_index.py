@@ -1,0 +1,65 @@
+"""What a join remembers of one side, against a list of rows: in rings that the cache holds, and in greater ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from stream_ext.rows.kernels import ring as ring_kernels
+from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows
+from stream_ext.rows.zset import ZSet
+
+_WIDTH = 3
+Row = tuple[int, ...]
+
+
+def rows_of(chance: np.random.Generator, count: int, time: int, weighted: bool) -> ZSet:
+    """Many agree in some columns; they end at different times, some at once."""
+    columns = tuple(chance.integers(1, 12, count).astype(np.uint64) for _ in range(_WIDTH))
+    untils = time + chance.integers(0, 12, count)
+    return ZSet(columns, count, chance.integers(1, 4, count) if weighted else None, untils)
+
+
+@pytest.mark.parametrize("key", [(0,), (2,), (0, 2), (2, 1, 0), ()])
+@pytest.mark.parametrize("capacity", [1, ring_kernels._CACHED + 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_find_those_that_agree_with_them(key: Sequence[int], capacity: int, weighted: bool) -> None:
+    chance = np.random.default_rng(len(key))
+    index, held = RowIndex(_WIDTH, key, capacity), list[tuple[Row, int, int]]()
+    for time in range(25):
+        asked = rows_of(chance, int(chance.integers(0, 30)), time, False)
+        rows, limit = KeyedRows.of(asked, key), int(index.number - chance.integers(0, 50))
+        old = index.number - len(held)  # of the first that the list still has
+        for bound, known in ((1 << 31, held), (limit, held[: max(limit - old, 0)])):
+            found = index.partners(rows, time, bound)
+            out = SideBySideRows(2 * _WIDTH, len(found[0]), True)
+            index.pair(rows, found, (0, _WIDTH), 0, out)
+            weights = out.weights if out.weights is not None else np.ones(0, np.int64)
+            told = zip(*(line.tolist() for line in out.matrix), out.untils.tolist(), weights.tolist(), strict=True)
+            assert Counter(told) == Counter(pairs(asked, key, known, time))
+        i, places = index.probe(tuple(asked.column(place) for place in key), asked.count, time)
+        assert len(i) == len(list(pairs(asked, key, held, time))) == len(index.at(places))
+        came = rows_of(chance, int(chance.integers(0, 100)), time, weighted and time > 4)
+        before = index.number
+        index.insert(came, time)
+        if index.number - before != came.count:  # laid out anew, of what is valid: numbers begin again
+            held = [each for each in held if each[1] >= time]
+        held += zip(listed(came), came.until_array().tolist(), came.weight_array().tolist(), strict=True)
+        assert sorted(listed(index.held(time))) == sorted(row for row, until, _ in held if until >= time)
+    assert len(index) <= index.capacity
+
+
+def listed(rows: ZSet) -> list[Row]:
+    return list(zip(*(column.tolist() for column in rows.columns), strict=True))
+
+
+def pairs(asked: ZSet, key: Sequence[int], held: Sequence[tuple[Row, int, int]], time: int) -> list[Row]:
+    return [
+        (*mine, *theirs, min(until, theirs_until), weight)
+        for mine, until in zip(listed(asked), asked.until_array().tolist(), strict=True)
+        for theirs, theirs_until, weight in held
+        if theirs_until >= time and all(mine[place] == theirs[place] for place in key)
+    ]

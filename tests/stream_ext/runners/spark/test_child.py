@@ -1,0 +1,32 @@
+"""The folder that Spark gets, and the environment that its processes get."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stream_ext.runners.spark.child import Folder, driver_environ
+from stream_ext.runners.spark.java import Java
+from stream_ext.runners.spark.settings import SparkSettings
+
+JAVA = Java(Path("/java"), "17", "PATH")
+
+
+def test_a_folder_in_use_is_left_alone_and_one_left_behind_is_removed(tmp_path: Path) -> None:
+    used, left = Folder(tmp_path), Folder(tmp_path)
+    left._lock.close()  # as when its endpoint was killed
+    new = Folder(tmp_path)
+    assert used.path.is_dir() and new.path.is_dir() and not left.path.exists()
+    for folder in (used, new):
+        folder.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_driver_finds_our_modules_before_others_and_no_other_spark() -> None:
+    secrets = {"RILLET_TOKEN": "t", "RILLET_READ_TOKEN": "r"}
+    environ = {"SPARK_HOME": "/other", "PYTHONPATH": "/mine", "PATH": "", "KEPT": "yes", **secrets}
+    given = driver_environ(SparkSettings(), Path("/folder"), JAVA, environ)
+    root, mine = given["PYTHONPATH"].split(":")
+    assert Path(root, "stream_ext", "continuous", "shard.py").is_file() and mine == "/mine"
+    assert not secrets.keys() & given.keys()
+    assert "SPARK_HOME" not in given and given["KEPT"] == "yes"
+    assert given["PATH"] and given["JAVA_HOME"] == "/java"

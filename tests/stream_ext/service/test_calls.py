@@ -1,0 +1,59 @@
+"""How many calls a push makes of HBase, listeners included: on a pretended Thrift server, which counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hbase_store import Store
+from stream_ext.clock import ManualClock
+from stream_ext.remote.allowed_urls import NOTHING
+from stream_ext.service.service import Limits, Service
+from stream_ext.upkeep.retention import Retain
+from stream_ext.writer.injector import PublishingPace
+from tests.hbase_store.pretended_hbase import PretendedHBase
+from tests.stream_ext.opened import BASE, Reader, push, registration, triple
+
+#: Rows of slice and sn, the head; emission and commit, the head of the emissions; and one more, now and then.
+A_PUSH = 8
+
+
+@pytest.fixture
+def hbase() -> PretendedHBase:
+    return PretendedHBase()
+
+
+@pytest.fixture
+def service(hbase: PretendedHBase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    clock = ManualClock(1_000_000)
+    store = Store(hbase.backend(monkeypatch), "pretended", clock, folding=False)
+    store.take_lease("")
+    store.emissions.take_over()
+    service = Service(store, BASE, clock, PublishingPace(0, 0), Limits(), None, Retain(), NOTHING)
+    yield service
+    service.close()
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [registration()],
+        [registration(), registration("r")],  # what they say together is one record
+    ],
+)
+def test_listeners_cost_no_calls(service: Service, hbase: PretendedHBase, texts: list[str]) -> None:
+    for text in texts:
+        service.register(text)
+    push(service, "s", 1_000, triple("a", 1))
+    push(service, "s", 2_000, triple("a", 2))
+    readers = [Reader(service, name) for name in ("q", "r")[: len(texts)] for _ in range(10)]
+    for reader in readers:
+        assert reader.read_to(1) == [1]
+    with hbase.counted():
+        push(service, "s", 3_000, triple("a", 3))
+        for reader in readers:
+            assert reader.read_to(2) == [1, 2]
+            assert reader.subscription.take() == []
+    assert hbase.calls["scannerOpenWithScan"] == 0, "they are told from memory"
+    assert hbase.calls.total() <= A_PUSH, hbase.calls

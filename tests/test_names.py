@@ -1,0 +1,55 @@
+"""Names: one class name for one thing, and words that a reader of stream processors knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("hbase_store", "stream_ext", "plugin", "endpoint")
+
+
+def classes(package: str) -> Iterator[tuple[str, str]]:
+    for file in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                yield node.name, str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_class_name_is_used_twice_in_a_package(package: str) -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, file in classes(package):
+        found[name].append(file)
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+    assert found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_room_says_what_it_is_for(package: str) -> None:
+    rooms = [folder for folder in (ROOT / package).rglob("*") if folder.is_dir() and any(folder.glob("*.py"))]
+    silent = [str(room.relative_to(ROOT)) for room in rooms if not _docstring(room / "__init__.py")]
+    assert silent == []
+
+
+def _docstring(file: Path) -> str:
+    return (ast.get_docstring(ast.parse(file.read_text())) or "") if file.exists() else ""
+
+
+def test_the_architecture_names_what_is_there() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"`((?:hbase_store|stream_ext|plugin|endpoint)/[\w/.]*)`", text)
+    assert len(named) > 30
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_architecture_shows_each_room(package: str) -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    rooms = [each.parent.name for each in (ROOT / package).glob("*/__init__.py")]
+    assert [room for room in rooms if f"{room}/" not in text] == []

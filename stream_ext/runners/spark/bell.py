@@ -323,11 +323,12 @@ class Bell:
     # ---- one attempt ------------------------------------------------------------------------------------------
 
     def _take_seat(self, connection: socket.socket, hello: wire.Hello, token: bytes) -> None:
-        self._settle(hello)
+        self._settle(hello, token)
         with self._turn:
             if not self._door.admits(token):
                 return
-            self._lapse()
+            if self._seat is not None:
+                self._empty(self._seat)
             number, position, states = self._merge.attempt(RUNNER)
             watched = StepWatch(self._folder / f"underway-{number}")
             seat = _SeatConnection(connection, number, (hello.host, hello.pid), watched, self._clock.now_ms())
@@ -351,13 +352,18 @@ class Bell:
             self.faults = {}
             self._keeping.notify()
 
-    def _settle(self, hello: wire.Hello) -> None:
-        """Before a seat is taken anew: its last task may still be heard, and what that has sent be merged."""
-        with self._lock:
-            older = self._latest
-            leaves = older is not None and (older.ended or self._seat is None)
-        if older is not None and leaves:
-            older.left.wait(_LAST_WORDS_S)
+    def _settle(self, hello: wire.Hello, token: bytes) -> None:
+        """Before a seat is taken anew: what its last task has sent is merged, and what its worker died of is known.
+        The next hello may be read before the end of the connection that the dead worker had."""
+        older = self._latest
+        if older is not None:
+            if older.ended:
+                older.left.wait(_LAST_WORDS_S)
+            with self._turn:
+                if not self._door.admits(token):
+                    return
+                older.drop()  # what has arrived is still read
+            older.left.wait(self._settings.step_timeout_s)
         for stamp in hello.stamps:
             if self._ours(stamp) and stamp.sn > self._merge.position:
                 with contextlib.suppress(DeadlineExceeded):
@@ -575,21 +581,23 @@ class Bell:
     # ---- leaving ----------------------------------------------------------------------------------------------
 
     def _vacated(self, seat: _SeatConnection) -> None:
-        """Before another may take the seat: what this one died of is decided."""
         with self._turn:
-            with self._lock:
-                stepping = seat.watched.read()
-                seat.watched.close()
-                if self._seat is not seat:
-                    return  # another has the seat, or Spark was cut off
-                self._seat = None
-                if seat.bye:
-                    self._bye_at = time.perf_counter()
-                if self._settings.epoch_s > 0 or not seat.bye:
-                    self._vacate()
-                died = not seat.bye and seat.owes
-            if died:
-                self._died(seat, f"its Python worker died while it {seat.doing()}", stepping)
+            if self._seat is seat:  # else another has the seat, or Spark was cut off
+                self._empty(seat)
+            seat.watched.close()
+
+    def _empty(self, seat: _SeatConnection) -> None:
+        """Before another may take the seat: what this one died of is decided. Under `_turn`."""
+        with self._lock:
+            self._seat = None
+            if seat.bye:
+                self._bye_at = time.perf_counter()
+            if self._settings.epoch_s > 0 or not seat.bye:
+                self._vacate()
+            died = not seat.bye and seat.owes
+        seat.drop()
+        if died:
+            self._died(seat, f"its Python worker died while it {seat.doing()}", seat.watched.read())
 
     def _vacate(self) -> None:
         if self._vacant_ms is None:

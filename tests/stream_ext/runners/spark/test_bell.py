@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -592,6 +593,53 @@ def test_all_that_workers_died_of_in_one_snapshot_is_held(stage: Stage) -> None:
     scene.merge.wait_owner("inline")
     (held,) = scene.quarantine.deaths
     assert (held.sn, held.numbers, held.count) == (1, (4, 7), 2)
+
+
+@pytest.mark.parametrize("notices", ["in time", "too late"])
+def test_a_death_counts_though_the_next_hello_is_read_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, notices: str
+) -> None:
+    """On a busy machine the next worker is there before the end of the dead one's connection is noticed."""
+    waits_s = PATIENCE_S if notices == "in time" else 0.1
+    scene = stage(msgspec.structs.replace(LONG, step_timeout_s=waits_s), ManualClock())
+    go_on, reading, listen = threading.Event(), threading.Event(), scene.bell._listen
+
+    class Left(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if notices == "in time":
+                go_on.set()
+            return super().wait(timeout)
+
+    def listen_late(seat: Any) -> None:
+        """Reads nothing that comes after `Ready` until somebody waits for it."""
+        seat.left, heard = Left(), wire.heard
+
+        def heard_late(decoder: Any, connection: socket.socket, *limits: int) -> Any:
+            if connection is seat.connection and seat.ready:
+                reading.set()
+                assert go_on.wait(PATIENCE_S)
+            return heard(decoder, connection, *limits)
+
+        monkeypatch.setattr(wire, "heard", heard_late)
+        listen(seat)
+
+    monkeypatch.setattr(scene.bell, "_listen", listen_late)
+    with seated(scene) as connection:
+        scene.merge.wait_owner("spark")
+        assert reading.wait(PATIENCE_S)
+        scene.publish(5, 6)
+        connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(1, [_right_part(1, 5)])))
+        scene.underway.steps(2, [4])
+    monkeypatch.setattr(scene.bell, "_listen", listen)
+    with seated(scene) as connection:
+        go_on.set()
+        assert scene.merge.position == int(notices == "in time"), "what the first had sent is merged first"
+        until(lambda: scene.bell._seat is not None and scene.bell._seat.ready, "it has the seat")
+        assert scene.bell._strikes[1] == 1 and scene.merge.owner == "spark"
+        scene.underway.steps(2, [4])
+    scene.merge.wait_owner("inline")
+    (held,) = scene.quarantine.deaths
+    assert (held.sn, held.numbers, held.count) == (2, (4,), 2)
 
 
 def test_what_a_worker_died_of_that_caught_up_stays_known_while_others_are_stepped(

@@ -23,7 +23,7 @@ from endpoint.formats.description import Description, correct, describe
 from endpoint.http import browsers
 from endpoint.http.access import ANY, Access
 from endpoint.http.answer_cache import Remembered
-from endpoint.http.app_state import Desk
+from endpoint.http.app_state import AppState
 from endpoint.http.body import Bodies, Disconnected, Receive
 from endpoint.http.exchange import Exchange, Message, Send, raw_path
 from endpoint.http.read_first import ReadFirst
@@ -62,16 +62,16 @@ class RilletRouter(SparqlRouter):  # type: ignore[misc]  # mypy is told not to f
 class Front:
     """Plain ASGI: one request in, one answer out, every error told."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, state: AppState) -> None:
+        self.state = state
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
+        exchange, began = Exchange(scope, receive, send, self.state), time.perf_counter()
         failure: Exception | None = None
         try:
-            self.desk.access.check_host(exchange.headers.get("host"))
+            self.state.access.check_host(exchange.headers.get("host"))
             if exchange.method == "OPTIONS":
-                preflight = self.desk.access.for_preflight(exchange.headers.get("origin"))
+                preflight = self.state.access.for_preflight(exchange.headers.get("origin"))
                 await exchange.answer(204, headers=[*preflight, *routes.allowed(exchange.path)])
             else:
                 await routes.dispatch(exchange)
@@ -81,9 +81,9 @@ class Front:
             failure = error
             await exchange.answer_error(error)
         finally:
-            self.desk.bodies.release(exchange)
+            self.state.bodies.release(exchange)
             took_s = time.perf_counter() - began
-            self.desk.requests.count(exchange.route, scope["method"], exchange.status, took_s)
+            self.state.requests.count(exchange.route, scope["method"], exchange.status, took_s)
             log_request(scope, exchange, took_s, failure)
 
 
@@ -105,14 +105,14 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
         self.front = front
 
     @property
-    def desk(self) -> Desk:
-        return self.front.desk
+    def app_state(self) -> AppState:
+        return self.front.state
 
     async def _nothing_there(self, request: Request, error: Exception) -> Response:
         """The same 404 as everywhere, where FastAPI found nothing."""
         problem = describe_error(routes.nothing_at(raw_path(request.scope)))
         body, media_type = render(problem, request.headers.get("accept", ""))
-        headers = {"content-type": media_type.decode(), "rillet-snapshot": str(self.desk.head())}
+        headers = {"content-type": media_type.decode(), "rillet-snapshot": str(self.app_state.head())}
         return Response(body, problem.status, headers)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -125,17 +125,17 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
 
     async def _leave(self, scope: Message, receive: Receive, send: Send) -> None:
         """To FastAPI, and the console within it, what may come in."""
-        exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
+        exchange, began = Exchange(scope, receive, send, self.app_state), time.perf_counter()
         is_console = exchange.path.startswith(_CONSOLE) or exchange.path == CONSOLE.encode()
         try:
-            self.desk.access.check_host(exchange.headers.get("host"))
+            self.app_state.access.check_host(exchange.headers.get("host"))
             if exchange.path != b"/" and not is_console:  # the one only leads on; the other has a sign-in page
                 exchange.check_may_read()
         except (Forbidden, Unauthorized) as error:
             await exchange.answer_error(error)
             log_request(scope, exchange, time.perf_counter() - began, error)
             return
-        for_origin = () if is_console else self.desk.access.for_origin(exchange.headers.get("origin"))
+        for_origin = () if is_console else self.app_state.access.for_origin(exchange.headers.get("origin"))
         await super().__call__(scope, receive, _shown(send, for_origin))
 
 
@@ -168,7 +168,7 @@ def create_app(
     Without it any name will do, which is for the host of this application to decide, and `cors_enabled` lets the pages
     of any origin read, and write with the bearer token.
 
-    Its query workers are there from `desk.start()` on, until `desk.close()`."""
+    Its query workers are there from `app_state.start()` on, until `app_state.close()`."""
     limits = limits or HttpLimits()
     memory = limits.query_memory()
     start = Start(
@@ -195,7 +195,7 @@ def create_app(
     assert access is None or (token is None and not cors_enabled), "`access` says these, too"
     access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
     shown = create_console(service, access, limits, memory) if console else None
-    desk = Desk(
+    state = AppState(
         service,
         service.base,
         access,
@@ -209,8 +209,8 @@ def create_app(
         None,
         shown.is_reader if shown else lambda _: False,
     )
-    app = RilletEndpoint(Front(desk), router)
+    app = RilletEndpoint(Front(state), router)
     if shown is not None:
-        desk.console = ReadFirst(shown, desk)
-        app.mount(CONSOLE, desk.console)
+        state.console = ReadFirst(shown, state)
+        app.mount(CONSOLE, state.console)
     return app

@@ -197,8 +197,8 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="none",  # `_Loop`, below
-                http=app.desk.connections.protocol(),  # type: ignore[arg-type]  # it is only called
-                timeout_keep_alive=int(app.desk.limits.idle_s) + 1,  # `Connections` ends it before
+                http=app.app_state.connections.protocol(),  # type: ignore[arg-type]  # it is only called
+                timeout_keep_alive=int(app.app_state.limits.idle_s) + 1,  # `Connections` ends it before
                 ws="none",
                 lifespan="off",
                 access_log=False,
@@ -213,17 +213,17 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._app.desk.start()
+        self._app.app_state.start()
         self._when_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.desk.stop()
+        self._app.app_state.stop()
         await super().shutdown(sockets)
-        self._app.desk.close()
+        self._app.app_state.close()
 
     def run_until_stopped(self, listening: socket.socket) -> None:
         """In this thread, which may be any: signals are the caller's business unless it is the main one."""
-        with asyncio.Runner(loop_factory=lambda: _Loop(self._app.desk.limits.head_s)) as runner:
+        with asyncio.Runner(loop_factory=lambda: _Loop(self._app.app_state.limits.head_s)) as runner:
             runner.run(self.serve(sockets=[listening]))
 
 

@@ -1,4 +1,6 @@
-"""The desk: what every route needs at hand, made once per application."""
+"""AppState: what the routes of one application share: service, access, limits, thread pools, last known status.
+
+The application makes one and hands it to each exchange (`exchange.state`)."""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ _ONE_S, _FIRST_S = 1.0, 10.0
 
 
 @dataclass(eq=False)
-class Desk:
+class AppState:
     service: Service
     base: str
     access: Access

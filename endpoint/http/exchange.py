@@ -15,7 +15,7 @@ import msgspec
 from endpoint.errors import TextTooLong, describe, headers_of, render
 from endpoint.http import browsers
 from endpoint.http.access import Caller
-from endpoint.http.app_state import Desk
+from endpoint.http.app_state import AppState
 from endpoint.http.body import Paced, Receive, as_text, read_body, unpack
 from endpoint.http.parameters import Parameters, parse_pairs
 from stream_ext.errors import BadArgument, TooLarge, UnsupportedMedia
@@ -33,8 +33,8 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 class Exchange:
-    def __init__(self, scope: Message, receive: Receive, send: Send, desk: Desk) -> None:
-        self.receive, self.desk = receive, desk
+    def __init__(self, scope: Message, receive: Receive, send: Send, state: AppState) -> None:
+        self.receive, self.state = receive, state
         self._scope, self._send = scope, send
         self.method: str = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn leaves out a HEAD's body
         self.path = raw_path(scope)
@@ -64,34 +64,34 @@ class Exchange:
         return media_type.strip().lower()
 
     async def body(self, limit: int | None = None) -> bytes:
-        limits = self.desk.limits
+        limits = self.state.limits
         body = await self.sent_body(limit)
         encoding = self.headers.get("content-encoding")
         if not encoding:
             return body
         most = min(limit or limits.inflated_bytes, limits.inflated_bytes)
-        unpacked = await self.desk.workers.unpackers.run(unpack, body, encoding, most)
-        self.desk.bodies.hold(self, len(unpacked))
+        unpacked = await self.state.workers.unpackers.run(unpack, body, encoding, most)
+        self.state.bodies.hold(self, len(unpacked))
         return unpacked
 
     async def sent_body(self, limit: int | None = None) -> bytes:
         """As it comes, packed or not."""
-        hold, declared = partial(self.desk.bodies.hold, self), self.headers.get("content-length")
+        hold, declared = partial(self.state.bodies.hold, self), self.headers.get("content-length")
         self._unread = True
-        body = await read_body(self.paced(), declared, limit or self.desk.limits.body_bytes, hold)
+        body = await read_body(self.paced(), declared, limit or self.state.limits.body_bytes, hold)
         self._unread = False
         return body
 
     def paced(self) -> Paced:
         """What reads the body, and does not wait for a client that is too slow."""
-        return Paced(self.receive, self.desk.limits.slow_s, self.desk.limits.rate_bytes)
+        return Paced(self.receive, self.state.limits.slow_s, self.state.limits.rate_bytes)
 
     async def text_body(self, what: str) -> str:
         """The body as a query or update."""
-        return self.checked_text(as_text(await self.body(self.desk.limits.text_bytes * 3), what))
+        return self.checked_text(as_text(await self.body(self.state.limits.text_bytes * 3), what))
 
     def checked_text(self, text: str) -> str:
-        limit = self.desk.limits.text_bytes
+        limit = self.state.limits.text_bytes
         if len(text) > limit:
             # In a URL it is the URL that is too long; in a body the body.
             kind = TextTooLong if self.method == "GET" else TooLarge
@@ -102,18 +102,18 @@ class Exchange:
         """The address of something here, as this client reaches it."""
         path = "/".join(quote(segment, safe="") for segment in segments)
         host = self.headers.get("host")
-        return f"{self._scheme}://{host}{self.root}/{path}" if host else self.desk.base + path
+        return f"{self._scheme}://{host}{self.root}/{path}" if host else self.state.base + path
 
     @cached_property
     def caller(self) -> Caller:
         return caller_of(self._scope, self.headers)
 
     def check_may_read(self) -> None:
-        if self.desk.access.closed:
-            self.desk.access.check_read(self.caller, self.desk.is_reader(self.caller))
+        if self.state.access.closed:
+            self.state.access.check_read(self.caller, self.state.is_reader(self.caller))
 
     def check_may_write(self) -> None:
-        self.desk.access.check_write(self.caller)
+        self.state.access.check_write(self.caller)
 
     # ---- what is answered ----
 
@@ -144,8 +144,8 @@ class Exchange:
     async def start(self, status: int, media_type: bytes | None, headers: Headers, snapshot: int | None = None) -> None:
         """The head of an answer; `piece` and `end` follow."""
         self.started, self.status = True, status
-        shown = self.desk.head() if snapshot is None else snapshot
-        for_origin = self.desk.access.for_origin(self.headers.get("origin"))
+        shown = self.state.head() if snapshot is None else snapshot
+        for_origin = self.state.access.for_origin(self.headers.get("origin"))
         all_headers = [(b"rillet-snapshot", str(shown).encode()), _VARIES, *browsers.of_data(media_type), *for_origin]
         all_headers += headers
         if media_type is not None:

@@ -11,7 +11,7 @@ from endpoint.http.exchange import Exchange, Message, Send
 from stream_ext.errors import RilletError
 
 if TYPE_CHECKING:
-    from endpoint.http.app_state import Desk
+    from endpoint.http.app_state import AppState
 
 #: A page of so many pieces leaves its thread at once, however slowly it is read.
 _PAGE_PIECES = 256
@@ -23,27 +23,27 @@ class ReadFirst:
     """Before the console, which answers in threads: a body that comes slowly takes none of them, and pages that need no
     store have some of their own."""
 
-    def __init__(self, console: Any, desk: Desk) -> None:
+    def __init__(self, console: Any, state: AppState) -> None:
         self._pages = WSGIMiddleware(console, send_queue_size=_PAGE_PIECES)
         self._without_store = WSGIMiddleware(console, _QUICK_THREADS, _PAGE_PIECES)
-        self._desk = desk
+        self._state = state
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await cast("Any", self._pages)(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send, self._desk)
+        exchange = Exchange(scope, receive, send, self._state)
         try:
             if (body := await self._body(exchange)) is not None:
                 quick = exchange.path in _WITHOUT_STORE or exchange.path.startswith(b"/static/")
                 app: Any = self._without_store if quick else self._pages
                 await app(scope, _given(body, receive), send)
         finally:
-            self._desk.bodies.release(exchange)
+            self._state.bodies.release(exchange)
 
     async def _body(self, exchange: Exchange) -> bytes | None:
         """None: there is nobody to answer, or it was refused."""
-        if int(exchange.headers.get("content-length") or 0) > self._desk.limits.body_bytes:
+        if int(exchange.headers.get("content-length") or 0) > self._state.limits.body_bytes:
             return b""  # the application reads the declared length, and says so on a page
         try:
             return await exchange.sent_body()

@@ -123,7 +123,7 @@ class Underway:
 
     @asynccontextmanager
     async def asked(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
-        with self.listed("query", text, timeout_s, exchange.desk.limits) as question:
+        with self.listed("query", text, timeout_s, exchange.state.limits) as question:
             watcher = asyncio.create_task(_watch(exchange, question))
             try:
                 yield question

@@ -12,11 +12,11 @@ from stream_ext.service.administration import AdministrationAnswer, Statement, a
 
 async def run(exchange: Exchange, statement: Statement) -> None:
     """Who calls has seen to it that a change does not come by GET."""
-    workers = exchange.desk.workers
+    workers = exchange.state.workers
     if changes_state(statement):
         exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
     pool = workers.writers if changes_state(statement) else workers.readers
-    told: AdministrationAnswer = await pool.run(administer, statement, exchange.desk.service)
+    told: AdministrationAnswer = await pool.run(administer, statement, exchange.state.service)
     body = b"".join(results.write(offer.format, told.variables, results.few(told.rows), None))
     await exchange.answer(200, body, results.content_type(offer))

@@ -71,16 +71,16 @@ class Made(NamedTuple):
 
 
 async def ask(exchange: Exchange, asked: Asked) -> None:
-    desk = exchange.desk
+    state = exchange.state
     offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
     is_short = len(asked.text) <= SHORT_CHARACTERS
-    async with desk.underway.asked(exchange, asked.text, asked.timeout_s) as question:
+    async with state.underway.asked(exchange, asked.text, asked.timeout_s) as question:
         # A worker knows neither the one nor the other.
-        derived = partial(desk.service.asks_derived, asked.query, asked.dataset)
-        stays = bool(registered_functions()) or (derived() if is_short else await desk.workers.readers.run(derived))
-        worker = None if stays else desk.query_workers.free()
+        derived = partial(state.service.asks_derived, asked.query, asked.dataset)
+        stays = bool(registered_functions()) or (derived() if is_short else await state.workers.readers.run(derived))
+        worker = None if stays else state.query_workers.free()
         if worker is None:
-            question.here = desk.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
+            question.here = state.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
             made = await question.in_time(question.here)
         else:
             made = await _light_here(worker, exchange, asked, offer, question)
@@ -88,16 +88,16 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
 
 
 def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:
-    answer = exchange.desk.service.query(asked.text, asked.snapshot, asked.at, asked.dataset, control)
+    answer = exchange.state.service.query(asked.text, asked.snapshot, asked.at, asked.dataset, control)
     control.keep(answer.nbytes)
-    pieces, readers = written(exchange, answer, offer), exchange.desk.workers.readers
+    pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
     return Made(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
 
 
 async def _light_here(worker: Worker, exchange: Exchange, asked: Asked, offer: Offer, question: Question) -> Made:
     """Answered here if it is light, and shows to be; otherwise by the worker."""
-    sn = exchange.desk.head() if asked.snapshot is None else asked.snapshot
-    here = exchange.desk.workers.readers.submit(_evaluated_if_light, exchange, asked, sn, offer, question.control)
+    sn = exchange.state.head() if asked.snapshot is None else asked.snapshot
+    here = exchange.state.workers.readers.submit(_evaluated_if_light, exchange, asked, sn, offer, question.control)
     question.here = here
     await asyncio.wait({here}, timeout=PATIENCE_S)
     made = here.result() if here.done() else None
@@ -115,7 +115,7 @@ async def _light_here(worker: Worker, exchange: Exchange, asked: Asked, offer: O
 
 
 def _evaluated_if_light(exchange: Exchange, asked: Asked, sn: int, offer: Offer, control: Control) -> Made | None:
-    if exchange.desk.service.rows_expected(asked.text, sn, asked.at, asked.dataset, control) > HEAVY_ROWS:
+    if exchange.state.service.rows_expected(asked.text, sn, asked.at, asked.dataset, control) > HEAVY_ROWS:
         return None
     return _evaluated(exchange, asked, offer, control)
 
@@ -127,7 +127,7 @@ async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, ques
         return
     # What is not remembered anyway need not be looked through.
     if asked.snapshot is None and len(asked.text) <= KEY_BYTES_MAX and not is_volatile(asked.query):
-        exchange.desk.remembered.put(asked.key, made.sn, said)
+        exchange.state.remembered.put(asked.key, made.sn, said)
     await exchange.answer(200, said.body, said.media_type, [*said.headers], snapshot=made.sn)
 
 
@@ -142,7 +142,7 @@ def offers_of(form: Form) -> tuple[Offer, ...]:
 
 
 def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]:
-    return pieces_of(answer, offer.format, exchange.desk.limits.rows, exchange.desk.service.decoded)
+    return pieces_of(answer, offer.format, exchange.state.limits.rows, exchange.state.service.decoded)
 
 
 # ---- sending -----------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]
 
 async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, pieces: Iterator[bytes]) -> None:
     """Of an answer that is no query's: whole if it is small, otherwise each piece before the next is written."""
-    readers = exchange.desk.workers.readers
+    readers = exchange.state.workers.readers
     first, whole = await readers.go_on(gathered, pieces)
     if whole:
         await exchange.answer(200, first, media_type, snapshot=snapshot)

@@ -13,9 +13,9 @@ async def is_pending(exchange: Exchange, wait: Wait, snapshot: int) -> bool:
     """Whether this snapshot, which is published, should be evaluated by now and is not."""
     if wait != "evaluated":
         return False
-    desk = exchange.desk
+    state = exchange.state
     try:
-        return not await desk.workers.waiters.run(desk.service.is_evaluated_in_time, snapshot)
+        return not await state.workers.waiters.run(state.service.is_evaluated_in_time, snapshot)
     except Overload:  # as many wait as may
         return True
 

@@ -57,11 +57,11 @@ async def read_results(exchange: Exchange, name: str) -> None:
     parameters.ignore(("query", *SPARQLWRAPPER))
     if (number := parameters.integer("emission")) is not None:
         parameters.done("emission alone: one emission, made again")
-        again = await exchange.desk.workers.readers.run(exchange.desk.service.emission_again, name, number)
+        again = await exchange.state.workers.readers.run(exchange.state.service.emission_again, name, number)
         await exchange.answer(200, again + b"\n", NDJSON.media_type.encode())
         return
     ranged = any(known in parameters for known in ("since", "until", "limit", "follow"))
-    definition = await exchange.desk.workers.readers.run(exchange.desk.service.query_definition, name)
+    definition = await exchange.state.workers.readers.run(exchange.state.service.query_definition, name)
     offers = graph_results.TRIPLES if definition.constructs else results.OFFERS
     offer = negotiation.choose(exchange.accept, (*offers, NDJSON, SSE))
     if ranged and offer not in (NDJSON, SSE):
@@ -70,8 +70,8 @@ async def read_results(exchange: Exchange, name: str) -> None:
         await _latest(exchange, name, offer, parameters)
         return
     span = _span(exchange, parameters, offer)
-    check = exchange.desk.service.check_kept
-    await exchange.desk.workers.readers.run(check, name, span.since, span.resumes)  # 404, 410: now
+    check = exchange.state.service.check_kept
+    await exchange.state.workers.readers.run(check, name, span.since, span.resumes)  # 404, 410: now
     await emit(exchange, name, span, offer)
 
 
@@ -91,20 +91,20 @@ def _span(exchange: Exchange, parameters: Parameters, offer: Offer) -> Span:
 async def _latest(exchange: Exchange, name: str, offer: Offer, parameters: Parameters) -> None:
     wait_s = parameters.duration_s("wait") or 0.0
     parameters.done(_KNOWN)
-    service = exchange.desk.service
+    service = exchange.state.service
 
     def read() -> tuple[Answer, Iterator[bytes]]:
         answer = service.latest(name)
         return answer, written(exchange, answer, offer)
 
-    answer, pieces = await exchange.desk.workers.readers.run(read)
+    answer, pieces = await exchange.state.workers.readers.run(read)
     if wait_s and _is_empty(answer):
         deadline = asyncio.get_running_loop().time() + wait_s
-        status = await exchange.desk.workers.readers.run(service.query_status, name)
+        status = await exchange.state.workers.readers.run(service.query_status, name)
         async with _listening(exchange, name, since=int(status["emissions"])) as listener:
             waits = True
             while waits and not listener.over:
-                answer, pieces = await exchange.desk.workers.readers.run(read)
+                answer, pieces = await exchange.state.workers.readers.run(read)
                 waits = _is_empty(answer) and await listener.news(deadline)
                 await listener.take()
     await send_pieces(exchange, results.content_type(offer), int(answer.sn), pieces)
@@ -181,17 +181,17 @@ class Listener:
 
     @property
     def over(self) -> bool:
-        return self.gone or self._exchange.desk.stopping
+        return self.gone or self._exchange.state.stopping
 
     async def take(self) -> list[Emission]:
         # Cleared first: what comes while we take sets it again.
         self._wake.clear()
-        return await self._exchange.desk.workers.followers.run(self.subscription.take)
+        return await self._exchange.state.workers.followers.run(self.subscription.take)
 
     async def news(self, deadline: float | None) -> bool:
         """Waits to be woken. False: the deadline (else the time of one heartbeat) passed first."""
         loop = asyncio.get_running_loop()
-        until = deadline if deadline is not None else loop.time() + self._exchange.desk.limits.heartbeat_s
+        until = deadline if deadline is not None else loop.time() + self._exchange.state.limits.heartbeat_s
         try:
             async with asyncio.timeout_at(until):
                 await self._wake.wait()
@@ -209,19 +209,19 @@ class Listener:
 
 @asynccontextmanager
 async def _listening(exchange: Exchange, name: str, since: int) -> AsyncIterator[Listener]:
-    loop, wake, desk = asyncio.get_running_loop(), asyncio.Event(), exchange.desk
+    loop, wake, state = asyncio.get_running_loop(), asyncio.Event(), exchange.state
 
     def notify() -> None:
         with suppress(RuntimeError):  # the loop is closed: the server has ended, and no one listens
             loop.call_soon_threadsafe(wake.set)
 
-    subscription = await desk.workers.followers.run(desk.service.subscribe, name, since, notify)
+    subscription = await state.workers.followers.run(state.service.subscribe, name, since, notify)
     listener = Listener(exchange, wake, subscription)
-    desk.listen(wake)
+    state.listen(wake)
     watcher = asyncio.create_task(listener.watch())
     try:
         yield listener
     finally:
         watcher.cancel()
-        desk.unlisten(wake)
+        state.unlisten(wake)
         subscription.close()

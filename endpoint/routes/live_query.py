@@ -37,9 +37,9 @@ async def listen(exchange: Exchange, text: str, query: Query, parameters: Parame
             "to be told of its changes, or asked once with another Accept"
         )
     exchange.check_may_write()
-    writers, service = exchange.desk.workers.writers, exchange.desk.service
+    writers, service = exchange.state.workers.writers, exchange.state.service
     name = f"live.{secrets.token_hex(8)}"
-    with exchange.desk.room_to_listen():
+    with exchange.state.room_to_listen():
         await writers.run(service.register_live, text, name)
         try:
             await emit(exchange, name, _ALL, SSE, [(b"location", exchange.url("queries", name).encode())])

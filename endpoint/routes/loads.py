@@ -27,7 +27,7 @@ _PIECE_BYTES = 4 << 20
 
 async def list_loads(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    found = await exchange.desk.workers.readers.run(exchange.desk.service.loads)
+    found = await exchange.state.workers.readers.run(exchange.state.service.loads)
     await exchange.answer_json(200, {"loads": [_told(each) for each in found]})
 
 
@@ -43,14 +43,14 @@ async def load(exchange: Exchange) -> None:
         )
     if what.graph is not None:
         checked_graph(what.graph)
-    lines, run = UnusualLineReader(quads, go_on), exchange.desk.workers.writers.run
+    lines, run = UnusualLineReader(quads, go_on), exchange.state.workers.writers.run
     loading = Loading(lines, quads)
     async for piece in _pieces(exchange):
         await run(loading.read, piece)
     await run(loading.end)
     what.statements, what.bad = loading.statements, lines.bad
     recorded = what if what.path else None
-    what.sn = await run(exchange.desk.service.load, loading, what.graph, recorded)
+    what.sn = await run(exchange.state.service.load, loading, what.graph, recorded)
     told = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.told]
     await exchange.answer_json(200, {**_told(what), "first_bad": told}, snapshot=what.sn)
 

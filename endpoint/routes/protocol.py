@@ -56,21 +56,21 @@ _WRITTEN = (*results.OFFERS, *graph_results.TRIPLES, *OFFERS, SSE)
 
 
 async def sparql(exchange: Exchange) -> None:
-    desk = exchange.desk
+    state = exchange.state
     if exchange.method == "GET" and negotiation.prefers_html(exchange.accept, _WRITTEN):
         await _page(exchange)
         return
     exchange.check_may_read()
-    body = await exchange.body(desk.limits.text_bytes * 4) if exchange.method == "POST" else b""
+    body = await exchange.body(state.limits.text_bytes * 4) if exchange.method == "POST" else b""
     key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
-    said = desk.remembered.get(key, desk.head())
+    said = state.remembered.get(key, state.head())
     if said is not None:
         await exchange.answer(200, said.body, said.media_type, [*said.headers])
         return
     if len(body) <= _SHORT_BYTES:
         text, parameters = read_request(exchange, body)
     else:
-        text, parameters = await desk.workers.readers.run(read_request, exchange, body)
+        text, parameters = await state.workers.readers.run(read_request, exchange, body)
     if text is None:
         await about(exchange, parameters)
         return
@@ -81,11 +81,11 @@ async def sparql(exchange: Exchange) -> None:
         await _explain(exchange, text)
         return
     if len(text) <= SHORT_CHARACTERS:
-        await _answer(exchange, text, *_remembered(text, desk.base), key, parameters)
+        await _answer(exchange, text, *_remembered(text, state.base), key, parameters)
         return
-    timeout_s = parameters.timeout_s(desk.limits.query_s)
-    async with desk.underway.asked(exchange, text, timeout_s) as question:
-        reading = desk.workers.readers.submit(_read, text, desk.base, question.control.check)
+    timeout_s = parameters.timeout_s(state.limits.query_s)
+    async with state.underway.asked(exchange, text, timeout_s) as question:
+        reading = state.workers.readers.submit(_read, text, state.base, question.control.check)
         unit, warnings = await question.in_time(reading)
     await _answer(exchange, text, unit, warnings, key, parameters, question.spent_s)
 
@@ -184,11 +184,11 @@ def strip_explain(text: str) -> tuple[str, bool]:
 
 async def _page(exchange: Exchange) -> None:
     """For people, whatever the address says: a link that somebody follows must not run what somebody else wrote."""
-    if exchange.desk.console is None:
+    if exchange.state.console is None:
         exchange.check_may_read()
         await _describe(exchange, negotiation.choose("", OFFERS))
     else:
-        await exchange.hand_on(exchange.desk.console, CONSOLE, "/query")
+        await exchange.hand_on(exchange.state.console, CONSOLE, "/query")
 
 
 async def about(exchange: Exchange, parameters: Parameters) -> None:
@@ -199,13 +199,13 @@ async def about(exchange: Exchange, parameters: Parameters) -> None:
 
 
 async def _describe(exchange: Exchange, offer: Offer) -> None:
-    readers, description = exchange.desk.workers.readers, exchange.desk.description
-    body = await readers.run(description.written, offer.format, exchange.desk.head())
+    readers, description = exchange.state.workers.readers, exchange.state.description
+    body = await readers.run(description.written, offer.format, exchange.state.head())
     await exchange.answer(200, body, offer.media_type.encode())
 
 
 async def _explain(exchange: Exchange, text: str) -> None:
-    explained = await exchange.desk.workers.readers.run(exchange.desk.service.explain, text)
+    explained = await exchange.state.workers.readers.run(exchange.state.service.explain, text)
     await exchange.answer_json(200, explained)
 
 
@@ -213,7 +213,7 @@ def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Pa
     parameters.refuse(dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY))
     dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
     snapshot, at = parameters.integer("snapshot"), parameters.time("at")
-    timeout_s = parameters.timeout_s(exchange.desk.limits.query_s) - spent_s
+    timeout_s = parameters.timeout_s(exchange.state.limits.query_s) - spent_s
     parameters.ignore(("timeout",))
     parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
     parameters.done(_KNOWN)
@@ -224,16 +224,16 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s
     wait = parameters.wait()
     parameters.refuse(dict.fromkeys(OF_QUERY, _NOT_OF_UPDATE))
     parameters.refuse(dict.fromkeys(("snapshot", "at"), "it belongs to queries; this is an update"))
-    limits = exchange.desk.limits
+    limits = exchange.state.limits
     timeout_s = parameters.timeout_s(limits.query_s) - spent_s
     parameters.ignore(("timeout",))
     dataset = Dataset(parameters.texts(OF_UPDATE[0]), parameters.texts(OF_UPDATE[1]))
     parameters.done(_KNOWN)
     exchange.check_may_write()
-    desk = exchange.desk
-    with desk.underway.listed("update", text, timeout_s, limits) as listed:
-        run = desk.workers.writers.run
-        done = await run(desk.service.update, text, "published", dataset or None, listed.control)
+    state = exchange.state
+    with state.underway.listed("update", text, timeout_s, limits) as listed:
+        run = state.workers.writers.run
+        done = await run(state.service.update, text, "published", dataset or None, listed.control)
     if await is_pending(exchange, wait, done.snapshot):
         await answer_pending(exchange, done.snapshot)
         return
@@ -253,7 +253,7 @@ async def _register(exchange: Exchange, text: str, parameters: Parameters) -> No
     parameters.done(_KNOWN)
     exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
-    definition, created, warnings = await exchange.desk.workers.writers.run(exchange.desk.service.register, text)
+    definition, created, warnings = await exchange.state.workers.writers.run(exchange.state.service.register, text)
     row = {
         "query": literal(definition.name),
         "iri": iri(definition.iri),

@@ -182,7 +182,7 @@ def test_a_cancel_while_the_answer_is_sent_cuts_it_off(running: Live) -> None:
 def test_nothing_more_is_written_for_a_client_that_goes_away_while_it_reads(running: Live) -> None:
     with httpx.stream("GET", running.url + "/sparql", params={"query": ALL}, timeout=20) as answer:
         next(answer.iter_bytes())
-        assert len(running.server._app.desk.underway) == 1
+        assert len(running.server._app.app_state.underway) == 1
     for _ in range(200):
         if not running.http.get("/$/queries").json()["queries"]:
             return

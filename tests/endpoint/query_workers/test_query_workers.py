@@ -87,7 +87,7 @@ def test_a_worker_says_what_the_server_would_say(server: Live) -> None:
         there = ask(server, text, accept)
         assert (there.status_code, asked(server)) == (200, count), accept
         with pytest.MonkeyPatch.context() as here_alone:
-            here_alone.setattr(server.server._app.desk.query_workers, "free", lambda: None)
+            here_alone.setattr(server.server._app.app_state.query_workers, "free", lambda: None)
             here = ask(server, text + " # otherwise it is remembered", accept)
         assert asked(server) == count, accept
         assert sorted(there.text.splitlines()) == sorted(here.text.splitlines()), accept
@@ -156,7 +156,7 @@ def test_errors_of_a_worker_are_told_as_those_of_the_server(server: Live, monkey
     text = "SELECT ?a ?b { ?a <http://ex/p> ?x . ?b <http://ex/p> ?x }"
     there = server.http.get("/sparql", params={"query": text}, headers={"accept": "text/csv, application/problem+json"})
     assert asked(server) == 1
-    monkeypatch.setattr(server.server._app.desk.query_workers, "free", lambda: None)
+    monkeypatch.setattr(server.server._app.app_state.query_workers, "free", lambda: None)
     here = server.http.get("/sparql", params={"query": text}, headers={"accept": "text/csv, application/problem+json"})
     assert (there.status_code, there.json()) == (here.status_code, here.json())
     assert there.json()["type"] == "urn:rillet:error:query-too-large"
@@ -183,7 +183,7 @@ def test_who_waits_for_a_worker_is_answered_in_time(server: Live) -> None:
 
 
 def test_a_worker_that_does_not_hear_a_cancel_is_replaced(server: Live, stopped: int) -> None:
-    server.server._app.desk.query_workers.deaf_s = 0.05
+    server.server._app.app_state.query_workers.deaf_s = 0.05
     assert ask(server, ALL, timeout="50ms").status_code == 503
     until(lambda: worker_of(server)["pid"] != stopped and worker_of(server)["state"] == "ready", "there is another")
     with pytest.raises(ProcessLookupError):
@@ -281,7 +281,7 @@ def test_what_others_leave_no_memory_for_is_429_wherever_it_is_answered(store: P
     limits = HttpLimits(query_bytes=1 << 30, queries_bytes=1 << 30)
     with live(store, limits=limits, query_workers=workers) as running:
         until(lambda: worker_of(running)["state"] == ("ready" if workers else "none"), "the worker is ready")
-        memory = running.server._app.desk.memory
+        memory = running.server._app.app_state.memory
         large = "SELECT (COUNT(DISTINCT ?t) AS ?n) { ?s <http://ex/p> ?x . ?t <http://ex/p> ?x FILTER(?s != ?t) }"
         assert ask(running, large).status_code == 200
         memory.reserve(1020 << 20)

@@ -22,7 +22,7 @@ from endpoint.errors import describe as describe_error
 from endpoint.formats.description import Description, correct, describe
 from endpoint.http import browsers
 from endpoint.http.access import ANY, Access
-from endpoint.http.answer_cache import Remembered
+from endpoint.http.answer_cache import AnswerCache
 from endpoint.http.app_state import AppState
 from endpoint.http.body import Bodies, Disconnected, Receive
 from endpoint.http.exchange import Exchange, Message, Send, raw_path
@@ -203,7 +203,7 @@ def create_app(
         memory,
         Workers(limits),
         Description(router, service.base, service.streams),
-        Remembered(limits.remembered_bytes),
+        AnswerCache(limits.remembered_bytes),
         QueryWorkers(start, query_workers, memory=memory),
         Bodies(limits.bodies_bytes),
         None,

@@ -104,7 +104,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     column: int = 0
 
 
-class Told(errors.RilletError):
+class WorkerProblem(errors.RilletError):
     """It was described where it happened."""
 
     def __init__(self, problem: Problem) -> None:
@@ -114,14 +114,14 @@ class Told(errors.RilletError):
 
 
 def status_of(error: BaseException) -> int:
-    if isinstance(error, Told):
+    if isinstance(error, WorkerProblem):
         return error.problem.status
     return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
 
 
 def describe(error: Exception) -> Problem:
     """What the client is told. Of our own bugs it hears only that there is one: the log has the rest."""
-    if isinstance(error, Told):
+    if isinstance(error, WorkerProblem):
         return error.problem
     status = status_of(error)
     known = any(isinstance(error, kind) for kind, _ in STATUS)
@@ -147,7 +147,7 @@ def render(problem: Problem, accept: str) -> tuple[bytes, bytes]:
 def headers_of(error: Exception, status: int, unread: bool) -> list[tuple[bytes, bytes]]:
     """`unread`: the rest of the body is still on the connection, which can serve no other request then."""
     headers = []
-    if isinstance(error, (errors.Overload, errors.NotWriter, Told)) and error.retry_after_s:
+    if isinstance(error, (errors.Overload, errors.NotWriter, WorkerProblem)) and error.retry_after_s:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if isinstance(error, Unauthorized):
         headers.append((b"www-authenticate", b'Bearer realm="rillet"'))

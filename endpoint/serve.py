@@ -332,10 +332,10 @@ class _Signals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _Signals:
-        self._before = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         return self
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.serving:
             raise Stopped
 

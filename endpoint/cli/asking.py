@@ -114,7 +114,7 @@ def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: b
         raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
     if local.changes(text):
         return _changed(arguments, text)
-    with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
+    with local.answered(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
         if is_graph:
             pieces = graph_results.write({"table": "nt", "json": "json-ld"}.get(format, format), batches)
         else:

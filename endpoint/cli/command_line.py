@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("RILLET_DEBUG"):
             raise
-        print(f"rillet: {_told(error)}", file=sys.stderr)
+        print(f"rillet: {_message(error)}", file=sys.stderr)
         return 2 if _is_usage(error) else 1
 
 
@@ -101,7 +101,7 @@ def _check_order(parser: Parser, argv: list[str]) -> None:
     parser.error(f"unknown before the command: {first}{hint}")
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """One message for a person: what they can change is said as it is, our own faults are named as such."""
     from endpoint.errors import STATUS
 

@@ -60,13 +60,13 @@ def _python() -> Check:
 def _java() -> Check:
     from stream_ext.runners.spark.java import describe, find_java
 
-    found, said = describe()
+    found, version = describe()
     if found:
-        found, said = _starts(find_java().home / "bin" / "java", said)
-    return Check("Java", found, said, "without it: rillet serve --engine inline")
+        found, version = _starts(find_java().home / "bin" / "java", version)
+    return Check("Java", found, version, "without it: rillet serve --engine inline")
 
 
-def _starts(java: Path, said: str) -> tuple[bool, str]:
+def _starts(java: Path, version: str) -> tuple[bool, str]:
     """A file that says which Java it is may lie beside one that does not run."""
     try:
         done = subprocess.run(
@@ -78,10 +78,10 @@ def _starts(java: Path, said: str) -> tuple[bool, str]:
             env=environment(os.environ),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return False, f"{said}, which does not start: {error}"
+        return False, f"{version}, which does not start: {error}"
     if done.returncode:
-        return False, f"{said}, which does not start: {' '.join(done.stderr.split())[:200]}"
-    return True, said
+        return False, f"{version}, which does not start: {' '.join(done.stderr.split())[:200]}"
+    return True, version
 
 
 def _spark() -> Check:

@@ -78,5 +78,5 @@ def _of_store(arguments: argparse.Namespace, text: str) -> None:
 
 def _row(line: Planned, prefixes: dict[str, str]) -> list[str]:
     estimated = "" if line.estimated is None else f"{line.estimated:,.0f}"
-    made = ["", ""] if line.rows is None else [f"{line.rows:,}", f"{line.ms:,.3f}"]
-    return [terminal.shortened(line.text, prefixes), estimated, *made]
+    measured = ["", ""] if line.rows is None else [f"{line.rows:,}", f"{line.ms:,.3f}"]
+    return [terminal.shortened(line.text, prefixes), estimated, *measured]

@@ -46,8 +46,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = [str(each) for each in action.choices]
-            said = f"invalid choice: {value!r}{meant(str(value), known)} (choose from {', '.join(known)})"
-            raise argparse.ArgumentError(action, said)
+            message = f"invalid choice: {value!r}{meant(str(value), known)} (choose from {', '.join(known)})"
+            raise argparse.ArgumentError(action, message)
 
 
 class Command(Parser):

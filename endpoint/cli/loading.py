@@ -81,7 +81,7 @@ def load(arguments: argparse.Namespace) -> None:
         print(f"{done.source.name}: {what.statements:,} triples {took}, snapshot {what.sn} of {where}", flush=True)
         if took_s and what.bad:
             print(f"{done.source.name}: {what.bad:,} bad lines were left out; the first:", file=sys.stderr)
-            for bad in done.told:
+            for bad in done.bad_lines:
                 print(f"{done.source.name}:{bad.line}:{bad.column}: {bad.message}", file=sys.stderr)
 
 

@@ -162,26 +162,26 @@ def push(arguments: argparse.Namespace) -> None:
         _check_cut(arguments, format)
     elif arguments.source is not None:
         raise UsageError("--source is for what is cut into pushes here: ndjson, tnt, or anything with --rate")
-    told = _Sum()
+    total = _Sum()
     try:
         with _opened(arguments.file) as source, client_of(arguments) as client:
             if cut:
-                _replay(arguments, format, source, client, told)
+                _replay(arguments, format, source, client, total)
             else:
-                _send_whole(arguments, format, source, client, told)
+                _send_whole(arguments, format, source, client, total)
     except KeyboardInterrupt:
-        told.clear()
+        total.clear()
         print(file=sys.stderr)  # the terminal has written ^C into our line
-        so_far = str(told) if told.accepted else "no push was acknowledged"
+        so_far = str(total) if total.accepted else "no push was acknowledged"
         _say(f"stopped: {so_far}; one that was being sent may be taken, too")
         raise SystemExit(_INTERRUPTED) from None
     except BaseException:
-        told.clear()
-        if told.accepted:
-            _say(f"{told}, and then:")
+        total.clear()
+        if total.accepted:
+            _say(f"{total}, and then:")
         raise
-    told.clear()
-    print(told)
+    total.clear()
+    print(total)
 
 
 def _suffix(name: str) -> str:
@@ -212,12 +212,12 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         yield unpacked(file)
 
 
-def _send_whole(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, told: _Sum) -> None:
+def _send_whole(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, total: _Sum) -> None:
     """The body as it is: what its elements are is said by its media type."""
-    told.add(_Sender(arguments, client, _MEDIA_TYPES[format], 0.0)(source.read()))
+    total.add(_Sender(arguments, client, _MEDIA_TYPES[format], 0.0)(source.read()))
 
 
-def _replay(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, told: _Sum) -> None:
+def _replay(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, total: _Sum) -> None:
     from endpoint.files.replay import Cutter, Pacer, blocks_of_lines
 
     cutter = Cutter(format, arguments.time_from or "data")
@@ -225,9 +225,9 @@ def _replay(arguments: argparse.Namespace, format: str, source: BinaryIO, client
     send = _Sender(arguments, client, _NDJSON, _PATIENCE_S)
     for lines in blocks_of_lines(source):
         for body in pacer.bodies(cutter.feed(lines)):
-            told.add(send(body))
+            total.add(send(body))
     for body in pacer.bodies(cutter.end()):
-        told.add(send(body))
+        total.add(send(body))
 
 
 def _pace(rate: tuple[float, bool] | None) -> Pace:
@@ -252,11 +252,11 @@ class _Sender:
 
     def __call__(self, body: bytes) -> dict[str, Any]:
         self._seq = max(self._seq + 1, time.time_ns() // 1000)  # above those of earlier runs, too
-        receipt = self._until_taken(body)
+        receipt = self._push_until_accepted(body)
         self._sent = True
         return receipt
 
-    def _until_taken(self, body: bytes) -> dict[str, Any]:
+    def _push_until_accepted(self, body: bytes) -> dict[str, Any]:
         tries, lost_at = 0, None
         while True:
             tries += 1

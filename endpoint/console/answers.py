@@ -74,13 +74,13 @@ def _rows(batches: Iterable[Decoded], prefixes: Mapping[str, str]) -> list[list[
 
 
 def _written(pieces: Iterable[bytes]) -> str:
-    kept, size = [], 0
+    whole, size = [], 0
     for piece in pieces:
-        kept.append(piece)
+        whole.append(piece)
         size += len(piece)
         if size > _BYTES_SHOWN:
             raise _too_long(f"the first {ROWS_SHOWN} rows of the answer have")
-    return b"".join(kept).decode()
+    return b"".join(whole).decode()
 
 
 def _too_long(what: str) -> QueryTooLarge:
@@ -90,6 +90,6 @@ def _too_long(what: str) -> QueryTooLarge:
     )
 
 
-def told(variables: Sequence[str], rows: Sequence[Sequence[bytes]]) -> Table:
+def administration_table(variables: Sequence[str], rows: Sequence[Sequence[bytes]]) -> Table:
     """What a statement of administration says."""
     return Table(variables, [[shown(term) for term in row] for row in islice(rows, ROWS_SHOWN)], len(rows))

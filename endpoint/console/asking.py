@@ -8,7 +8,7 @@ from typing import Any
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from endpoint.console.answers import FORMS, GRAPH_FORMS, TABLE, Table, table_of, told
+from endpoint.console.answers import FORMS, GRAPH_FORMS, TABLE, Table, administration_table, table_of
 from endpoint.console.examples import EXPLAINED, FIRST, QUERIES
 from endpoint.console.room import Room
 from endpoint.console.shown import number, prefixes_of
@@ -54,8 +54,8 @@ def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
         for warning in warnings:
             flash(warning, "warning")
         return redirect(url_for(".registered", name=definition.name))
-    said = administer(unit, room.service)
-    return _editor(text=text, table=told(said.variables, said.rows))
+    result = administer(unit, room.service)
+    return _editor(text=text, table=administration_table(result.variables, result.rows))
 
 
 def _done(updated: Updated) -> str:

@@ -120,20 +120,20 @@ def drop(room: Room) -> ResponseReturnValue:
 def upload(room: Room) -> ResponseReturnValue:
     if request.method == "GET":
         return _form(None, request.args.get("graph", ""))
-    told = Upload.read()
+    form = Upload.read()
     try:
         room.check_may_write()
         before = room.statistics.counts().triples
-        sn = told.write(room)
+        sn = form.write(room)
     except (RilletError, StoreError) as error:
         problem = describe(error)
-        return _form(told, told.graph, problem=problem), problem.status
+        return _form(form, form.graph, problem=problem), problem.status
     after = room.statistics.counts().triples
     flash(f"Snapshot {sn} has it: the store went from {number(before)} to {number(after)} triples.")
     return redirect(url_for(".graphs"))
 
 
-def _form(told: Upload | None, graph: str, problem: object = None) -> str:
+def _form(form: Upload | None, graph: str, problem: object = None) -> str:
     return render_template(
-        "console/upload.html", told=told, graph=graph, formats=FORMATS, problem=problem, suffixes=[*MEDIA_TYPES, ".gz"]
+        "console/upload.html", form=form, graph=graph, formats=FORMATS, problem=problem, suffixes=[*MEDIA_TYPES, ".gz"]
     )

@@ -25,22 +25,22 @@ def closed() -> ResponseReturnValue:
             back += f"?query={quote(text, safe='')}"  # filled in there, and not run
         else:
             typed = text or request.form.get("data", "") or request.form.get("text", "")
-    return _asked(back=_page_here(back), typed=typed), 401
+    return _sign_in_page(back=_page_here(back), typed=typed), 401
 
 
 def page(room: Room) -> ResponseReturnValue:
     if request.method == "GET":
-        return _asked()
+        return _sign_in_page()
     back = _page_here(request.form.get("back", ""))
     try:
         level = room.sign_in(request.form.get("token", "").strip())
     except Unauthorized as error:
-        return _asked(str(error), back, request.form.get("typed", "")), 401
+        return _sign_in_page(str(error), back, request.form.get("typed", "")), 401
     flash("Signed in: you may change things now." if level == "write" else "Signed in: you may look.")
     return redirect(request.script_root + back if back else url_for(".overview"))
 
 
-def _asked(error: str | None = None, back: str = "", typed: str = "") -> str:
+def _sign_in_page(error: str | None = None, back: str = "", typed: str = "") -> str:
     return render_template("console/sign_in.html", error=error, back=back, typed=typed)
 
 

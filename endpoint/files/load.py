@@ -42,7 +42,7 @@ class Done:
     source: Source
     loaded: Loaded
     seconds: float
-    told: Sequence[BadLine] = ()
+    bad_lines: Sequence[BadLine] = ()
 
 
 class LoadTarget(Protocol):
@@ -80,9 +80,9 @@ def load_all(
                     continue
                 target.statements = 0
                 with pieces_of(source, wanted.base, progress, lambda: target.statements) as pieces:
-                    told = target.load(pieces, source.quads, what, wanted.go_on)
+                    bad_lines = target.load(pieces, source.quads, what, wanted.go_on)
             before.append(what)
-            yield Done(source, what, time.monotonic() - started, told)
+            yield Done(source, what, time.monotonic() - started, bad_lines)
 
 
 def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | None:

@@ -39,7 +39,7 @@ def is_update(text: str) -> bool:
 
 
 @contextmanager
-def asked(url: str, text: str, snapshot: int | None, at: str | None) -> Iterator[tuple[Answer, Iterator[Decoded]]]:
+def answered(url: str, text: str, snapshot: int | None, at: str | None) -> Iterator[tuple[Answer, Iterator[Decoded]]]:
     """The answer and its rows, some thousand at a time."""
     with closing(hbase_store.open(url, read_only=True)) as store:
         sn = _snapshot(store, snapshot)
@@ -77,14 +77,14 @@ def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool)
         if not analyze:
             stages = Network(logic_of(query), {}, store.at(sn), store.ids).stages
             return [_planned(line, stages, []) for line in lines_of(stages)]
-        _, made = trace(store, query, sn)
-        stages = [each.stage for each in made]
-        return [_planned(line, stages, made) for line in lines_of(stages)]
+        _, traced = trace(store, query, sn)
+        stages = [each.stage for each in traced]
+        return [_planned(line, stages, traced) for line in lines_of(stages)]
 
 
-def _planned(line: Line, stages: Sequence[Stage], made: Sequence[Traced]) -> Planned:
+def _planned(line: Line, stages: Sequence[Stage], traced: Sequence[Traced]) -> Planned:
     if line.stage is None:
         return Planned(line.text)
     return Planned(
-        line.text, stages[line.stage].estimate, *((made[line.stage].rows, made[line.stage].ms) if made else ())
+        line.text, stages[line.stage].estimate, *((traced[line.stage].rows, traced[line.stage].ms) if traced else ())
     )

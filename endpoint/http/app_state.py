@@ -17,7 +17,7 @@ from endpoint.formats.description import Description
 from endpoint.formats.shown_queries import shown_query
 from endpoint.formats.shown_streams import shown_stream, streams_listed
 from endpoint.http.access import Access, Caller
-from endpoint.http.answer_cache import Remembered
+from endpoint.http.answer_cache import AnswerCache
 from endpoint.http.body import Bodies
 from endpoint.http.connections import Connections
 from endpoint.http.request_counts import Requests
@@ -54,7 +54,7 @@ class AppState:
     memory: QueryMemory
     workers: Workers
     description: Description
-    remembered: Remembered
+    answer_cache: AnswerCache
     query_workers: QueryWorkers
     bodies: Bodies
     console: Application | None

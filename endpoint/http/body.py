@@ -36,13 +36,13 @@ class Bodies:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._held: dict[object, int] = {}
+        self._sizes: dict[object, int] = {}
         self.nbytes = 0
         self.refused = 0
 
     def hold(self, request: object, size: int) -> None:
         """So many bytes of this request are here. Overload if there is no room for them beside others'."""
-        others = self.nbytes - self._held.get(request, 0)
+        others = self.nbytes - self._sizes.get(request, 0)
         room = self._bytes_max * (1 if size > _SMALL_BYTES else 2)
         if others and others + size > room:
             self.refused += 1
@@ -51,10 +51,10 @@ class Bodies:
                 "send this one again a little later",
                 _RETRY_AFTER_S,
             )
-        self._held[request], self.nbytes = size, others + size
+        self._sizes[request], self.nbytes = size, others + size
 
     def release(self, request: object) -> None:
-        self.nbytes -= self._held.pop(request, 0)
+        self.nbytes -= self._sizes.pop(request, 0)
 
 
 class Paced:

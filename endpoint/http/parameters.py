@@ -68,9 +68,9 @@ def unescaped(text: bytes) -> bytes:
     is_escape = (high >= 0) & (low >= 0)
     at, found = at[is_escape], signs.copy()
     found[at] = (high * 16 + low)[is_escape]
-    kept = np.ones(len(signs), bool)
-    kept[at + 1] = kept[at + 2] = False
-    return found[kept].tobytes()
+    retained = np.ones(len(signs), bool)
+    retained[at + 1] = retained[at + 2] = False
+    return found[retained].tobytes()
 
 
 def parse_duration(text: str, name: str) -> float:

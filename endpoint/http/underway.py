@@ -87,11 +87,11 @@ class Question:
     def spent_s(self) -> float:
         return self.clock() - self.started
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         since_ms = round((self.clock() - self.started) * 1000)
         text = self.text if len(self.text) <= _SHOWN_CHARACTERS else self.text[:_SHOWN_CHARACTERS] + " ..."
-        told = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: text}
-        return told if self.remote is None else {**told, "worker": self.remote.worker}
+        summary = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: text}
+        return summary if self.remote is None else {**summary, "worker": self.remote.worker}
 
 
 class Underway:
@@ -107,8 +107,8 @@ class Underway:
     def __len__(self) -> int:
         return len(self._questions)
 
-    def told(self) -> list[dict[str, Any]]:
-        return [question.told() for question in self._questions.values()]
+    def summaries(self) -> list[dict[str, Any]]:
+        return [question.summary() for question in self._questions.values()]
 
     def cancel(self, id: str) -> None:
         question = self._questions.get(id)
@@ -122,7 +122,7 @@ class Underway:
             question.cancel()
 
     @asynccontextmanager
-    async def asked(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
+    async def watched(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
         with self.listed("query", text, timeout_s, exchange.state.limits) as question:
             watcher = asyncio.create_task(_watch(exchange, question))
             try:

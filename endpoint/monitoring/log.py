@@ -78,11 +78,11 @@ class Formatter(logging.Formatter):
         message, fields = self._shown(record.getMessage()), self._fields(getattr(record, "fields", {}))
         trace = self._traceback(record)
         if self._form == "json":
-            told = {"time": time, "level": level, "logger": logger, "message": message, **fields}
-            return msgspec.json.encode(told if trace is None else {**told, "traceback": trace}).decode()
-        told_fields = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
+            entry = {"time": time, "level": level, "logger": logger, "message": message, **fields}
+            return msgspec.json.encode(entry if trace is None else {**entry, "traceback": trace}).decode()
+        fields_text = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
         indented = "" if trace is None else "".join(f"\n  | {line}" for line in trace.split("\n"))
-        return f"{time} {level} {logger} {message}{told_fields}{indented}"
+        return f"{time} {level} {logger} {message}{fields_text}{indented}"
 
     def _fields(self, fields: Mapping[str, object]) -> dict[str, Any]:
         return {self._shown(name): self._field(name, value) for name, value in list(fields.items())[:_FIELDS_MAX]}

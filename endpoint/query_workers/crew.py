@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from endpoint.errors import Told, WorkerEnded
+from endpoint.errors import WorkerEnded, WorkerProblem
 from endpoint.query_workers.messages import (
     Ask,
     Began,
@@ -64,13 +64,13 @@ class WorkerQuery:
         self._worker.cancel(self._id)
         self.failed(QueryCancelled("the query was cancelled"))
 
-    def heard(self, said: Began | Piece) -> None:
-        if isinstance(said, Piece):
-            _settle(self._next, said)
+    def received(self, message: Began | Piece) -> None:
+        if isinstance(message, Piece):
+            _settle(self._next, message)
         else:
             # One piece is made ahead, while the one before is sent.
-            self._expect_more(said.last)
-            _settle(self.began, said)
+            self._expect_more(message.last)
+            _settle(self.began, message)
 
     def failed(self, error: Exception) -> None:
         for future in (self.began, self._next):
@@ -81,7 +81,7 @@ class WorkerQuery:
     def _expect_more(self, last: bool) -> None:
         self._next = asyncio.get_running_loop().create_future()
         if not last:
-            self._worker.say(More(self._id))
+            self._worker.send(More(self._id))
 
 
 def _settle(future: asyncio.Future[Any], value: object) -> None:
@@ -117,20 +117,20 @@ class Worker:
     def ask(self, question: Callable[[int], Ask]) -> WorkerQuery:
         self._last_id += 1
         remote = self.questions[self._last_id] = WorkerQuery(self, self._last_id)
-        self.say(question(self._last_id))
+        self.send(question(self._last_id))
         return remote
 
     def cancel(self, id: int) -> None:
         if id in self.questions and id not in self._cancelled:
             self._cancelled.add(id)
-            self.say(Cancel(id))
-            asyncio.get_running_loop().call_later(self._crew.deaf_s, self._check_heard, id)
+            self.send(Cancel(id))
+            asyncio.get_running_loop().call_later(self._crew.deaf_s, self._check_ended, id)
 
-    def say(self, message: ToWorker) -> None:
+    def send(self, message: ToWorker) -> None:
         if not self._writer.is_closing():
             self._writer.write(frame(message))
 
-    def _check_heard(self, id: int) -> None:
+    def _check_ended(self, id: int) -> None:
         """An operator that does not look at its control is ended with its process, once nobody else needs that."""
         if id in self.questions:
             self._crew.retire(self)
@@ -144,11 +144,11 @@ class Worker:
 
     async def _live(self, ours: socket.socket, start: Start) -> None:
         reader, self._writer = await asyncio.open_connection(sock=ours)
-        self.say(start)
+        self.send(start)
         try:
             while True:
                 (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-                self._hear(from_worker.decode(await reader.readexactly(size)))
+                self._receive(from_worker.decode(await reader.readexactly(size)))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -160,31 +160,31 @@ class Worker:
             self.questions.clear()
             self._crew.ended(self, how)
 
-    def _hear(self, said: FromWorker) -> None:
-        if isinstance(said, Ready):
+    def _receive(self, message: FromWorker) -> None:
+        if isinstance(message, Ready):
             self.is_ready = True
             self._crew.ready()
             return
-        remote = self.questions.get(said.id)
+        remote = self.questions.get(message.id)
         if remote is None:
             return
-        match said:
+        match message:
             case Began() | Piece():
-                if said.last:
-                    self._forget(said.id)
-                remote.heard(said)
+                if message.last:
+                    self._forget(message.id)
+                remote.received(message)
             case Failed(problem=problem):
-                self._forget(said.id)
-                remote.failed(Told(problem))
+                self._forget(message.id)
+                remote.failed(WorkerProblem(problem))
             case Ended():
-                self._forget(said.id)
+                self._forget(message.id)
 
     def _forget(self, id: int) -> None:
         del self.questions[id]
         self._cancelled.discard(id)
         self._end_if_deaf()
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         state = "retired" if self.is_retired else "ready" if self.is_ready else "starting"
         return {
             "worker": self.number,
@@ -218,8 +218,8 @@ class QueryWorkers:
         able = [worker for worker in self.workers if worker.is_ready and not worker.is_retired]
         return min(able, key=lambda worker: len(worker.questions), default=None)
 
-    def told(self) -> list[dict[str, Any]]:
-        return [worker.told() for worker in self.workers]
+    def status(self) -> list[dict[str, Any]]:
+        return [worker.status() for worker in self.workers]
 
     def close(self) -> None:
         """They only read: they can be ended at any time."""

@@ -87,7 +87,7 @@ class Answerer:
     def is_idle(self) -> bool:
         return not self._questions
 
-    def hear(self, message: Ask | More | Cancel) -> None:
+    def handle(self, message: Ask | More | Cancel) -> None:
         match message:
             case Ask(id):
                 start = self._start
@@ -119,21 +119,21 @@ class Answerer:
                 self._send(Ended(id))
 
     def _answer(self, id: int, question: _Question, make: Callable[[], Began | Piece]) -> None:
-        said: Began | Piece | Failed
+        message: Began | Piece | Failed
         try:
-            said = make()
+            message = make()
         except MemoryError as error:
             too_large = QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less")
-            said = Failed(id, describe(too_large))
+            message = Failed(id, describe(too_large))
         except Exception as error:  # noqa: BLE001 -- it goes to whoever asked; our own faults into the log, too
-            said = Failed(id, describe(error))
+            message = Failed(id, describe(error))
         with self._lock:
-            if question.cancelled and not isinstance(said, Failed):
-                said = Failed(id, describe(QueryCancelled("the query was cancelled")))
+            if question.cancelled and not isinstance(message, Failed):
+                message = Failed(id, describe(QueryCancelled("the query was cancelled")))
             question.running = False
-            if isinstance(said, Failed) or said.last:
+            if isinstance(message, Failed) or message.last:
                 self._end(id)
-            self._send(said)
+            self._send(message)
 
     def _end(self, id: int) -> None:
         """Nothing of it runs any more."""
@@ -197,7 +197,7 @@ def _answer_until_it_goes(
         if select.select([connection], [], [], _IDLE_S)[0]:
             message = to_worker.decode(receive(connection))
             assert not isinstance(message, Start), "a worker is told once what to read"
-            answerer.hear(message)
+            answerer.handle(message)
         elif answerer.is_idle:
             store.refresh()
 

@@ -17,6 +17,6 @@ async def run(exchange: Exchange, statement: Statement) -> None:
         exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
     pool = workers.writers if changes_state(statement) else workers.readers
-    told: AdministrationAnswer = await pool.run(administer, statement, exchange.state.service)
-    body = b"".join(results.write(offer.format, told.variables, results.few(told.rows), None))
+    answer: AdministrationAnswer = await pool.run(administer, statement, exchange.state.service)
+    body = b"".join(results.write(offer.format, answer.variables, results.few(answer.rows), None))
     await exchange.answer(200, body, results.content_type(offer))

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from endpoint import negotiation
 from endpoint.formats import graph_results, results
 from endpoint.formats.writing import gathered, pieces_of
-from endpoint.http.answer_cache import KEY_BYTES_MAX, Key, Said
+from endpoint.http.answer_cache import KEY_BYTES_MAX, Key, Reply
 from endpoint.http.exchange import Exchange
 from endpoint.http.underway import Question
 from endpoint.negotiation import Offer
@@ -35,7 +35,7 @@ More = Callable[[], Awaitable[tuple[bytes, bool]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryRequest:
     """A query and what the request says beside it. `key`: under which a small answer may be remembered."""
 
     text: str
@@ -61,7 +61,7 @@ _WARNINGS_MAX, _WARNING_CHARACTERS_MAX = 8, 500
 _IN_HEADERS = "".join(map(chr, range(32, 127))).replace("%", "")
 
 
-class Made(NamedTuple):
+class AnswerStart(NamedTuple):
     """The beginning of an answer, and where the rest of it comes from."""
 
     sn: int
@@ -70,65 +70,71 @@ class Made(NamedTuple):
     more: More
 
 
-async def ask(exchange: Exchange, asked: Asked) -> None:
+async def ask(exchange: Exchange, request: QueryRequest) -> None:
     state = exchange.state
-    offer = negotiation.choose(exchange.accept, offers_of(asked.query.form))
-    is_short = len(asked.text) <= SHORT_CHARACTERS
-    async with state.underway.asked(exchange, asked.text, asked.timeout_s) as question:
+    offer = negotiation.choose(exchange.accept, offers_of(request.query.form))
+    is_short = len(request.text) <= SHORT_CHARACTERS
+    async with state.underway.watched(exchange, request.text, request.timeout_s) as question:
         # A worker knows neither the one nor the other.
-        derived = partial(state.service.asks_derived, asked.query, asked.dataset)
+        derived = partial(state.service.asks_derived, request.query, request.dataset)
         stays = bool(registered_functions()) or (derived() if is_short else await state.workers.readers.run(derived))
         worker = None if stays else state.query_workers.free()
         if worker is None:
-            question.here = state.workers.readers.submit(_evaluated, exchange, asked, offer, question.control)
-            made = await question.in_time(question.here)
+            question.here = state.workers.readers.submit(_evaluated, exchange, request, offer, question.control)
+            start = await question.in_time(question.here)
         else:
-            made = await _light_here(worker, exchange, asked, offer, question)
-        await _give(exchange, asked, offer, made, question)
+            start = await _light_here(worker, exchange, request, offer, question)
+        await _give(exchange, request, offer, start, question)
 
 
-def _evaluated(exchange: Exchange, asked: Asked, offer: Offer, control: Control) -> Made:
-    answer = exchange.state.service.query(asked.text, asked.snapshot, asked.at, asked.dataset, control)
+def _evaluated(exchange: Exchange, request: QueryRequest, offer: Offer, control: Control) -> AnswerStart:
+    answer = exchange.state.service.query(request.text, request.snapshot, request.at, request.dataset, control)
     control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
-    return Made(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
+    return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
 
 
-async def _light_here(worker: Worker, exchange: Exchange, asked: Asked, offer: Offer, question: Question) -> Made:
+async def _light_here(
+    worker: Worker, exchange: Exchange, request: QueryRequest, offer: Offer, question: Question
+) -> AnswerStart:
     """Answered here if it is light, and shows to be; otherwise by the worker."""
-    sn = exchange.state.head() if asked.snapshot is None else asked.snapshot
-    here = exchange.state.workers.readers.submit(_evaluated_if_light, exchange, asked, sn, offer, question.control)
+    sn = exchange.state.head() if request.snapshot is None else request.snapshot
+    here = exchange.state.workers.readers.submit(_evaluated_if_light, exchange, request, sn, offer, question.control)
     question.here = here
     await asyncio.wait({here}, timeout=PATIENCE_S)
-    made = here.result() if here.done() else None
-    if made is not None:
-        return made
+    start = here.result() if here.done() else None
+    if start is not None:
+        return start
     question.check_wanted()
     question.control.cancel()  # of what was begun here
     question.close()
-    default, named = (asked.dataset.default, asked.dataset.named) if asked.dataset else ((), ())
+    default, named = (request.dataset.default, request.dataset.named) if request.dataset else ((), ())
     remote = question.remote = worker.ask(
-        lambda id: Ask(id, asked.text, sn, asked.at, default, named, offer.format, question.timeout_s)
+        lambda id: Ask(id, request.text, sn, request.at, default, named, offer.format, question.timeout_s)
     )
     began = await question.in_time(remote.began)
-    return Made(began.snapshot, began.piece, began.last, remote.more)
+    return AnswerStart(began.snapshot, began.piece, began.last, remote.more)
 
 
-def _evaluated_if_light(exchange: Exchange, asked: Asked, sn: int, offer: Offer, control: Control) -> Made | None:
-    if exchange.state.service.rows_expected(asked.text, sn, asked.at, asked.dataset, control) > HEAVY_ROWS:
+def _evaluated_if_light(
+    exchange: Exchange, request: QueryRequest, sn: int, offer: Offer, control: Control
+) -> AnswerStart | None:
+    if exchange.state.service.rows_expected(request.text, sn, request.at, request.dataset, control) > HEAVY_ROWS:
         return None
-    return _evaluated(exchange, asked, offer, control)
+    return _evaluated(exchange, request, offer, control)
 
 
-async def _give(exchange: Exchange, asked: Asked, offer: Offer, made: Made, question: Question) -> None:
-    said = Said(made.first, results.content_type(offer), _warned(asked.warnings))
-    if not made.whole:
-        await _send(exchange, said, made.sn, made.more, question)
+async def _give(
+    exchange: Exchange, request: QueryRequest, offer: Offer, start: AnswerStart, question: Question
+) -> None:
+    reply = Reply(start.first, results.content_type(offer), _warned(request.warnings))
+    if not start.whole:
+        await _send(exchange, reply, start.sn, start.more, question)
         return
     # What is not remembered anyway need not be looked through.
-    if asked.snapshot is None and len(asked.text) <= KEY_BYTES_MAX and not is_volatile(asked.query):
-        exchange.state.remembered.put(asked.key, made.sn, said)
-    await exchange.answer(200, said.body, said.media_type, [*said.headers], snapshot=made.sn)
+    if request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not is_volatile(request.query):
+        exchange.state.answer_cache.put(request.key, start.sn, reply)
+    await exchange.answer(200, reply.body, reply.media_type, [*reply.headers], snapshot=start.sn)
 
 
 def _warned(warnings: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
@@ -155,12 +161,12 @@ async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, piec
     if whole:
         await exchange.answer(200, first, media_type, snapshot=snapshot)
     else:
-        await _send(exchange, Said(first, media_type), snapshot, lambda: readers.go_on(gathered, pieces), None)
+        await _send(exchange, Reply(first, media_type), snapshot, lambda: readers.go_on(gathered, pieces), None)
 
 
-async def _send(exchange: Exchange, said: Said, sn: int, more: More, question: Question | None) -> None:
-    piece, last = said.body, False
-    await exchange.start(200, said.media_type, [*said.headers], sn)
+async def _send(exchange: Exchange, reply: Reply, sn: int, more: More, question: Question | None) -> None:
+    piece, last = reply.body, False
+    await exchange.start(200, reply.media_type, [*reply.headers], sn)
     while not last:
         await exchange.piece(piece)
         if question is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PATH = "$/assets/"
 _TYPES = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
 _SWAGGER_UI = ("swagger-ui-bundle.js", "swagger-ui.css")
-_KEPT = (b"cache-control", b"public, max-age=86400")
+_CACHED = (b"cache-control", b"public, max-age=86400")
 
 
 async def give(exchange: Exchange, name: str) -> None:
@@ -26,7 +26,7 @@ async def give(exchange: Exchange, name: str) -> None:
     if packed is None:
         raise NotFound(f"there is no asset {name}; there is {', '.join(_packed())}")
     media_type = next(kind for ending, kind in _TYPES.items() if name.endswith(ending))
-    headers = [_KEPT, (b"vary", b"accept-encoding")]
+    headers = [_CACHED, (b"vary", b"accept-encoding")]
     if "gzip" in exchange.headers.get("accept-encoding", ""):
         await exchange.answer(200, packed, media_type, [*headers, (b"content-encoding", b"gzip")])
     else:

@@ -131,11 +131,11 @@ async def emit(exchange: Exchange, name: str, span: Span, offer: Offer, headers:
     with suppress(NotFound):  # dropped meanwhile: its emissions are gone
         # One subscription from the first page on: a query of the same name that comes later is another.
         async with _listening(exchange, name, span.since) as listener:
-            await _tell(exchange, listener, span, sse)
+            await _send_all(exchange, listener, span, sse)
     await exchange.end()
 
 
-async def _tell(exchange: Exchange, listener: Listener, span: Span, sse: bool) -> None:
+async def _send_all(exchange: Exchange, listener: Listener, span: Span, sse: bool) -> None:
     last, sent = span.since, 0
     deadline = None if span.follow else asyncio.get_running_loop().time() + span.wait_s
     while not (listener.over or span.is_over(last, sent)):

@@ -28,7 +28,7 @@ _PIECE_BYTES = 4 << 20
 async def list_loads(exchange: Exchange) -> None:
     exchange.parameters().done("none")
     found = await exchange.state.workers.readers.run(exchange.state.service.loads)
-    await exchange.answer_json(200, {"loads": [_told(each) for each in found]})
+    await exchange.answer_json(200, {"loads": [_as_json(each) for each in found]})
 
 
 async def load(exchange: Exchange) -> None:
@@ -51,8 +51,8 @@ async def load(exchange: Exchange) -> None:
     what.statements, what.bad = loading.statements, lines.bad
     recorded = what if what.path else None
     what.sn = await run(exchange.state.service.load, loading, what.graph, recorded)
-    told = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.told]
-    await exchange.answer_json(200, {**_told(what), "first_bad": told}, snapshot=what.sn)
+    first_bad = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.told]
+    await exchange.answer_json(200, {**_as_json(what), "first_bad": first_bad}, snapshot=what.sn)
 
 
 def _what(parameters: Parameters) -> Loaded:
@@ -65,7 +65,7 @@ def _what(parameters: Parameters) -> Loaded:
     return Loaded(path, size or 0, int(modified), parameters.text("graph"), digest=digest)
 
 
-def _told(what: Loaded) -> dict[str, object]:
+def _as_json(what: Loaded) -> dict[str, object]:
     return {
         "path": what.path,
         "size": what.size,
@@ -80,15 +80,15 @@ def _told(what: Loaded) -> dict[str, object]:
 
 async def _pieces(exchange: Exchange) -> AsyncIterator[bytes]:
     """The body, some megabytes at a time."""
-    held: list[bytes] = []
+    pieces: list[bytes] = []
     size, more, receive = 0, True, exchange.paced()
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
-        held.append(message.get("body", b""))
-        size += len(held[-1])
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
         more = message.get("more_body", False)
         if size >= _PIECE_BYTES or not more:
-            yield b"".join(held)
-            held, size = [], 0
+            yield b"".join(pieces)
+            pieces, size = [], 0

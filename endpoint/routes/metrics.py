@@ -122,15 +122,15 @@ def _of_http(state: AppState) -> Iterator[Metric]:
         GaugeMetricFamily, "rillet_calls_under_way", under_way, "pool", [(pool.kind, pool.busy) for pool in pools]
     )
     refused = [(pool.kind, pool.refused) for pool in pools]
-    told = "Calls that a full pool told to come back."
-    yield _of_each(CounterMetricFamily, "rillet_calls_refused_total", told, "pool", refused)
+    refused_help = "Calls that a full pool told to come back."
+    yield _of_each(CounterMetricFamily, "rillet_calls_refused_total", refused_help, "pool", refused)
     yield _gauge(
         "rillet_questions_under_way", "Queries and updates of /sparql that run or are sent.", len(state.underway)
     )
     yield _counter("rillet_questions_cancelled_total", "Queries and updates ended by DELETE.", state.underway.cancelled)
-    taken = "What queries that are evaluated or sent have of the memory for all of them."
-    yield _gauge("rillet_query_memory_bytes", taken, state.memory.used)
-    yield _counter("rillet_remembered_hits_total", "Answers that were remembered.", state.remembered.hits)
+    used = "What queries that are evaluated or sent have of the memory for all of them."
+    yield _gauge("rillet_query_memory_bytes", used, state.memory.used)
+    yield _counter("rillet_remembered_hits_total", "Answers that were remembered.", state.answer_cache.hits)
 
 
 def _times(requests: Requests) -> Metric:
@@ -243,26 +243,26 @@ def _of_queries(queries: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
 def _of_store_calls(calls: Calls | None) -> Iterator[Metric]:
     if calls is None:
         return
-    told = calls.told()
+    verbs = calls.told()
     count = "Calls of HBase."
-    yield _of_each(CounterMetricFamily, "rillet_hbase_calls_total", count, "verb", [(c.verb, c.count) for c in told])
+    yield _of_each(CounterMetricFamily, "rillet_hbase_calls_total", count, "verb", [(c.verb, c.count) for c in verbs])
     failed = "Calls of HBase that failed."
-    values = [(c.verb, c.failed) for c in told]
+    values = [(c.verb, c.failed) for c in verbs]
     yield _of_each(CounterMetricFamily, "rillet_hbase_calls_failed_total", failed, "verb", values)
     seconds = "Time that calls of HBase took together."
-    values_s = [(c.verb, c.seconds) for c in told]
+    values_s = [(c.verb, c.seconds) for c in verbs]
     yield _of_each(CounterMetricFamily, "rillet_hbase_call_seconds_total", seconds, "verb", values_s)
 
 
 def _of_query_workers(crew: QueryWorkers) -> Iterator[Metric]:
-    told = crew.told()
-    busy = [(one["worker"], one["queries"]) for one in told]
+    workers = crew.status()
+    busy = [(one["worker"], one["queries"]) for one in workers]
     answers = "Queries that a query worker answers now."
     yield _of_each(GaugeMetricFamily, "rillet_query_worker_queries", answers, "worker", busy)
-    asked = [(one["worker"], one["asked"]) for one in told]
+    received = [(one["worker"], one["asked"]) for one in workers]
     given = "Queries that a query worker was given."
-    yield _of_each(CounterMetricFamily, "rillet_query_worker_queries_total", given, "worker", asked)
-    memory = [(one["worker"], _resident_bytes(one["pid"])) for one in told]
+    yield _of_each(CounterMetricFamily, "rillet_query_worker_queries_total", given, "worker", received)
+    memory = [(one["worker"], _resident_bytes(one["pid"])) for one in workers]
     resident = "Resident memory of a query worker."
     yield _of_each(GaugeMetricFamily, "rillet_query_worker_resident_memory_bytes", resident, "worker", memory)
     yield _counter("rillet_query_workers_replaced_total", "Query workers that ended early.", crew.replaced)

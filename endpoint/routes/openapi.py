@@ -191,7 +191,7 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
     **_OF_OPERATION,
 }
 
-_SAID = {
+_STATUS_MEANINGS = {
     200: "the result",
     201: "created; Location is the address",
     202: "the change is durable and readable; if evaluations were waited for and are not done, the body says so",
@@ -281,7 +281,7 @@ def _responses(found: Operation) -> dict[str, Any]:
         content = {TEXT: {"schema": _TEXT}, "application/problem+json": {"schema": _PROBLEM_REF}}
         if status < 300:
             content = {each: _content(each) for each in found.gives} if status != 204 else {}
-        responses[str(status)] = {"description": _SAID[status], **({"content": content} if content else {})}
+        responses[str(status)] = {"description": _STATUS_MEANINGS[status], **({"content": content} if content else {})}
         if status < 300:
             responses[str(status)]["headers"] = {"Rillet-Snapshot": {"schema": _NUMBER}}
     return responses

@@ -47,8 +47,8 @@ async def stats(exchange: Exchange) -> None:
     except StoreUnavailable:
         status, age_s = {}, None
     at_once = state.service.status_at_once()
-    told = {**status, **at_once, "age_ms": _ms(age_s), "query_workers": state.query_workers.told()}
-    await exchange.answer_json(200, told)
+    body = {**status, **at_once, "age_ms": _ms(age_s), "query_workers": state.query_workers.status()}
+    await exchange.answer_json(200, body)
 
 
 def _ms(age_s: float | None) -> int | None:
@@ -57,7 +57,7 @@ def _ms(age_s: float | None) -> int | None:
 
 async def running(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    await exchange.answer_json(200, {"queries": exchange.state.underway.told()})
+    await exchange.answer_json(200, {"queries": exchange.state.underway.summaries()})
 
 
 async def cancel(exchange: Exchange, id: str) -> None:

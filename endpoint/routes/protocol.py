@@ -19,7 +19,7 @@ from endpoint.http.exchange import FORM, Exchange
 from endpoint.http.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from endpoint.negotiation import Offer
 from endpoint.routes import administration, live_query
-from endpoint.routes.asking import SHORT_CHARACTERS, Asked, ask
+from endpoint.routes.asking import SHORT_CHARACTERS, QueryRequest, ask
 from endpoint.routes.awaiting import answer_pending, is_pending
 from endpoint.routes.emissions import SSE
 from hbase_store.layout.terms import iri, literal
@@ -63,9 +63,9 @@ async def sparql(exchange: Exchange) -> None:
     exchange.check_may_read()
     body = await exchange.body(state.limits.text_bytes * 4) if exchange.method == "POST" else b""
     key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
-    said = state.remembered.get(key, state.head())
-    if said is not None:
-        await exchange.answer(200, said.body, said.media_type, [*said.headers])
+    reply = state.answer_cache.get(key, state.head())
+    if reply is not None:
+        await exchange.answer(200, reply.body, reply.media_type, [*reply.headers])
         return
     if len(body) <= _SHORT_BYTES:
         text, parameters = read_request(exchange, body)
@@ -81,10 +81,10 @@ async def sparql(exchange: Exchange) -> None:
         await _explain(exchange, text)
         return
     if len(text) <= SHORT_CHARACTERS:
-        await _answer(exchange, text, *_remembered(text, state.base), key, parameters)
+        await _answer(exchange, text, *_read_cached(text, state.base), key, parameters)
         return
     timeout_s = parameters.timeout_s(state.limits.query_s)
-    async with state.underway.asked(exchange, text, timeout_s) as question:
+    async with state.underway.watched(exchange, text, timeout_s) as question:
         reading = state.workers.readers.submit(_read, text, state.base, question.control.check)
         unit, warnings = await question.in_time(reading)
     await _answer(exchange, text, unit, warnings, key, parameters, question.spent_s)
@@ -96,7 +96,7 @@ def _read(text: str, base: str, check: Check | None = None) -> tuple[Unit, Warni
     return unit, warnings_of(unit) if isinstance(unit, Query) else ()
 
 
-_remembered = lru_cache(maxsize=256)(_read)
+_read_cached = lru_cache(maxsize=256)(_read)
 
 
 async def _answer(
@@ -114,7 +114,7 @@ async def _answer(
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
         await live_query.listen(exchange, text, unit, parameters)
     elif isinstance(unit, Query):
-        await ask(exchange, replace(_asked(exchange, text, unit, key, parameters, spent_s), warnings=warnings))
+        await ask(exchange, replace(_query_request(exchange, text, unit, key, parameters, spent_s), warnings=warnings))
     else:
         await _run(exchange, text, unit, parameters, spent_s)
 
@@ -209,7 +209,9 @@ async def _explain(exchange: Exchange, text: str) -> None:
     await exchange.answer_json(200, explained)
 
 
-def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters, spent_s: float) -> Asked:
+def _query_request(
+    exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters, spent_s: float
+) -> QueryRequest:
     parameters.refuse(dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY))
     dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
     snapshot, at = parameters.integer("snapshot"), parameters.time("at")
@@ -217,7 +219,7 @@ def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Pa
     parameters.ignore(("timeout",))
     parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
     parameters.done(_KNOWN)
-    return Asked(text, query, key, snapshot, at, timeout_s, dataset or None)
+    return QueryRequest(text, query, key, snapshot, at, timeout_s, dataset or None)
 
 
 async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s: float) -> None:

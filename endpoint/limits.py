@@ -1,4 +1,4 @@
-"""How much one client may ask for. Each limit has its own error."""
+"""The limits of one request and of all requests together. Each limit has its own error."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class HttpLimits:
     unread_bytes: int = 256 << 20  #: of all answers that are written and not read
 
     def control(self, timeout_s: float, what: str = "query", memory: QueryMemory | None = None) -> Control:
-        """The budget of one query, or update, which takes it from a memory if there is one."""
+        """The budget of one query or update; its memory is a part of `memory`, if given."""
         return Control(timeout_s, self.query_bytes, what=what, term_bytes=self.term_bytes, memory=memory)
 
     def query_memory(self) -> QueryMemory:
         return QueryMemory(self.queries_bytes or usual_bytes(self.query_bytes))
 
     def control_of_graphs(self, memory: QueryMemory | None = None) -> Control:
-        """That of a request which writes whole graphs."""
+        """The budget of a request that writes whole graphs."""
         return Control(
             self.query_s, self.query_bytes, what="write of a graph", settings=("--query-timeout", "--query-bytes"),
             memory=memory,

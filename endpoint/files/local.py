@@ -1,4 +1,4 @@
-"""A question to a store itself, without a server, and beside one; and an update of a store that no server holds."""
+"""Queries on a store itself, without a server or next to one; and updates of a store that no server has open."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from stream_ext.times import parse_time
 
 
 def changes(text: str) -> bool:
-    """Whether it is more than a question."""
+    """Whether the text is more than a query."""
     return isinstance(parse(text), Update | Register | Admin)
 
 
 def update(url: str, text: str) -> None:
-    """Nobody else may be writing: WriterElsewhere."""
+    """Runs an update. WriterElsewhere if another process writes to the store."""
     with closing(Service.open(url, base=DEFAULT_BASE, clock=SystemClock(), engine="inline")) as service:
         service.update(text)
 
@@ -40,7 +40,7 @@ def is_update(text: str) -> bool:
 
 @contextmanager
 def answered(url: str, text: str, snapshot: int | None, at: str | None) -> Iterator[tuple[Answer, Iterator[Decoded]]]:
-    """The answer and its rows, some thousand at a time."""
+    """The answer of a query, and its rows, some thousand at a time."""
     with closing(hbase_store.open(url, read_only=True)) as store:
         sn = _snapshot(store, snapshot)
         answer = answer_once(store, text, DEFAULT_BASE, sn, None if at is None else parse_time(at))
@@ -55,20 +55,20 @@ def _snapshot(store: Store, wanted: int | None) -> int:
     return head if wanted is None else wanted
 
 
-# ---- how it would answer ---------------------------------------------------------------------------------------
+# ---- plans ---------------------------------------------------------------------------------------
 
 
 class Planned(NamedTuple):
-    """A line of a plan: what an operator does, how many rows it was expected to make, what it made in which time."""
+    """One line of a plan: an operator, the estimated number of rows, the actual number and the time."""
 
     text: str
-    estimated: float | None = None  # None: nobody has an idea
+    estimated: float | None = None  # None: there is no estimate
     rows: int | None = None
     ms: float = 0.0
 
 
 def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool) -> list[Planned]:
-    """How a store would answer, an operator a line; `analyze` has it answer."""
+    """The plan of a query over a store, one line for each operator; `analyze` evaluates it and measures."""
     with closing(hbase_store.open(url, read_only=True)) as store:
         sn = _snapshot(store, snapshot)
         query = parse_runnable(text, base)

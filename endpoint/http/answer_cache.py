@@ -1,13 +1,13 @@
-"""Small answers, remembered for as long as their snapshot is the latest.
+"""Small answers, cached while their snapshot is the latest.
 
-A snapshot never changes, so who asks the same again gets the same bytes. The first request that finds another snapshot
-forgets all of them: nothing here can be out of date."""
+The state of a snapshot never changes, so the same request at the same snapshot has the same answer. The first
+request at a newer snapshot empties the cache: no answer in it is out of date."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: All of a request that decides its answer: its parameters, what it accepts, its Content-Type, its body.
+#: The parts of a request that determine its answer: its parameters, what it accepts, its Content-Type, its body.
 Key = tuple[bytes, str, str, bytes]
 
 KEY_BYTES_MAX = 8_192
@@ -15,13 +15,15 @@ ANSWER_BYTES_MAX = 16_384
 
 
 class Reply(NamedTuple):
+    """A whole answer: body, media type and additional headers."""
+
     body: bytes
     media_type: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class AnswerCache:
-    """Touched on the event loop only."""
+    """Used on the event loop only."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

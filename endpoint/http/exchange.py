@@ -1,6 +1,6 @@
-"""One request and its answer, straight on ASGI.
+"""One request and its answer, directly on ASGI.
 
-The raw path decides where a request goes: frameworks decode `%2F` too early, and an IRI in a path is full of them."""
+The route is found by the raw path: frameworks decode `%2F` too early, and an IRI in a path has many of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Exchange:
         self.root: str = scope.get("root_path", "")
         self._unread = False  # the rest of the body is still on the connection
 
-    # ---- what is asked ----
+    # ---- the request ----
 
     def parameters(self) -> Parameters:
         return Parameters(parse_pairs(self.query_string))
@@ -75,7 +75,7 @@ class Exchange:
         return unpacked
 
     async def sent_body(self, limit: int | None = None) -> bytes:
-        """As it comes, packed or not."""
+        """The body as it was sent, still compressed."""
         hold, declared = partial(self.state.bodies.hold, self), self.headers.get("content-length")
         self._unread = True
         body = await read_body(self.paced(), declared, limit or self.state.limits.body_bytes, hold)
@@ -83,7 +83,7 @@ class Exchange:
         return body
 
     def paced(self) -> Paced:
-        """What reads the body, and does not wait for a client that is too slow."""
+        """`receive` for the body; it rejects a client that sends too slowly."""
         return Paced(self.receive, self.state.limits.slow_s, self.state.limits.rate_bytes)
 
     async def text_body(self, what: str) -> str:
@@ -99,7 +99,7 @@ class Exchange:
         return text
 
     def url(self, *segments: str) -> str:
-        """The address of something here, as this client reaches it."""
+        """The URL of a resource of this server, with the host name that this client uses."""
         path = "/".join(quote(segment, safe="") for segment in segments)
         host = self.headers.get("host")
         return f"{self._scheme}://{host}{self.root}/{path}" if host else self.state.base + path
@@ -115,7 +115,7 @@ class Exchange:
     def check_may_write(self) -> None:
         self.state.access.check_write(self.caller)
 
-    # ---- what is answered ----
+    # ---- the answer ----
 
     async def answer(
         self,
@@ -136,13 +136,13 @@ class Exchange:
 
     async def answer_error(self, error: Exception) -> None:
         if self.started:
-            raise error  # the connection is cut: half an answer must not look whole
+            raise error  # the connection is closed: an incomplete answer must not look complete
         problem = describe(error)
         body, media_type = render(problem, self.accept)
         await self.answer(problem.status, body, media_type, headers_of(error, problem.status, self._unread))
 
     async def start(self, status: int, media_type: bytes | None, headers: Headers, snapshot: int | None = None) -> None:
-        """The head of an answer; `piece` and `end` follow."""
+        """Sends the head of an answer; `piece` and `end` follow."""
         self.started, self.status = True, status
         shown = self.state.head() if snapshot is None else snapshot
         for_origin = self.state.access.for_origin(self.headers.get("origin"))
@@ -153,7 +153,7 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
 
     async def hand_on(self, app: Application, mounted_at: str, path: str) -> None:
-        """Have another application answer, as if `path` had been asked of it."""
+        """Lets another application answer, as if the request were for `path`."""
         root = self.root + mounted_at
         scope = {**self._scope, "root_path": root, "path": root + path, "raw_path": (root + path).encode()}
         await app(scope, self.receive, self._watched)
@@ -171,14 +171,14 @@ class Exchange:
 
 
 def raw_path(scope: Message) -> bytes:
-    """The path as it came, below where the application is mounted."""
+    """The path as the client sent it, without the prefix at which the application is mounted."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     root = scope.get("root_path", "").encode()
     return raw.removeprefix(root) if root else raw
 
 
 def path_name(segment: bytes, what: str) -> str:
-    """A stream or query as a path names it: a local name, or an IRI with its delimiters percent-encoded."""
+    """The name of a stream or query in a path: a local name, or an IRI with its delimiters percent-encoded."""
     try:
         name = unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Before the console, which answers in threads: a body is read before it takes one."""
+"""In front of the console, which answers in threads: the body of a request is read before it gets a thread."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from stream_ext.errors import RilletError
 if TYPE_CHECKING:
     from endpoint.http.app_state import AppState
 
-#: A page of so many pieces leaves its thread at once, however slowly it is read.
+#: A page of at most so many pieces releases its thread at once, however slowly the client reads.
 _PAGE_PIECES = 256
 _QUICK_THREADS = 4
 _WITHOUT_STORE = (b"", b"/", b"/sign-in", b"/sign-out", b"/snapshot")
 
 
 class ReadFirst:
-    """Before the console, which answers in threads: a body that comes slowly takes none of them, and pages that need no
-    store have some of their own."""
+    """The ASGI application in front of the console. A body that arrives slowly occupies no thread, and pages that
+    need no store have threads of their own."""
 
     def __init__(self, console: Any, state: AppState) -> None:
         self._pages = WSGIMiddleware(console, send_queue_size=_PAGE_PIECES)
@@ -42,9 +42,9 @@ class ReadFirst:
             self._state.bodies.release(exchange)
 
     async def _body(self, exchange: Exchange) -> bytes | None:
-        """None: there is nobody to answer, or it was refused."""
+        """None: the client is gone, or the body was rejected."""
         if int(exchange.headers.get("content-length") or 0) > self._state.limits.body_bytes:
-            return b""  # the application reads the declared length, and says so on a page
+            return b""  # the application sees the declared length and shows the error on a page
         try:
             return await exchange.sent_body()
         except Disconnected:

@@ -70,7 +70,7 @@ def choose(accept: str, offers: Sequence[Offer]) -> Offer:
 
 
 def prefers_html(accept: str, offers: Sequence[Offer]) -> bool:
-    """Whether a browser asks: the header names text/html, and nothing that we write has a higher quality."""
+    """Whether a browser asks: the header names text/html, with a higher quality than everything that we write."""
     if "text/html" not in accept.lower():
         return False
     ranges = _ranges(accept)

@@ -1,6 +1,6 @@
-"""`rillet`: the command line. It is read here and done elsewhere; nothing heavy is imported before it is needed.
+"""`rillet`: parses the command line; the modules of the commands do the work, and nothing heavy is imported before.
 
-Exit codes: 0 done, 1 it could not be done, 2 the command itself was wrong, 130 interrupted."""
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ environment: RILLET_NAME sets the default of a setting (RILLET_STORE, RILLET_POR
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """argparse forgets that a list of commands is indented once more: the longest of their names would wrap."""
+    """Leaves room for the names of the commands: argparse does not count that they are indented once more."""
 
     def format_help(self) -> str:
         self._action_max_length += self._indent_increment
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(file=sys.stderr)  # the terminal has written ^C into our line
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough (`| head`); Python must not complain about it at its end.
+        # The reader has closed the pipe (`| head`); Python must not report this when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_order(parser: Parser, argv: list[str]) -> None:
-    """A flag before the command is one of no command."""
+    """Rejects a flag before the command: flags belong after it."""
     first = argv[0].partition("=")[0]
     if not first.startswith("-") or first in parser._option_string_actions:
         return
@@ -102,7 +102,7 @@ def _check_order(parser: Parser, argv: list[str]) -> None:
 
 
 def _message(error: Exception) -> str:
-    """One message for a person: what they can change is said as it is, our own faults are named as such."""
+    """The message for an error: the text of an operating error; a bug of ours is named as such."""
     from endpoint.errors import STATUS
 
     if any(isinstance(error, kind) for kind, _ in STATUS):
@@ -124,5 +124,5 @@ def _version() -> str:
     return __version__
 
 
-if __name__ == "__main__":  # else `python -m endpoint.cli.command_line` would do nothing, and say that all is well
+if __name__ == "__main__":  # without it `python -m endpoint.cli.command_line` would do nothing and succeed
     raise SystemExit(main())

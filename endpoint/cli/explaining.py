@@ -1,7 +1,7 @@
-"""`rillet explain`: what a text means, read here; it needs no server and no store, and changes nothing.
+"""`rillet explain`: shows how a text is understood; without a server and a store, and without changing anything.
 
-With a store it also says how that would answer: the operators, how many rows each is expected to make, and with
---analyze how many it made and how long it took."""
+With a store it also shows the plan: the operators, the estimated rows of each, and with --analyze the actual rows
+and times."""
 
 from __future__ import annotations
 

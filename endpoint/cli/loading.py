@@ -1,4 +1,5 @@
-"""`rillet load`: files into a store, or to the server that holds it. One file is one snapshot: all of it, or none."""
+"""`rillet load`: loads files into a store, or through the server that has it open. One file is one snapshot: all or
+nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ MEDIA_TYPES = {
     "jsonld": "application/ld+json",
 }
 _SUFFIXES = {"xml": "rdf", "owl": "rdf", "json": "jsonld"}
-_RATED_MIN = 1_000  # of fewer triples the rate says nothing
+_RATED_MIN = 1_000  # for fewer triples no rate is shown
 _PACKED = (".gz", ".bz2", ".zst", ".xz")
 
 

@@ -31,10 +31,10 @@ _MEDIA_TYPES = {
 _FORMATS = (*_MEDIA_TYPES, "tnt")
 _NDJSON = _MEDIA_TYPES["ndjson"]
 _PACKED = (".gz", ".zst")
-#: How often a push that the server asks to send later is sent again.
+#: How often a push is sent again after the server was busy.
 _TRIES_MAX = 300
 _BUSY, _STOPPING = 429, 503
-#: For how long a pipe waits for a server that was there, and how often it looks.
+#: For how long a pipe waits for a lost server, and how often it tries.
 _PATIENCE_S = 60.0
 _RETRY_S = 0.5
 
@@ -112,7 +112,7 @@ def _time_from(text: str) -> str:
 
 @dataclass(slots=True)
 class _Sum:
-    """What the server said to all pushes together; on a terminal it is shown as it grows."""
+    """The sums of all receipts of pushes; on a terminal they are shown as they grow."""
 
     accepted: int = 0
     late: int = 0
@@ -126,7 +126,7 @@ class _Sum:
         self.accepted += receipt["accepted"]
         self.late += receipt["late"]
         self.snapshot = receipt["snapshot"]
-        if not self.warned:  # the first push says what the others would say again
+        if not self.warned:  # shown once: the other receipts repeat it
             for warning in receipt.get("warnings", ()):
                 self.warned = True
                 _say(f"warning: {warning}")
@@ -142,7 +142,7 @@ class _Sum:
         self.shown_s, self.is_shown = now_s, True
 
     def clear(self) -> None:
-        """The line on the terminal, for what is written next."""
+        """Ends the line on the terminal, before other output."""
         if self.is_shown:
             sys.stderr.write("\r\x1b[K")
             self.is_shown = False
@@ -213,7 +213,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
 
 
 def _send_whole(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, total: _Sum) -> None:
-    """The body as it is: what its elements are is said by its media type."""
+    """Sends the whole input as one body; its media type defines the elements."""
     total.add(_Sender(arguments, client, _MEDIA_TYPES[format], 0.0)(source.read()))
 
 
@@ -240,9 +240,9 @@ def _pace(rate: tuple[float, bool] | None) -> Pace:
 
 
 class _Sender:
-    """Sends bodies in order. One that the server wants later (it has taken nothing of it) is sent again then, and one
-    that found no server any more when there is one. Whether a body whose answer was lost has been taken nobody knows,
-    but for a source: the server knows its pushes again by their numbers."""
+    """Sends bodies in order. A body is sent again if the server was busy (it has accepted nothing of it), or if the
+    server was not reachable. If the connection is lost before the answer, it is unknown whether a body was accepted;
+    except with --source: the server recognises a repeated push by its number."""
 
     def __init__(self, arguments: argparse.Namespace, client: Client, media_type: str, patience_s: float) -> None:
         self._arguments, self._client, self._media_type = arguments, client, media_type
@@ -251,7 +251,7 @@ class _Sender:
         self._sent = False
 
     def __call__(self, body: bytes) -> dict[str, Any]:
-        self._seq = max(self._seq + 1, time.time_ns() // 1000)  # above those of earlier runs, too
+        self._seq = max(self._seq + 1, time.time_ns() // 1000)  # greater than the numbers of earlier runs
         receipt = self._push_until_accepted(body)
         self._sent = True
         return receipt
@@ -295,7 +295,7 @@ class _Sender:
         )
 
     def _wait_s(self, error: Exception, body: bytes) -> float:
-        """How long to wait before the next try; raises the error, told as it is for a person, if there is none."""
+        """The time to wait before the next try; raises the error, as a message for people, if there is none."""
         import httpx
 
         from endpoint.client import Refused

@@ -1,4 +1,4 @@
-"""The query editor, and EXPLAIN. What a text does is decided by our own parse, as on the protocol's routes."""
+"""The query editor, and EXPLAIN. The text itself decides what it is, as on the protocol's routes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _DEADLINE_S = 60.0
 
 
 def query(room: Room) -> ResponseReturnValue:
-    """A text in the address is filled in and waits for the button: whoever wrote the address did not press it."""
+    """A text in the address is only filled in; it runs when the user presses the button, as someone else may have
+    written the address."""
     if request.method != "POST":
         return _editor(text=request.args.get("query", FIRST), came="query" in request.args)
     text = request.form.get("query", "")

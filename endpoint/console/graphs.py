@@ -1,4 +1,4 @@
-"""Graphs: which there are, dropping one, uploading RDF into one."""
+"""Graphs: list them, drop one, upload RDF into one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hbase_store.layout.terms import parse_term
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.writer.graph_store import Document, GraphWriteOutcome
 
-#: What a file is by the end of its name.
+#: Media types by the suffix of the file name.
 MEDIA_TYPES = {
     ".nt": "application/n-triples",
     ".nq": "application/n-quads",
@@ -45,11 +45,11 @@ FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What the form says."""
+    """The fields of the upload form."""
 
     file: FileStorage | None
     text: str
-    media_type: str  # "": by the name of the file
+    media_type: str  # "": by the file name
     into: str  # default, named, own
     graph: str
     replace: bool
@@ -82,7 +82,7 @@ class Upload:
         return Document(data, media_type, room.service.base)
 
     def write(self, room: Room) -> int:
-        """The snapshot that has it."""
+        """Writes the upload; returns the snapshot that has it."""
         documents = [self.document(room)]
         if self.into == "own":
             if self.replace:
@@ -96,7 +96,7 @@ class Upload:
 
 
 def _written(room: Room, change: Callable[..., GraphWriteOutcome]) -> int:
-    """The snapshot that has the change."""
+    """Runs the change; returns the snapshot that has it."""
     with closing(room.limits.control_of_graphs(room.memory)) as control:
         return change(control=control).snapshot
 

@@ -1,4 +1,4 @@
-"""Streams: list and create; of one stream, push a sample, let time pass, drop it."""
+"""Streams: list and create; for one stream: push a sample, advance its time, drop it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _list(room: Room, form: Any, problem: object = None) -> str:
 
 
 def _options() -> dict[str, object]:
-    """Only those that were filled in: the others have their defaults."""
+    """The options that the form has; the others have their defaults."""
     form = request.form
     options: dict[str, object] = {
         name: form[name].strip()

@@ -67,8 +67,8 @@ def load_all(
     token: str | None = None,
     server: str | None = None,
 ) -> Iterator[Done]:
-    """Loads all sources and yields each result as soon as it is written. `server`: the server of the store, if
-    known."""
+    """Loads all sources and yields each result as soon as it is written. `server`: load through this server, and do
+    not open the store."""
     with _target(url, token, progress, server) as target:
         before = target.loaded()
         for source in sources:

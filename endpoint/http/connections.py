@@ -5,8 +5,7 @@
     busy      a request is being answered. Never closed for lack of room; closed if the client reads too slowly
 
 Whether a body arrives fast enough is checked where it is read (`endpoint.http.body`): only the time in which we wait
-for it counts. Everything here happens on the event loop. # #: Why the server ends a connection: no request came; a
-head was too long, or too slow; its place was needed; all were #: busy; its client did not read. => #"""
+for it counts. Everything here happens on the event loop."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ from endpoint.limits import HttpLimits
 
 log = logging.getLogger("rillet.http")
 
-#: Why the server ends a connection: no request came; a head was too long, or too slow; its place was needed; all were
-#: busy; its client did not read.
+#: Why the server ends a connection: idle (no request arrived), head (too long or too slow), room (its place was needed),
+#: refused (all connections are busy), unread (the client reads too slowly).
 REASONS = ("idle", "head", "room", "refused", "unread")
 
 _SWEEP_S = 1.0

@@ -3,10 +3,9 @@
     2026-11-19T08:00:00.123Z warning rillet.service the service waits for=store why="no answer for 2 s"
     {"time":"2026-11-19T08:00:00.123Z","level":"warning","logger":"rillet.service","message":"the service waits",...}
 
-Whoever logs gives a constant sentence and the facts: `log.warning("the service waits", extra={"fields": {...}})`.
-Facts may come from anybody, so nothing of them breaks a line or moves a terminal's cursor, each has a bounded length,
-and what looks like a secret is left out. A line is written by a thread of its own: whoever logs never waits for a full
-pipe."""
+Code logs a constant sentence and facts: `log.warning("the service waits", extra={"fields": {...}})`. Facts may come
+from clients. So line breaks and control characters in them are escaped, each has a limited length, and what looks like
+a secret is removed. A thread of its own writes the lines: code that logs never waits for a full pipe."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ _LINES_MAX = 10_000
 _FLUSH_S = 2.0
 
 _HIDDEN = "***"
-#: What is never shown, whatever it is; and what looks like it, wherever it stands. Our own messages say "the bearer
-#: token" and "`Authorization: Bearer TOKEN`": these words are none.
+#: Fields with these names are hidden; and texts that look like secrets, in any field. Our own messages contain "the
+#: bearer token" and "`Authorization: Bearer TOKEN`": these are no secrets.
 _SECRET_NAMES = re.compile(r"authorization|cookie|password|passwd|secret|token", re.IGNORECASE)
 _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -174,7 +173,7 @@ def logging_to(stream: TextIO, settings: Settings, secrets: Sequence[str] = ()) 
     root, ours = logging.getLogger(), logging.getLogger("rillet")
     before = root.handlers[:], root.level, ours.level
     root.handlers[:] = [handler]
-    # Of libraries only what is wrong. uvicorn would tell a second time of answers that are cut off, and of each
+    # Only warnings of libraries. Nothing of uvicorn: it would log answers that are cut off a second time, and each
     # connection that sends no HTTP.
     root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[settings.level.upper()]))
     ours.setLevel(settings.level.upper())

@@ -1,6 +1,6 @@
-"""CREATE STREAM, DROP, UNREGISTER and SHOW on the protocol's routes, told as a SPARQL result.
+"""CREATE STREAM, DROP, UNREGISTER and SHOW on the protocol's routes, answered as a SPARQL result.
 
-So whoever has a SPARQL client has all of it, and needs nothing that knows our other routes."""
+So a plain SPARQL client can administer streams and queries, without our other routes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream_ext.service.administration import AdministrationAnswer, Statement, a
 
 
 async def run(exchange: Exchange, statement: Statement) -> None:
-    """Who calls has seen to it that a change does not come by GET."""
+    """Runs the statement. The caller has rejected changes by GET."""
     workers = exchange.state.workers
     if changes_state(statement):
         exchange.check_may_write()

@@ -1,7 +1,8 @@
-"""A question asked and its answer sent: in a thread of the pool, or by a query worker if it is expected to take long,
-within its time, for as long as its client listens.
+"""Evaluates a query and sends its answer.
 
-Small answers are remembered while their snapshot is the latest; a large one leaves in pieces while it is decoded."""
+A query that is expected to be heavy is evaluated by a query worker, the others in a thread of the server. The
+evaluation ends at its deadline, or when its client disconnects. Small answers are cached while their snapshot is the
+latest; a large answer is sent in pieces while it is decoded."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     from stream_ext.oneshot.evaluate import Answer
     from stream_ext.plan.dataset import Dataset
 
-#: The next pieces together, and whether they are the last.
+#: Returns the next pieces, joined, and whether they are the last.
 More = Callable[[], Awaitable[tuple[bytes, bool]]]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """A query and what the request says beside it. `key`: under which a small answer may be remembered."""
+    """A query with the parameters of its request. `key`: its key in the answer cache."""
 
     text: str
     query: Query
@@ -48,21 +49,21 @@ class QueryRequest:
     warnings: tuple[str, ...] = ()
 
 
-#: Texts up to this length are parsed, and looked through, on the event loop: that takes less than the way to a thread.
+#: Texts up to this length are parsed on the event loop: this takes less time than to pass them to a thread.
 SHORT_CHARACTERS = 2_000
-#: A question whose operators are expected to make so many rows goes to a query worker, if there is one: some 5 ms.
+#: A query whose operators are estimated to make more rows is sent to a query worker, if there is one: some 5 ms.
 HEAVY_ROWS = 10_000.0
-#: One that was thought to be light goes there when it has run for so long here: estimates err.
+#: A query that runs for this time in the server is sent to a query worker after all: the estimate was wrong.
 PATIENCE_S = 0.05
 
 
-#: What can hardly be meant is told in so many headers, of so many characters each.
+#: At most so many warnings are sent, in a header each, cut at so many characters.
 _WARNINGS_MAX, _WARNING_CHARACTERS_MAX = 8, 500
 _IN_HEADERS = "".join(map(chr, range(32, 127))).replace("%", "")
 
 
 class AnswerStart(NamedTuple):
-    """The beginning of an answer, and where the rest of it comes from."""
+    """The beginning of an answer: its snapshot, the first pieces, whether they are all, and `more` for the next."""
 
     sn: int
     first: bytes
@@ -75,7 +76,7 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
     offer = negotiation.choose(exchange.accept, offers_of(request.query.form))
     is_short = len(request.text) <= SHORT_CHARACTERS
     async with state.underway.watched(exchange, request.text, request.timeout_s) as question:
-        # A worker knows neither the one nor the other.
+        # A worker has neither registered functions nor derived graphs.
         derived = partial(state.service.asks_derived, request.query, request.dataset)
         stays = bool(registered_functions()) or (derived() if is_short else await state.workers.readers.run(derived))
         worker = None if stays else state.query_workers.free()
@@ -97,7 +98,7 @@ def _evaluated(exchange: Exchange, request: QueryRequest, offer: Offer, control:
 async def _light_here(
     worker: Worker, exchange: Exchange, request: QueryRequest, offer: Offer, question: Question
 ) -> AnswerStart:
-    """Answered here if it is light, and shows to be; otherwise by the worker."""
+    """Evaluates the query in the server if it is light; otherwise, or if it takes too long here, in the worker."""
     sn = exchange.state.head() if request.snapshot is None else request.snapshot
     here = exchange.state.workers.readers.submit(_evaluated_if_light, exchange, request, sn, offer, question.control)
     question.here = here
@@ -106,7 +107,7 @@ async def _light_here(
     if start is not None:
         return start
     question.check_wanted()
-    question.control.cancel()  # of what was begun here
+    question.control.cancel()  # the evaluation in the server
     question.close()
     default, named = (request.dataset.default, request.dataset.named) if request.dataset else ((), ())
     remote = question.remote = worker.ask(
@@ -131,14 +132,14 @@ async def _give(
     if not start.whole:
         await _send(exchange, reply, start.sn, start.more, question)
         return
-    # What is not remembered anyway need not be looked through.
+    # Cheap conditions first: `is_volatile` walks through the whole query.
     if request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not is_volatile(request.query):
         exchange.state.answer_cache.put(request.key, start.sn, reply)
     await exchange.answer(200, reply.body, reply.media_type, [*reply.headers], snapshot=start.sn)
 
 
 def _warned(warnings: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
-    """A header each; what is not ASCII in a name is percent-encoded."""
+    """A header for each warning; characters other than ASCII are percent-encoded."""
     shown = [warning[:_WARNING_CHARACTERS_MAX] for warning in warnings[:_WARNINGS_MAX]]
     return tuple((b"rillet-warning", quote(warning, safe=_IN_HEADERS).encode()) for warning in shown)
 
@@ -155,7 +156,7 @@ def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]
 
 
 async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, pieces: Iterator[bytes]) -> None:
-    """Of an answer that is no query's: whole if it is small, otherwise each piece before the next is written."""
+    """Sends an answer that is not of a query: whole if it is small, otherwise each piece before the next is written."""
     readers = exchange.state.workers.readers
     first, whole = await readers.go_on(gathered, pieces)
     if whole:

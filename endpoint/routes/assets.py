@@ -1,6 +1,6 @@
-"""`/$/assets/...`: scripts and styles of the page /docs, from packages installed here: no network is needed.
+"""`/$/assets/...`: scripts and styles of the page /docs, from installed packages: no network is needed.
 
-Swagger UI comes as it was built, in the package flask-swagger-ui, of which nothing else is used."""
+Swagger UI is a part of the package flask-swagger-ui, of which nothing else is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stream_ext.errors import NotFound
 
 if TYPE_CHECKING:
-    from endpoint.http.exchange import Exchange  # the pages behind it want this module first
+    from endpoint.http.exchange import Exchange  # an import cycle: the console imports this module
 
 PATH = "$/assets/"
 _TYPES = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}

@@ -1,9 +1,9 @@
-"""`/queries/{q}/results`: the latest answer, or what was emitted, as lines or as server-sent events.
+"""`/queries/{q}/results`: the latest answer, or the emissions, as lines or as server-sent events.
 
-    SSE:     id: 7                             a client that comes back says Last-Event-ID: 7,
-             data: {"query":...,"emission":7}  and goes on with 8
+    SSE:     id: 7                             a client that connects again sends Last-Event-ID: 7,
+             data: {"query":...,"emission":7}  and continues with 8
 
-A listener is woken from whichever thread stored the emission; nothing polls."""
+The thread that stores an emission wakes the listeners; nothing polls."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ _STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which emissions are asked for, and whether to wait for those that are not there yet."""
+    """A range of emissions, and whether to wait for those that do not exist yet."""
 
     since: int  # after this number
     until: int | None
     limit: int | None
     follow: bool
     wait_s: float
-    resumes: bool = False  # whoever asks has seen that number
+    resumes: bool = False  # the client has received emission `since`
 
     def is_over(self, last: int, sent: int) -> bool:
         return (self.until is not None and last >= self.until) or (self.limit is not None and sent >= self.limit)
 
 
 async def read_results(exchange: Exchange, name: str) -> None:
-    """GET, or POST by a client that sends its query so; the query it sends is not ours to run."""
+    """GET, or POST by a client that sends its query so; the query in the body is ignored."""
     parameters = exchange.parameters()
     parameters.ignore(("query", *SPARQLWRAPPER))
     if (number := parameters.integer("emission")) is not None:
@@ -65,13 +65,15 @@ async def read_results(exchange: Exchange, name: str) -> None:
     offers = graph_results.TRIPLES if definition.constructs else results.OFFERS
     offer = negotiation.choose(exchange.accept, (*offers, NDJSON, SSE))
     if ranged and offer not in (NDJSON, SSE):
-        offer = NDJSON  # a range is asked for: lines, whatever the client reads otherwise
+        offer = NDJSON  # a range of emissions: as lines, whatever the Accept header prefers
     if offer not in (NDJSON, SSE):
         await _latest(exchange, name, offer, parameters)
         return
     span = _span(exchange, parameters, offer)
     check = exchange.state.service.check_kept
-    await exchange.state.workers.readers.run(check, name, span.since, span.resumes)  # 404, 410: now
+    await exchange.state.workers.readers.run(
+        check, name, span.since, span.resumes
+    )  # 404 and 410 must be sent before the answer begins
     await emit(exchange, name, span, offer)
 
 
@@ -122,14 +124,14 @@ def _is_empty(answer: Answer) -> bool:
 
 
 async def emit(exchange: Exchange, name: str, span: Span, offer: Offer, headers: Sequence[Header] = ()) -> None:
-    """All that is stored after `since`, page by page, and then, if asked to, what comes."""
+    """Sends the stored emissions after `since`, page by page, and then, if the span says so, new ones."""
     sse = offer is SSE
     media_type = b"text/event-stream; charset=utf-8" if sse else b"application/x-ndjson"
     await exchange.start(200, media_type, [*_STREAMING, *headers])
     if sse:
-        await exchange.piece(b": rillet\n\n")  # so that the client sees at once that it is connected
+        await exchange.piece(b": rillet\n\n")  # so that the client notices at once that it is connected
     with suppress(NotFound):  # dropped meanwhile: its emissions are gone
-        # One subscription from the first page on: a query of the same name that comes later is another.
+        # One subscription from the first page on: a later query of the same name is another query.
         async with _listening(exchange, name, span.since) as listener:
             await _send_all(exchange, listener, span, sse)
     await exchange.end()
@@ -161,7 +163,7 @@ async def _send(
         last, sent = emission.number, sent + 1
         block.append(b"id: %d\ndata: %s\n\n" % (last, emission.json) if sse else emission.json + b"\n")
         size += len(block[-1])
-        if size >= _BLOCK_BYTES:  # the next one is written when most of this is read
+        if size >= _BLOCK_BYTES:  # the next block is written when the client has read most of this one
             await exchange.piece(b"".join(block))
             block, size = [], 0
     if block:
@@ -173,7 +175,7 @@ async def _send(
 
 
 class Listener:
-    """A subscription as the event loop sees it: an event that any thread can set."""
+    """A subscription on the event loop: any thread can set its event."""
 
     def __init__(self, exchange: Exchange, wake: asyncio.Event, subscription: Subscription) -> None:
         self._exchange, self._wake, self.subscription = exchange, wake, subscription
@@ -184,12 +186,12 @@ class Listener:
         return self.gone or self._exchange.state.stopping
 
     async def take(self) -> list[Emission]:
-        # Cleared first: what comes while we take sets it again.
+        # Cleared first: an emission that is stored meanwhile sets it again.
         self._wake.clear()
         return await self._exchange.state.workers.followers.run(self.subscription.take)
 
     async def news(self, deadline: float | None) -> bool:
-        """Waits to be woken. False: the deadline (else the time of one heartbeat) passed first."""
+        """Waits for new emissions. False: the deadline (without one: the time of a heartbeat) has passed."""
         loop = asyncio.get_running_loop()
         until = deadline if deadline is not None else loop.time() + self._exchange.state.limits.heartbeat_s
         try:
@@ -200,7 +202,7 @@ class Listener:
         return True
 
     async def watch(self) -> None:
-        """Ends the listening when the client goes away."""
+        """Ends the subscription when the client disconnects."""
         while (await self._exchange.receive())["type"] != "http.disconnect":
             pass
         self.gone = True
@@ -212,7 +214,7 @@ async def _listening(exchange: Exchange, name: str, since: int) -> AsyncIterator
     loop, wake, state = asyncio.get_running_loop(), asyncio.Event(), exchange.state
 
     def notify() -> None:
-        with suppress(RuntimeError):  # the loop is closed: the server has ended, and no one listens
+        with suppress(RuntimeError):  # the loop is closed: the server has ended
             loop.call_soon_threadsafe(wake.set)
 
     subscription = await state.workers.followers.run(state.service.subscribe, name, since, notify)

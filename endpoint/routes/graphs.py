@@ -33,7 +33,7 @@ _OF_QUADS = frozenset(offer.media_type for offer in graph_results.QUADS[:2])
 
 @dataclass(frozen=True, slots=True)
 class GraphTarget:
-    """The graph that a request is about. `iri` None: the default graph; `whole`: all of them."""
+    """The graph of a request. `iri` None: the default graph; `whole`: all graphs."""
 
     iri: str | None
     whole: bool = False
@@ -132,7 +132,7 @@ def _one_graph(exchange: Exchange, parameters: Parameters, path: str | None) -> 
 
 
 def _base_of(exchange: Exchange, target: GraphTarget) -> str:
-    """What relative IRIs of a document resolve against: the graph's own IRI."""
+    """The base for relative IRIs in a document: the IRI of the graph."""
     return target.iri or exchange.state.base + "data"
 
 

@@ -1,8 +1,9 @@
-"""`/$/loads`: what was loaded, and a load beside the running server.
+"""`/$/loads`: the loads of the store, and a new load into the running server.
 
-    POST /$/loads?path=/data/a.nq&size=...     lines of N-Triples or N-Quads, however many: one snapshot
+    POST /$/loads?path=/data/a.nq&size=...     lines of N-Triples or N-Quads, any number: one snapshot
 
-The body is read as it comes, piece by piece, and is nowhere whole; nothing of it is in the store before its end."""
+The body is processed while it arrives and is never in memory as a whole. If it ends early, nothing of it is in the
+store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`/$/metrics`: counters and gauges in the text form of Prometheus. Names say their unit; counters end in _total.
+"""`/$/metrics`: counters and gauges in the text format of Prometheus. Names end in their unit, counters in _total.
 
-What is read here waits for nothing: whatever hangs, it is of now. Only what is said of single streams and queries may
-be older, and then says so."""
+Nothing here waits, so the figures of the process are always present ones. Only the figures of single streams and
+queries may be older; another metric shows their age."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 def text(state: AppState, figures: Known[Figures] | None) -> bytes:
-    """All of it. `figures`: as they were last known."""
+    """All metrics. `figures`: the last known ones of streams and queries."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(_Families(state, figures))
@@ -79,7 +79,7 @@ def _of_each(
     label: str,
     values: Iterable[tuple[object, float | None]],
 ) -> Metric:
-    """A sample for each value of a label; none where nothing is known."""
+    """A sample for each value of a label; no metric if there is none."""
     family = kind(name, help, labels=[label])
     for of, value in values:
         if value is not None:
@@ -269,7 +269,7 @@ def _of_query_workers(crew: QueryWorkers) -> Iterator[Metric]:
 
 
 def _resident_bytes(pid: int) -> int:
-    """0 of a process that has just ended."""
+    """0 for a process that has just ended."""
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

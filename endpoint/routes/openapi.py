@@ -1,7 +1,7 @@
-"""The interface as an OpenAPI document: every path of the table of routes, each method with what it takes and gives.
+"""The interface as an OpenAPI document: every path of the table of routes, with its methods, parameters and answers.
 
-The page at /docs shows it. Protocol routes are answered before FastAPI sees them, so FastAPI cannot write it for us; a
-test compares it with the routes."""
+The page /docs shows it. FastAPI cannot generate it, as these routes are answered before FastAPI sees them; a test
+compares it with the table of routes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIME: Schema = {"type": "string", "description": "milliseconds since 1970, or a
 _DURATION: Schema = {"type": "string", "example": "30s"}
 _WAIT: Schema = {"type": "string", "enum": ["published", "evaluated"], "default": "published"}
 
-#: name -> (schema, what it means)
+#: name -> (schema, description)
 _PARAMETERS: dict[str, tuple[Schema, str]] = {
     "query": (_TEXT, "the text: a query, an update, or a statement of the language for streams"),
     "update": (_TEXT, "the same as query: the text decides what the request does"),
@@ -77,7 +77,7 @@ class Operation:
     body: Sequence[str] = ()  # media types; the body is needed unless "" is one of them
     gives: Sequence[str] = ()
     status: int = 200
-    also: Sequence[int] = ()  # other good answers, and errors of its own
+    also: Sequence[int] = ()  # other statuses of success, and its own errors
     tag: str = "SPARQL"
     writes: bool = False
 

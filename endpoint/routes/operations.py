@@ -1,7 +1,7 @@
-"""`/$/...`: is it there, is it ready, how is it doing.
+"""`/$/...`: whether the server runs, whether it is ready, and its status.
 
-Answered in a tenth of a second whatever hangs: here nothing waits for the store, nor for a thread that may. What cannot
-be known so is what was known last (`endpoint.monitoring.last_known`)."""
+These routes answer within a tenth of a second whatever hangs: they wait for neither the store nor for threads that
+may wait for it. What cannot be read so is the last known value (`endpoint.monitoring.last_known`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def ping(exchange: Exchange) -> None:
 
 
 async def ready(exchange: Exchange) -> None:
-    """Ready: it answers from the store, takes writes, and is not on its way out."""
+    """Ready: the server reads from the store, accepts writes, and is not stopping."""
     exchange.parameters().done("none")
     service, stopping = exchange.state.service, exchange.state.stopping
     waits, status = service.waits.current(), service.status_at_once()

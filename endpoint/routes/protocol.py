@@ -1,7 +1,7 @@
 """SPARQL 1.1 Protocol: `/sparql`, `/query`, `/update`.
 
-What a text does is decided by our own parse, never by the name of the parameter it came in: SPARQLWrapper sends
-`REGISTER QUERY <loadAlerts>` as an update and `REGISTER QUERY <q1> AS SELECT` as a query over GET."""
+The text itself decides whether it is a query, an update or a statement, not the name of its parameter: SPARQLWrapper
+sends `REGISTER QUERY <loadAlerts>` as an update and `REGISTER QUERY <q1> AS SELECT` as a query by GET."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _BY_POST = "this changes the state of the server: send it by POST (with SPARQLWr
 _EXPLAIN = re.compile(r"((?:\s++|#[^\n]*+\n)*+)EXPLAIN(?=\s)", re.IGNORECASE)
 
 
-#: Bodies up to this length are taken apart on the event loop.
+#: Bodies up to this length are parsed on the event loop.
 _SHORT_BYTES = 1 << 14
 
 
-#: All that these routes answer but the query page.
+#: The formats of these routes, except the query page.
 _WRITTEN = (*results.OFFERS, *graph_results.TRIPLES, *OFFERS, SSE)
 
 
@@ -91,7 +91,7 @@ async def sparql(exchange: Exchange) -> None:
 
 
 def _read(text: str, base: str, check: Check | None = None) -> tuple[Unit, Warnings]:
-    """What a text means, and what of it can hardly be meant."""
+    """The parsed text, and warnings about what is probably not meant."""
     unit = parse_again(text, base, check)
     return unit, warnings_of(unit) if isinstance(unit, Query) else ()
 
@@ -108,7 +108,7 @@ async def _answer(
     parameters: Parameters,
     spent_s: float = 0.0,
 ) -> None:
-    """`spent_s`: of the time that it has."""
+    """`spent_s`: the part of its time limit that parsing took."""
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
@@ -129,16 +129,16 @@ async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters
         parameters.done("query, update")
         await administration.run(exchange, unit)
     else:
-        assert isinstance(unit, Explain)  # behind a prologue
+        assert isinstance(unit, Explain)  # after a prologue
         parameters.done(_KNOWN)
         await _explain(exchange, text)
 
 
-# ---- what is asked ----
+# ---- the request ----
 
 
 def read_request(exchange: Exchange, body: bytes) -> tuple[str | None, Parameters]:
-    """The text, from wherever the protocol lets it stand (None: there is none), and the other parameters."""
+    """The text, from any of the places that the protocol defines (None: there is none), and the other parameters."""
     parameters = exchange.parameters()
     direct, form = None, b""
     if exchange.method == "POST":
@@ -172,18 +172,18 @@ def _without_text(exchange: Exchange, form: bytes) -> str:
 
 
 def strip_explain(text: str) -> tuple[str, bool]:
-    """The text without the word EXPLAIN before it; blanks keep every line and column in place."""
+    """The text without EXPLAIN at its beginning; blanks replace the word, so that lines and columns stay the same."""
     found = _EXPLAIN.match(text)
     if not found:
         return text, False
     return found[1] + " " * len("EXPLAIN") + text[found.end() :], True
 
 
-# ---- what is done ----
+# ---- the actions ----
 
 
 async def _page(exchange: Exchange) -> None:
-    """For people, whatever the address says: a link that somebody follows must not run what somebody else wrote."""
+    """The query page for a browser. It never runs a text in the address: someone else may have written the link."""
     if exchange.state.console is None:
         exchange.check_may_read()
         await _describe(exchange, negotiation.choose("", OFFERS))
@@ -192,7 +192,7 @@ async def _page(exchange: Exchange) -> None:
 
 
 async def about(exchange: Exchange, parameters: Parameters) -> None:
-    """No text: programs get the service description."""
+    """A request without a text: programs get the service description."""
     parameters.ignore(SPARQLWRAPPER)
     parameters.done("query, update (without a text no other parameter means anything)")
     await _describe(exchange, negotiation.choose(exchange.accept, OFFERS))
@@ -243,13 +243,13 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s
 
 
 def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
-    """How many quads there are more and fewer; nothing is said where that is not known any more."""
+    """The headers with the numbers of inserted and deleted quads, if these are known."""
     counts = ((b"rillet-inserted", done.inserted), (b"rillet-deleted", done.deleted))
     return [(name, b"%d" % count) for name, count in counts if count is not None]
 
 
 async def _register(exchange: Exchange, text: str, parameters: Parameters) -> None:
-    """Acknowledged as a result of one row, for whoever reads SPARQL results only."""
+    """Registers a query; the answer is a SPARQL result of one row, for clients that read only these."""
     parameters.refuse({"wait": "a registration is answered when the query stands"})
     parameters.refuse(dict.fromkeys((*OF_QUERY, *OF_UPDATE), _NOT_OF_OTHERS))
     parameters.done(_KNOWN)

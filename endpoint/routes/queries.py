@@ -1,4 +1,4 @@
-"""`/queries`: register, describe, drop. What they say is in `endpoint.routes.emissions`."""
+"""`/queries`: register, describe, pause, drop. Their emissions are in `endpoint.routes.emissions`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
     def stand() -> tuple[int, dict[str, Any]]:
         definition, created, warnings = service.register(text, name)
         explained = service.explain(text)
-        if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be over by now
+        if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be complete by now
             warnings = [*warnings, f"it has failed already: {why}"]
         return (201 if created else 200), {
             "query": definition.name,

@@ -1,4 +1,4 @@
-"""`/streams`: create, push, heartbeat, describe, drop, and what came late."""
+"""`/streams`: create, push, heartbeat, describe, drop; and the late elements of a stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PUSH_KNOWN = "timestamp, wait, source, seq"
 _NO_PARAMETERS = "none"
-_OPTIONS_BYTES_MAX = 1 << 20  # far more than there are options
+_OPTIONS_BYTES_MAX = 1 << 20  # far more than all options need
 _LATE_OFFERS = (Offer("application/json", "json"), Offer(NDJSON, "ndjson"))
 
 
@@ -91,7 +91,7 @@ async def heartbeat(exchange: Exchange, name: str) -> None:
 
 
 async def late(exchange: Exchange, name: str) -> None:
-    """As one object; or, for who wants lines, an element each."""
+    """The late elements: as one JSON object, or as lines, one for each element."""
     parameters = exchange.parameters()
     since, limit = parameters.integer("since"), parameters.integer("limit")
     parameters.done("since, limit")
@@ -99,7 +99,7 @@ async def late(exchange: Exchange, name: str) -> None:
 
     def read() -> bytes:
         found = service.late_elements(name, since or 0, limit)
-        # One by one: to write all of them in one call would hold back every other thread.
+        # One by one: encoding all in one call would block every other thread.
         elements = [msgspec.json.encode(each) for each in found.pop("elements")]
         if offer.format == "ndjson":
             return b"".join(element + b"\n" for element in elements)

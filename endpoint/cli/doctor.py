@@ -150,8 +150,7 @@ def _writer(path: Path, store: Store) -> str:
 
 
 def _holder_of_file(file: Path) -> FileHolder | None:
-    """The process that has the lock, according to the kernel. The call does not take the lock, which a starting server may
-    need."""
+    """The process that has the lock. The call does not take the lock, which a starting server may need."""
     try:
         with file.open("rb") as lock:
             request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -23,7 +23,7 @@ from endpoint.limits import HttpLimits
 
 log = logging.getLogger("rillet.http")
 
-#: Why the server ends a connection: idle (no request arrived), head (too long or too slow), room (its place was needed),
+#: Why the server ends a connection: idle (no request arrived), head (too long or slow), room (its place was needed),
 #: refused (all connections are busy), unread (the client reads too slowly).
 REASONS = ("idle", "head", "room", "refused", "unread")
 
@@ -122,7 +122,7 @@ class Connection(HttpToolsProtocol):
         self._unread: tuple[float, int] | None = None  # the begin of the period, and the unread bytes at that time
         self._closing_since: float | None = None
 
-    # ---- its life ----------------------------------------------------------------------------------------------
+    # ---- life of the connection --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)

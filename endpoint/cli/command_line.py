@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from endpoint.cli import asking, caring, explaining, loading, pushing, serving, talking
+from endpoint.cli import explaining, loading, maintenance, pushing, query, server_commands, serving
 from endpoint.cli.flags import Command, Parser, add_command
 
 _DESCRIPTION = "An RDF store with streams: SPARQL 1.1 queries and continuous queries over the same data."
@@ -48,11 +48,11 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Command)
     serving.add(commands)
     loading.add(commands)
-    asking.add(commands)
+    query.add(commands)
     pushing.add(commands)
-    talking.add(commands)
+    server_commands.add(commands)
     explaining.add(commands)
-    caring.add(commands)
+    maintenance.add(commands)
     help_ = add_command(commands, "help", _help, "show this help, or the help of a command", "  rillet help push")
     help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="the command")
     return parser

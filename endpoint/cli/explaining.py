@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from endpoint.cli import terminal
 from endpoint.cli.flags import DEFAULT_SERVER, Commands, UsageError, add_command, add_setting, whole
-from endpoint.cli.talking import add_text, text_of
+from endpoint.cli.server_commands import add_text, text_of
 from endpoint.cli.terminal import prefixes_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from endpoint.cli import terminal
 from endpoint.cli.flags import Commands, UsageError, add_command, add_server, open_file
-from endpoint.cli.talking import client_of, print_json
+from endpoint.cli.server_commands import client_of, print_json
 from stream_ext.errors import RilletError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Response, render_template, request, url_for
 
-from endpoint.console import asking, graphs, overview, queries, signing, streams
+from endpoint.console import graphs, overview, queries, query_editor, signing, streams
 from endpoint.console.room import Room
 from endpoint.console.shown import length, moment, number, size, stream_time
 from endpoint.console.statistics import Statistics
@@ -49,8 +49,8 @@ def snapshot(room: Room) -> Response:
 
 PAGES = (
     Page("/", "overview", overview.page),
-    Page("/query", "query", asking.query, ("GET", "POST")),
-    Page("/explain", "explain", asking.explain, ("GET", "POST")),
+    Page("/query", "query", query_editor.query, ("GET", "POST")),
+    Page("/explain", "explain", query_editor.explain, ("GET", "POST")),
     Page("/graphs", "graphs", graphs.page),
     Page("/graphs/drop", "drop_graph", graphs.drop, ("POST",)),
     Page("/upload", "upload", graphs.upload, ("GET", "POST")),

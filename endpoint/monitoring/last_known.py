@@ -38,7 +38,7 @@ class LastKnownOf(Generic[K, T]):
     ) -> None:
         self._what, self._read, self._most, self._clock = what, read, most, clock
         self._changed = threading.Condition()
-        self._asking: dict[K, list[Future[T]]] = {}  # waits for the next value
+        self._callers: dict[K, list[Future[T]]] = {}  # waits for the next value
         self._known: dict[K, tuple[T, float]] = {}  # the one that was read last is the last
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -77,8 +77,8 @@ class LastKnownOf(Generic[K, T]):
     def _ask(self, key: K) -> Future[T]:
         future: Future[T] = Future()
         with self._changed:
-            waiting = [one for one in self._asking.get(key, ()) if not one.cancelled()]
-            self._asking[key] = [*waiting, future]
+            waiting = [one for one in self._callers.get(key, ()) if not one.cancelled()]
+            self._callers[key] = [*waiting, future]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=f"rillet-{self._what}", daemon=True)
                 self._thread.start()
@@ -88,28 +88,28 @@ class LastKnownOf(Generic[K, T]):
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._asking or self._closed, _IDLE_S)
-                if self._closed or not self._asking:
+                self._changed.wait_for(lambda: self._callers or self._closed, _IDLE_S)
+                if self._closed or not self._callers:
                     self._thread = None  # the next call starts another
                     return
-                key, asking = next(iter(self._asking.items()))
-                del self._asking[key]
-            if any(not future.cancelled() for future in asking):
-                self._answer(key, asking)
+                key, callers = next(iter(self._callers.items()))
+                del self._callers[key]
+            if any(not future.cancelled() for future in callers):
+                self._answer(key, callers)
 
-    def _answer(self, key: K, asking: Sequence[Future[T]]) -> None:
+    def _answer(self, key: K, callers: Sequence[Future[T]]) -> None:
         at_s = self._clock()
         try:
             value = self._read(key)
         except Exception as error:  # noqa: BLE001 -- it is raised in the callers
-            for future in asking:
+            for future in callers:
                 _settle(future, error)
             return
         self._known.pop(key, None)
         self._known[key] = value, at_s
         if len(self._known) > self._most:
             del self._known[next(iter(self._known))]
-        for future in asking:
+        for future in callers:
             _settle(future, value)
 
 

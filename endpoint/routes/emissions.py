@@ -18,7 +18,7 @@ from endpoint.formats import graph_results, results
 from endpoint.http.exchange import Exchange
 from endpoint.http.parameters import SPARQLWRAPPER, Parameters, whole_number
 from endpoint.negotiation import Offer
-from endpoint.routes.asking import send_pieces, written
+from endpoint.routes.one_shot import send_pieces, written
 from stream_ext.errors import NotFound
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from endpoint.formats import graph_results, results
 from endpoint.http import multipart
 from endpoint.http.exchange import Exchange
 from endpoint.http.parameters import Parameters, Wait
-from endpoint.routes.asking import send_pieces
 from endpoint.routes.awaiting import answer_pending, is_pending
+from endpoint.routes.one_shot import send_pieces
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.writer.graph_store import Document, GraphAnswer, checked_graph
 

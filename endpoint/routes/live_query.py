@@ -12,8 +12,8 @@ from contextlib import suppress
 from endpoint import negotiation
 from endpoint.http.exchange import Exchange
 from endpoint.http.parameters import Parameters
-from endpoint.routes.asking import offers_of
 from endpoint.routes.emissions import SSE, Span, emit
+from endpoint.routes.one_shot import offers_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE

@@ -19,9 +19,9 @@ from endpoint.http.exchange import FORM, Exchange
 from endpoint.http.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from endpoint.negotiation import Offer
 from endpoint.routes import administration, live_query
-from endpoint.routes.asking import SHORT_CHARACTERS, QueryRequest, ask
 from endpoint.routes.awaiting import answer_pending, is_pending
 from endpoint.routes.emissions import SSE
+from endpoint.routes.one_shot import SHORT_CHARACTERS, QueryRequest, ask
 from hbase_store.layout.terms import iri, literal
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.language.algebra.algebra import CreateStream, Drop, Explain, Query, Register, Show, Unit, Update

@@ -255,6 +255,6 @@ def test_the_console_says_which_methods_it_knows(server: Live, method: str) -> N
 def test_texts_under_way_are_listed_in_short() -> None:
     underway, text = Underway(), "SELECT * { ?s ?p ?o } #" + "x" * 100_000
     with underway.listed("query", text, 1.0, HttpLimits()):
-        (listed,) = underway.told()
+        (listed,) = underway.summaries()
     assert text.startswith(listed["query"].removesuffix(" ..."))
     assert len(listed["query"]) < 3_000

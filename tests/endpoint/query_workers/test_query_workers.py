@@ -14,7 +14,7 @@ import pytest
 
 from endpoint.limits import HttpLimits
 from endpoint.query_workers.process import CACHES_BYTES, QUERIES_MOST
-from endpoint.routes import asking
+from endpoint.routes import one_shot
 from endpoint.serve import ServeSettings
 from stream_ext.errors import BadArgument, QueryCancelled
 from stream_ext.values.functions.custom import register_function, unregister_function
@@ -98,7 +98,7 @@ def test_a_worker_says_what_the_server_would_say(server: Live) -> None:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, nothing goes to a worker because it has run for long."""
-    monkeypatch.setattr(asking, "PATIENCE_S", 600.0)
+    monkeypatch.setattr(one_shot, "PATIENCE_S", 600.0)
 
 
 def test_what_is_light_stays_here(server: Live) -> None:
@@ -112,7 +112,7 @@ def test_what_takes_longer_than_was_thought_goes_to_a_worker(server: Live, monke
     here = ask(server, light).text
     assert asked(server) == 0
     endless = Endless()
-    monkeypatch.setattr(asking, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(one_shot, "PATIENCE_S", 0.05)
     monkeypatch.setattr(server.service, "query", endless)
     assert ask(server, light + " # again").text == here
     assert asked(server) == 1
@@ -135,7 +135,7 @@ def test_a_worker_reads_what_was_written_just_now_and_what_was_there_before(serv
 def test_the_dataset_that_the_request_names_goes_with_the_question(
     server: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "HEAVY_ROWS", -1.0)
+    monkeypatch.setattr(one_shot, "HEAVY_ROWS", -1.0)
     answer = ask(server, "SELECT ?s ?o { ?s ?p ?o }", **{"default-graph-uri": "http://ex/g"})
     assert (answer.text.splitlines(), asked(server)) == (["s,o", "http://ex/a,ä"], 1)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from endpoint.cli import terminal
 from endpoint.cli.flags import Commands, UsageError, add_command, add_server, whole
-from endpoint.cli.talking import add_text, client_of, print_json, text_of
+from endpoint.cli.server_commands import add_text, client_of, print_json, text_of
 
 if TYPE_CHECKING:
     from stream_ext.language.algebra.algebra import Query

@@ -4,9 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 RUN_FLAGS ?=
+FUSEKI_FLAGS ?=
 TEST_FLAGS ?= -n 2 --dist loadgroup
 
-.PHONY: help run test setup check bench soak hbase clean
+.PHONY: help run test setup check bench soak hbase fuseki clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 10
@@ -14,7 +15,7 @@ help:  ## this list
 run: $(STAMP)  ## set up all that is needed, Java too, then serve on http://127.0.0.1:8000 (RUN_FLAGS="--engine inline")
 	$(BIN)/rillet serve $(RUN_FLAGS)
 
-test: $(STAMP)  ## set up all that is needed, then run the tests (those of HBase also need JDK 17 and Maven)
+test: $(STAMP)  ## set up all that is needed, then run the tests (those of HBase and Fuseki also need JDK 17 and Maven)
 	$(BIN)/python -m pytest $(TEST_FLAGS)
 
 setup: $(STAMP)  ## the virtual environment, the packages, the compiled kernels
@@ -46,6 +47,9 @@ soak: $(STAMP)  ## the long, seeded campaigns that continuous integration runs a
 
 hbase: $(STAMP)  ## a real HBase on this machine, for --store hbase://127.0.0.1:9090/rillet (needs JDK 17 and Maven)
 	$(BIN)/python -m tests.parts.hbase.server run --data rillet-data/hbase --port 9090
+
+fuseki: $(STAMP)  ## a real Apache Jena Fuseki on this machine, http://127.0.0.1:3030/ds/sparql, in memory (needs JDK 17 and Maven)
+	$(BIN)/python -m tests.parts.fuseki.server run --home rillet-data/fuseki --port 3030 $(FUSEKI_FLAGS)
 
 clean:  ## remove the virtual environment and caches (data stays)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -149,10 +149,11 @@ class Client:
         size: int | None = None,
         modified: int | None = None,
         digest: str | None = None,
+        part: str | None = None,
         go_on: bool = False,
     ) -> dict[str, Any]:
         """Loads lines of N-Quads (or N-Triples), any number, as one snapshot; `path` and `size` identify the source."""
-        known = {"graph": graph, "path": path, "size": size, "modified": modified, "digest": digest}
+        known = {"graph": graph, "path": path, "size": size, "modified": modified, "digest": digest, "part": part}
         parameters = _given(known | {"go-on": "true" if go_on else None})
         headers = {
             "content-type": "application/n-quads" if quads else "application/n-triples",

@@ -11,15 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts.fuseki.fixture import fuseki, fuseki_server
 from tests.parts.hbase.fixture import hbase_server
+from tests.parts.virtuoso import virtuoso
 
-__all__ = ["hbase_server"]
+__all__ = ["fuseki", "fuseki_server", "hbase_server", "virtuoso"]
 
 ROOT = Path(__file__).parent.parent
 #: Seconds that a test may take which is so marked; all others have the default (pyproject.toml).
-LIMITS_S = {"spark": 240, "hbase": 600, "soak": 7200}
+LIMITS_S = {"spark": 240, "hbase": 600, "fuseki": 240, "virtuoso": 240, "soak": 7200}
 #: What tests and their tools are told by; settings of the product are not.
-_OF_TESTS = {"RILLET_SHARED", "RILLET_CACHE", "RILLET_HBASE_KIT", "RILLET_FUZZ", "RILLET_FUZZ_ROUNDS", "RILLET_GOLDEN"}
+_OF_TESTS = {
+    *("RILLET_SHARED", "RILLET_CACHE", "RILLET_HBASE_KIT", "RILLET_FUSEKI"),
+    *("RILLET_FUZZ", "RILLET_FUZZ_ROUNDS", "RILLET_GOLDEN"),
+}
 #: Where a server of the developer's may listen: what is there is no test's.
 _DEFAULT_PORT = 8000
 

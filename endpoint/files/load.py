@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
+from urllib.parse import urlsplit
 
 import hbase_store
 from endpoint.files.reading import Source, digest_of, named, pieces_of, place_of
@@ -56,6 +57,10 @@ class LoadTarget(Protocol):
         """Writes one snapshot; sets its number and those of statements and bad lines in `what`."""
         ...
 
+    def is_at(self, url: str) -> bool:
+        """Whether what is written to here would be read there."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -69,7 +74,7 @@ def load_all(
 ) -> Iterator[Done]:
     """Loads all sources and yields each result as soon as it is written. `server`: load through this server, and do
     not open the store."""
-    with _target(url, token, progress, server) as target:
+    with target_of(url, token, progress, server) as target:
         before = target.loaded()
         for source in sources:
             started = time.monotonic()
@@ -100,7 +105,7 @@ def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | N
 
 
 @contextmanager
-def _target(url: str, token: str | None, progress: TextIO, server: str | None) -> Iterator[LoadTarget]:
+def target_of(url: str, token: str | None, progress: TextIO, server: str | None) -> Iterator[LoadTarget]:
     """The store, or the server that writes to it."""
 
     def here() -> LoadTarget:
@@ -131,6 +136,9 @@ class Local:
     def __init__(self, store: Store) -> None:
         self._store, self.statements = store, 0
 
+    def is_at(self, url: str) -> bool:
+        return False  # who serves a store holds it
+
     def close(self) -> None:
         self._store.close()
 
@@ -156,6 +164,10 @@ class ServerTarget:
     def __init__(self, client: Client, address: str) -> None:
         self._client, self._address, self.statements = client, address, 0
 
+    def is_at(self, url: str) -> bool:
+        mine, other = (urlsplit(each.replace("//localhost", "//127.0.0.1")) for each in (self._address, url))
+        return (mine.scheme, mine.netloc) == (other.scheme, other.netloc)
+
     def close(self) -> None:
         self._client.close()
 
@@ -166,7 +178,7 @@ class ServerTarget:
             found = self._client.loads()
         except httpx.HTTPError as error:
             raise RilletError(f"{self._address} does not answer ({error}); start it with `rillet serve`") from None
-        names = ("path", "size", "modified", "graph", "statements", "digest", "bad", "snapshot")
+        names = ("path", "size", "modified", "graph", "statements", "digest", "bad", "snapshot", "part")
         return [Loaded(*(each[name] for name in names)) for each in found]
 
     def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
@@ -183,6 +195,7 @@ class ServerTarget:
                 size=what.size,
                 modified=what.modified_ns,
                 digest=what.digest or None,
+                part=what.part or None,
                 go_on=go_on,
             )
         except Refused as refused:

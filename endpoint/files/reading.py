@@ -63,7 +63,7 @@ def pieces_of(source: Source, base: str, progress: TextIO, count: Callable[[], i
     """The lines of a source, unpacked, some megabytes at a time; `count` returns the number of statements so far."""
     with _opened(source) as (raw, size):
         counted = _Counted(raw)
-        shown = _Progress(source.name, size, progress)
+        shown = Progress(source.name, size, progress)
 
         def pieces() -> Iterator[bytes]:
             stream = _unpacked(io.BufferedReader(counted, _PIECE_BYTES))
@@ -167,7 +167,7 @@ class _Counted(io.RawIOBase):
         return len(piece)
 
 
-class _Progress:
+class Progress:
     """A line on a terminal that is drawn again and again; nothing if the output is no terminal."""
 
     def __init__(self, name: str, size: int, out: TextIO) -> None:

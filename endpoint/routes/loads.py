@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _QUADS = {"application/n-triples": False, "application/n-quads": True}
-_KNOWN = "path, size, modified, digest, graph, go-on"
+_KNOWN = "path, size, modified, digest, graph, part, go-on"
 _PIECE_BYTES = 4 << 20
 
 
@@ -63,7 +63,8 @@ def _what(parameters: Parameters) -> Loaded:
         raise BadArgument(f"modified={modified}: nanoseconds since 1970 are expected")
     if path and size is None:
         raise BadArgument("path is what the file is known by later, together with its size: give size, too")
-    return Loaded(path, size or 0, int(modified), parameters.text("graph"), digest=digest)
+    graph, part = parameters.text("graph"), parameters.text("part") or ""
+    return Loaded(path, size or 0, int(modified), graph, digest=digest, part=part)
 
 
 def _as_json(what: Loaded) -> dict[str, object]:
@@ -75,6 +76,7 @@ def _as_json(what: Loaded) -> dict[str, object]:
         "graph": what.graph,
         "statements": what.statements,
         "bad": what.bad,
+        "part": what.part,
         "snapshot": what.sn,
     }
 

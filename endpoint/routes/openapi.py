@@ -64,6 +64,7 @@ _PARAMETERS: dict[str, tuple[Schema, str]] = {
     "size": (_NUMBER, "the size of the file in bytes"),
     "modified": (_NUMBER, "the modification time of the file in nanoseconds since 1970"),
     "digest": (_TEXT, "SHA-256 of the file"),
+    "part": (_TEXT, "which part of another triple store it is"),
     "action": ({"type": "string", "enum": ["pause", "resume", "move"]}, "what to do with the query"),
     "runner": ({"type": "string", "enum": ["inline", "spark"]}, "the new runner, with action=move"),
 }
@@ -169,7 +170,7 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
         "GET": Operation("List the loaded files", gives=(JSON,), tag="Operation"),
         "POST": Operation(
             "Load lines of N-Triples or N-Quads as one snapshot",
-            "graph go-on path size modified digest",
+            "graph go-on path size modified digest part",
             DOCUMENT_TYPES[:2],
             (JSON,),
             tag="Operation",

@@ -62,6 +62,20 @@ def _trusted() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
+def solutions(data: bytes, url: str) -> list[Solution]:
+    """SPARQL results in JSON, as `url` answered them. Raises CannotFetch."""
+    try:
+        bindings = msgspec.json.decode(data, type=_Document).results.bindings
+        return [{name: term.text() for name, term in each.items()} for each in bindings]
+    except (msgspec.DecodeError, ValueError) as error:
+        raise CannotFetch(f"<{url}> answered what are no SPARQL results in JSON: {error}") from None
+
+
+def solution(binding: object) -> Solution:
+    """One of SPARQL results in JSON that are read bit by bit. Raises ValueError."""
+    return {name: term.text() for name, term in msgspec.convert(binding, dict[str, _Term]).items()}
+
+
 #: An answer takes so many times its bytes, as what Python makes of it.
 _COST = 4
 
@@ -89,11 +103,7 @@ class Remotes:
         data = self._posted(url, text)
         self.answered += 1
         self._control.spend(_COST * len(data))
-        try:
-            bindings = msgspec.json.decode(data, type=_Document).results.bindings
-            return [{name: term.text() for name, term in solution.items()} for solution in bindings]
-        except (msgspec.DecodeError, ValueError) as error:
-            raise CannotFetch(f"<{url}> answered what are no SPARQL results in JSON: {error}") from None
+        return solutions(data, url)
 
     def _posted(self, url: str, text: str) -> bytes:
         import httpx  # takes a tenth of a second to import

@@ -1,4 +1,5 @@
-"""Loads: what the store keeps of a file that was loaded, and what to do with a line that is wrong.
+"""Loads: what the store keeps of what was loaded, a file or a part of another store, and what to do with a line that
+is wrong.
 
 A file is known again by its place, size and time; or, where it has moved or was copied, by its size and digest."""
 
@@ -30,13 +31,14 @@ class Loaded(msgspec.Struct, omit_defaults=True):
     digest: str = ""  # SHA-256 of the file as it is, packed or not
     bad: int = 0
     sn: int = 0
+    part: str = ""  # of what is copied from a SPARQL endpoint, which is the path: which part of the graph
 
     def packed(self) -> bytes:
         return msgspec.msgpack.encode(self)
 
     def is_place_of(self, other: Loaded) -> bool:
-        mine = (self.path, self.size, self.modified_ns, self.graph)
-        return mine == (other.path, other.size, other.modified_ns, other.graph)
+        mine = (self.path, self.size, self.modified_ns, self.graph, self.part)
+        return mine == (other.path, other.size, other.modified_ns, other.graph, other.part)
 
     def is_copy_of(self, other: Loaded) -> bool:
         same = (self.size, self.digest, self.graph) == (other.size, other.digest, other.graph)

@@ -24,9 +24,18 @@ from stream_ext import parse
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Service
 from tests.docs.pages import ROOT, Block, Page, pages
+from tests.sources.scripted import scripted
 
 BASE = "http://ex/"
 SHOWN = re.compile(r"(localhost|127\.0\.0\.1):8000")
+#: Where the documentation has a triple store of others, and what is in it.
+SOURCE = "http://127.0.0.1:3030/ds/sparql"
+IN_SOURCE = """\
+<http://example.org/> <http://purl.org/dc/terms/title> "People" .
+<http://example.org/anna> <http://xmlns.com/foaf/0.1/name> "Anna" <http://example.org/people> .
+<http://example.org/anna> <http://xmlns.com/foaf/0.1/knows> _:b <http://example.org/people> .
+_:b <http://xmlns.com/foaf/0.1/name> "Ben" <http://example.org/people> .
+"""
 
 
 @pytest.fixture
@@ -47,6 +56,13 @@ def address(tmp_path: Path) -> Iterator[str]:
             finally:
                 server.should_exit = True
                 thread.join(30)
+
+
+@pytest.fixture
+def source() -> Iterator[str]:
+    with scripted() as running:
+        running.add(IN_SOURCE)
+        yield running.url
 
 
 def of(language: str) -> list[Page]:
@@ -90,16 +106,16 @@ PROGRAMS = {"rillet": f"{sys.executable} -m endpoint", "python": sys.executable}
 
 
 @pytest.mark.parametrize("page", TUTORIAL, ids=lambda page: page.name)
-def test_the_tutorial_goes_as_it_is_written(page: Page, address: str, tmp_path: Path) -> None:
+def test_the_tutorial_goes_as_it_is_written(page: Page, address: str, source: str, tmp_path: Path) -> None:
     for n in range(9):  # whoever comes back to a tutorial does not begin at snapshot 0
         change = {"update": f"INSERT DATA {{ <urn:x:a> <urn:x:p> {n} }}"}
         httpx.post(f"http://{address}/update", data=change).raise_for_status()
     printed = ""
     for block in page.blocks():
         if block.language == "sh":
-            printed = run(page, block, at(block.code, address), tmp_path, address)
+            printed = run(page, block, at(block.code, address).replace(SOURCE, source), tmp_path, address)
         elif block.language == "text":
-            for line in at(block.code, address).splitlines():
+            for line in at(block.code, address).replace(SOURCE, source).splitlines():
                 assert line in printed, f"{page.name}, line {block.line}: {line!r} is not in\n{printed}"
 
 

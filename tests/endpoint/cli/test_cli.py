@@ -477,7 +477,7 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
         (2, "did you mean --store?", ["serve", "--stor", "lmdb:x"]),
         (2, "before the command: --store: --store belongs behind its command", ["--store", "lmdb:x", "serve"]),
         (2, "unknown before the command: --spark-mastr: --spark-master belongs", ["--spark-mastr=local[1]", "serve"]),
-        (2, "unknown before the command: --frob\n", ["--frob", "serve"]),
+        (2, "unknown before the command: --xyzzy\n", ["--xyzzy", "serve"]),
         (2, "(try: rillet push --help)", ["push", "s", "--timestmp", "5"]),
         (2, "(try: rillet serve --help)", ["serve", "now"]),
         (2, "an absolute IRI that begins with http://, https:// or urn:", ["serve", "--base", "foo"]),

@@ -6,6 +6,7 @@ import gzip
 import html
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from flask import Flask
 
 from endpoint.console import console_blueprint
 from endpoint.limits import HttpLimits
+from stream_ext.catalog.catalog import Failure
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Service
 from tests.endpoint.console.html import Page, get, post, run, said
@@ -195,6 +197,20 @@ def test_a_query_is_paused_and_resumed(fresh: Live) -> None:
     assert "there is no Spark to move a query to" in said(post(fresh, "/queries/near", 400, act="move", runner="spark"))
     assert fresh.service.query_status("near")["state"] == "running"
     assert "nothing that is done" in said(post(fresh, "/queries/near", 400, act="dance"))
+
+
+@pytest.mark.parametrize(("kind", "state"), [("budget", "failed"), ("worker", "parked")])
+def test_a_query_that_has_failed_is_resumed_from_its_page(
+    fresh: Live, kind: Literal["budget", "worker"], state: str
+) -> None:
+    post(fresh, "/queries", query=NEAR)
+    query = fresh.service.query_definition("near")
+    assert fresh.service._engine.fail(query.number, Failure(kind, "it took too much"), query.since).result()
+    page = get(fresh, "/queries/near")
+    assert state in [each.shown for each in page.all("span")] and "it took too much" in page.all("pre")[0].shown
+    assert "Resume" in [button.shown for button in page.all("button")]
+    post(fresh, "/queries/near", act="resume")
+    assert fresh.service.query_status("near")["state"] == "running"
 
 
 def test_a_query_is_registered_and_deleted(fresh: Live) -> None:

@@ -5,13 +5,13 @@ a worker that is given one nevertheless starts a server of its own, on ports of 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.parts.hbase.kit import MissingTool
 from tests.parts.hbase.server import HBase
+from tests.parts.missing import missing
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +19,7 @@ def hbase_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBase]:
     server = HBase(tmp_path_factory.mktemp("hbase"))
     try:
         server.start()
-    except MissingTool as missing:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"NO HBASE, AND THIS IS CI: {missing}")
-        pytest.skip(f"NO HBASE: {missing}")
+    except MissingTool as error:
+        missing("HBASE", error)
     yield server
     server.stop()

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
 
+from tests.parts import jdk
 from tests.parts.cache import folder, locked
+from tests.parts.jdk import MissingTool
+
+__all__ = ["SOURCES", "MissingTool", "class_path", "java"]
 
 SOURCES = Path(__file__).parent
-JAVA_VERSION_MIN = 17
-MAVEN_TRIES = 3
-
-
-class MissingTool(RuntimeError):
-    """The JDK or Maven is not on this machine."""
+_WHAT = "HBase"
 
 
 def java() -> str:
-    """The `java` of a JDK that is new enough."""
-    compiler = _jdk_tool("javac")
-    version = subprocess.run([compiler, "-version"], capture_output=True, text=True, check=True)
-    found = re.search(r"javac (\d+)", version.stdout + version.stderr)
-    if found is None or int(found[1]) < JAVA_VERSION_MIN:
-        raise MissingTool(f"HBase needs JDK {JAVA_VERSION_MIN}; {compiler} is {version.stdout.strip()}: set JAVA_HOME")
-    return _jdk_tool("java")
-
-
-def _jdk_tool(name: str) -> str:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which(name, path=os.path.join(home, "bin") if home else None)
-    if found is None:
-        where = f"JAVA_HOME={home}" if home else "the PATH"
-        raise MissingTool(
-            f"HBase needs JDK {JAVA_VERSION_MIN} and there is no {name} in {where}: install it or set JAVA_HOME"
-        )
-    return found
+    return jdk.java(_WHAT)
 
 
 def class_path() -> str:
@@ -61,21 +42,14 @@ def _digest(*names: str) -> str:
 
 
 def _fetch(jars: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise MissingTool("HBase's jars are fetched with Maven, and there is no mvn on the PATH: install Maven")
     shutil.rmtree(jars, ignore_errors=True)
-    command = [maven, "-B", "-q", "-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies", f"-Djars={jars}"]
-    for _ in range(MAVEN_TRIES):  # an interrupted download goes on where it stopped
-        run = subprocess.run(command, capture_output=True, text=True)
-        if run.returncode == 0:
-            return
-    raise RuntimeError(f"Maven could not fetch HBase's jars ({' '.join(command)}):\n{run.stdout[-4000:]}")
+    jdk.maven(_WHAT, ["-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies", f"-Djars={jars}"])
 
 
 def _compile(jars: Path, classes: Path) -> None:
     classes.mkdir(exist_ok=True)
     source = str(SOURCES / "Standalone.java")
     subprocess.run(
-        [_jdk_tool("javac"), "-nowarn", "-proc:none", "-d", str(classes), "-cp", str(jars / "*"), source], check=True
+        [jdk.tool("javac", _WHAT), "-nowarn", "-proc:none", "-d", str(classes), "-cp", str(jars / "*"), source],
+        check=True,
     )

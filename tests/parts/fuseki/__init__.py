@@ -1,0 +1,1 @@
+"""A real Apache Jena Fuseki for the tests."""

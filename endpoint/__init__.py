@@ -1,3 +1,3 @@
-"""What users touch: SPARQL over HTTP, streams and continuous queries, and the command line.
+"""The interfaces for users: SPARQL over HTTP, streams and continuous queries, and the command line.
 
-Nothing is imported here: `rillet --help` must answer at once."""
+Nothing is imported here, so that `rillet --help` answers at once."""

@@ -1,8 +1,8 @@
 """The application: an rdflib-endpoint service whose protocol routes are ours.
 
-It keeps rdflib-endpoint's service description and settings, and not its query page, which runs whatever an address
-says. Its two protocol routes evaluate inside the event loop, so a front on plain ASGI takes every path of ours before
-FastAPI sees it; whatever is left (/docs, routes that a host adds) goes on to FastAPI."""
+It has rdflib-endpoint's service description and settings, but not its query page, which runs a text in the address
+without asking. Its two protocol routes evaluate on the event loop, so a front on plain ASGI answers all our paths
+before FastAPI sees them; all other paths (/docs, routes that a host adds) are passed on to FastAPI."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from endpoint.errors import describe as describe_error
 from endpoint.formats.description import Description, correct, describe
 from endpoint.http import browsers
 from endpoint.http.access import ANY, Access
-from endpoint.http.answer_cache import Remembered
-from endpoint.http.app_state import Desk
+from endpoint.http.answer_cache import AnswerCache
+from endpoint.http.app_state import AppState
 from endpoint.http.body import Bodies, Disconnected, Receive
 from endpoint.http.exchange import Exchange, Message, Send, raw_path
 from endpoint.http.read_first import ReadFirst
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from stream_ext.service.service import Service
 
 _CONSOLE = CONSOLE.encode() + b"/"
-#: Not sent, only counted: nobody is there to read it.
+#: Not sent, only counted: the client is gone.
 _CLIENT_GONE = 499
 
 
-class RilletRouter(SparqlRouter):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
-    """The stock router for what it describes; it answers nothing itself."""
+class RilletRouter(SparqlRouter):  # type: ignore[misc]  # mypy does not follow rdflib-endpoint
+    """The stock router, for the service description only; it answers nothing itself."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(path="/sparql", **settings)
@@ -55,35 +55,35 @@ class RilletRouter(SparqlRouter):  # type: ignore[misc]  # mypy is told not to f
         self.routes.clear()  # the front answers, before anything is routed
 
     def serve_yasgui(self) -> Response:
-        """In place of a page that runs what an address says."""
+        """The service description, in place of a page that runs a text in the address."""
         return Response(self.service_description.serialize(format="turtle"), media_type="text/turtle")
 
 
 class Front:
-    """Plain ASGI: one request in, one answer out, every error told."""
+    """Plain ASGI: one request, one answer; every error is sent to the client."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, state: AppState) -> None:
+        self.state = state
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
+        exchange, began = Exchange(scope, receive, send, self.state), time.perf_counter()
         failure: Exception | None = None
         try:
-            self.desk.access.check_host(exchange.headers.get("host"))
+            self.state.access.check_host(exchange.headers.get("host"))
             if exchange.method == "OPTIONS":
-                preflight = self.desk.access.for_preflight(exchange.headers.get("origin"))
+                preflight = self.state.access.for_preflight(exchange.headers.get("origin"))
                 await exchange.answer(204, headers=[*preflight, *routes.allowed(exchange.path)])
             else:
                 await routes.dispatch(exchange)
         except Disconnected:
             exchange.status = exchange.status or _CLIENT_GONE
-        except Exception as error:  # noqa: BLE001 -- every error is told to the client, and ours to the log
+        except Exception as error:  # noqa: BLE001 -- every error is sent to the client, and our bugs are logged
             failure = error
             await exchange.answer_error(error)
         finally:
-            self.desk.bodies.release(exchange)
+            self.state.bodies.release(exchange)
             took_s = time.perf_counter() - began
-            self.desk.requests.count(exchange.route, scope["method"], exchange.status, took_s)
+            self.state.requests.count(exchange.route, scope["method"], exchange.status, took_s)
             log_request(scope, exchange, took_s, failure)
 
 
@@ -91,9 +91,9 @@ async def _to_query_page(request: Request) -> Response:
     return RedirectResponse(interface.root(request) + "/sparql", status_code=307)
 
 
-class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not to follow rdflib-endpoint
+class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy does not follow rdflib-endpoint
     def __init__(self, front: Front, router: RilletRouter) -> None:
-        # Not SparqlEndpoint's own: it would make a stock router, which reads the whole store to describe it.
+        # Not SparqlEndpoint.__init__: it would create a stock router, which reads the whole store to describe it.
         # And no pages of FastAPI's: it knows none of our routes, and its pages load from the network.
         FastAPI.__init__(
             self, title=interface.TITLE, description=interface.DESCRIPTION, version=__version__, openapi_url=None
@@ -105,14 +105,14 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
         self.front = front
 
     @property
-    def desk(self) -> Desk:
-        return self.front.desk
+    def app_state(self) -> AppState:
+        return self.front.state
 
     async def _nothing_there(self, request: Request, error: Exception) -> Response:
-        """The same 404 as everywhere, where FastAPI found nothing."""
+        """The usual 404, for paths that FastAPI does not know."""
         problem = describe_error(routes.nothing_at(raw_path(request.scope)))
         body, media_type = render(problem, request.headers.get("accept", ""))
-        headers = {"content-type": media_type.decode(), "rillet-snapshot": str(self.desk.head())}
+        headers = {"content-type": media_type.decode(), "rillet-snapshot": str(self.app_state.head())}
         return Response(body, problem.status, headers)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -124,23 +124,23 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy is told not 
             await self._leave(scope, receive, send)
 
     async def _leave(self, scope: Message, receive: Receive, send: Send) -> None:
-        """To FastAPI, and the console within it, what may come in."""
-        exchange, began = Exchange(scope, receive, send, self.desk), time.perf_counter()
+        """Passes the request on to FastAPI, with the console in it, if it may be answered."""
+        exchange, began = Exchange(scope, receive, send, self.app_state), time.perf_counter()
         is_console = exchange.path.startswith(_CONSOLE) or exchange.path == CONSOLE.encode()
         try:
-            self.desk.access.check_host(exchange.headers.get("host"))
-            if exchange.path != b"/" and not is_console:  # the one only leads on; the other has a sign-in page
+            self.app_state.access.check_host(exchange.headers.get("host"))
+            if exchange.path != b"/" and not is_console:  # / only redirects; the console has a sign-in page
                 exchange.check_may_read()
         except (Forbidden, Unauthorized) as error:
             await exchange.answer_error(error)
             log_request(scope, exchange, time.perf_counter() - began, error)
             return
-        for_origin = () if is_console else self.desk.access.for_origin(exchange.headers.get("origin"))
+        for_origin = () if is_console else self.app_state.access.for_origin(exchange.headers.get("origin"))
         await super().__call__(scope, receive, _shown(send, for_origin))
 
 
 def _shown(send: Send, for_origin: Sequence[tuple[bytes, bytes]]) -> Send:
-    """With what every answer says to a browser, where who answers says nothing of it."""
+    """`send` with the security headers for browsers, if the application has not set them."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -164,11 +164,11 @@ def create_app(
 ) -> RilletEndpoint:
     """The ASGI application over a running service. It does not close the service.
 
-    `access` says more than a token: who may read, by which names it is reached, pages of which origins are let in.
-    Without it any name will do, which is for the host of this application to decide, and `cors_enabled` lets the pages
-    of any origin read, and write with the bearer token.
+    `access` defines who may read and write, the host names, and the origins whose pages are answered. Without it any
+    host name is answered, which suits an application that embeds this one; and with `cors_enabled` pages of any origin
+    may read, and write with the bearer token.
 
-    Its query workers are there from `desk.start()` on, until `desk.close()`."""
+    The query workers run from `app_state.start()` to `app_state.close()`."""
     limits = limits or HttpLimits()
     memory = limits.query_memory()
     start = Start(
@@ -195,7 +195,7 @@ def create_app(
     assert access is None or (token is None and not cors_enabled), "`access` says these, too"
     access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
     shown = create_console(service, access, limits, memory) if console else None
-    desk = Desk(
+    state = AppState(
         service,
         service.base,
         access,
@@ -203,14 +203,14 @@ def create_app(
         memory,
         Workers(limits),
         Description(router, service.base, service.streams),
-        Remembered(limits.remembered_bytes),
+        AnswerCache(limits.remembered_bytes),
         QueryWorkers(start, query_workers, memory=memory),
         Bodies(limits.bodies_bytes),
         None,
         shown.is_reader if shown else lambda _: False,
     )
-    app = RilletEndpoint(Front(desk), router)
+    app = RilletEndpoint(Front(state), router)
     if shown is not None:
-        desk.console = ReadFirst(shown, desk)
-        app.mount(CONSOLE, desk.console)
+        state.console = ReadFirst(shown, state)
+        app.mount(CONSOLE, state.console)
     return app

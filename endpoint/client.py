@@ -1,9 +1,9 @@
-"""A small client for what SPARQLWrapper cannot do: push, register, and listen.
+"""A small client for what SPARQLWrapper cannot do: push, register, and subscribe.
 
 with Client("http://127.0.0.1:8000") as rillet:
     rillet.register(text)
     rillet.push("taxis", "<http://ex/t1> <http://ex/in> <http://ex/z1> .", timestamp=1000)
-    for emission in rillet.subscribe("near"):   # goes on after a lost connection where it stopped
+    for emission in rillet.subscribe("near"):   # continues after a lost connection
         print(emission["results"]["bindings"])"""
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from urllib.parse import quote
 import httpx
 
 _RETRY_S = 0.5
-_SILENCE_S = 60.0  # a server says something every 15 s; after this much silence it is gone
+_SILENCE_S = 60.0  # a server sends something every 15 s; after this time without data it is gone
 
 
 class Refused(Exception):
-    """The server answered, and said no; the message is its own."""
+    """The server answered with an error; its message is the message of the exception."""
 
     def __init__(
         self, status: int, message: str, retry_after_s: float | None = None, line: int = 0, column: int = 0
@@ -46,16 +46,16 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    # ---- asking
+    # ---- queries and updates
 
     def query(self, text: str, *, accept: str = "application/sparql-results+json", **parameters: Any) -> Any:
-        """The answer: parsed if it is JSON, else as text."""
+        """The answer: parsed if it is JSON, otherwise as text."""
         answer = self._send("POST", "/sparql", data={"query": text, **_given(parameters)}, headers={"accept": accept})
         form = answer.headers.get("content-type", "").partition(";")[0]
         return answer.json() if form.endswith(("/json", "+json")) else answer.text
 
     def update(self, text: str, *, wait: str | None = None) -> int:
-        """The snapshot that has it."""
+        """The snapshot that has the update."""
         answer = self._send("POST", "/update", data={"update": text, **_given({"wait": wait})})
         return int(answer.headers["rillet-snapshot"])
 
@@ -66,14 +66,14 @@ class Client:
         return _object(self._send("PUT", _path("streams", stream), json=options))
 
     def change_stream(self, stream: str, **options: Any) -> dict[str, Any]:
-        """Gives it other options, of those that may be changed: ahead="any"."""
+        """Changes those options that may be changed: ahead="any"."""
         return _object(self._send("PATCH", _path("streams", stream), json=options))
 
     def streams(self) -> list[dict[str, Any]]:
         return list(self._send("GET", "/streams").json()["streams"])
 
     def stream_status(self, stream: str) -> dict[str, Any]:
-        """Its options, and how far it has come."""
+        """The options of the stream, and its progress."""
         return _object(self._send("GET", _path("streams", stream)))
 
     def push(
@@ -87,23 +87,24 @@ class Client:
         source: str | None = None,
         seq: int | None = None,
     ) -> dict[str, Any]:
-        """`data` is one element of Turtle, or what `media_type` says; without `timestamp` its time is its arrival."""
+        """`data` is one element in Turtle, or in `media_type`; without `timestamp` its time is the time of its
+        arrival."""
         parameters = _given({"timestamp": timestamp, "wait": wait, "source": source, "seq": seq})
         headers = {"content-type": media_type}
         return _object(self._send("POST", _path("streams", stream), params=parameters, content=data, headers=headers))
 
     def heartbeat(self, stream: str, timestamp: int | str, *, wait: str | None = None) -> dict[str, Any]:
-        """Time has come to `timestamp`, though no element did."""
+        """Advances the time of the stream to `timestamp` without an element."""
         parameters = _given({"timestamp": timestamp, "wait": wait})
         return _object(self._send("POST", _path("streams", stream, "heartbeat"), params=parameters))
 
     def late(self, stream: str, *, since: int | None = None, limit: int | None = None) -> dict[str, Any]:
-        """How many of its elements came late, and those of them that are kept."""
+        """The number of late elements, and those that the server retains."""
         parameters = _given({"since": since, "limit": limit})
         return _object(self._send("GET", _path("streams", stream, "late"), params=parameters))
 
     def register(self, text: str, name: str | None = None) -> dict[str, Any]:
-        """Name, plan and warnings of the query; `name` is for a text that gives none."""
+        """The name, plan and warnings of the query; `name` is for a text without a name."""
         headers = {"content-type": "application/sparql-query"}
         method, path = ("POST", "/queries") if name is None else ("PUT", _path("queries", name))
         return _object(self._send(method, path, content=text, headers=headers))
@@ -151,7 +152,7 @@ class Client:
         part: str | None = None,
         go_on: bool = False,
     ) -> dict[str, Any]:
-        """Lines of N-Quads (or N-Triples), however many, as one snapshot; `path` and `size` say what they were."""
+        """Loads lines of N-Quads (or N-Triples), any number, as one snapshot; `path` and `size` identify the source."""
         known = {"graph": graph, "path": path, "size": size, "modified": modified, "digest": digest, "part": part}
         parameters = _given(known | {"go-on": "true" if go_on else None})
         headers = {
@@ -160,7 +161,7 @@ class Client:
         }
         return _object(self._send("POST", "/$/loads", params=parameters, content=pieces, headers=headers))
 
-    # ---- listening
+    # ---- subscriptions
 
     def subscribe(
         self,
@@ -170,11 +171,11 @@ class Client:
         patience_s: float = 60.0,
         on_change: Callable[[str], None] = lambda line: None,
     ) -> Iterator[dict[str, Any]]:
-        """The emissions after `since`, for ever, each once and in order.
+        """The emissions after `since`, without end, each once and in order.
 
-        A lost connection is made again for `patience_s`, and goes on after the last emission that came; then the
-        error is raised. A query that is dropped raises `Refused`. `on_change` is told, in words, when the connection
-        is lost and when it is back."""
+        If the connection is lost, the client reconnects for up to `patience_s` and continues after the last received
+        emission; then it raises the error. If the query is dropped, it raises `Refused`. `on_change` is called with
+        a message when the connection is lost and when it is back."""
         lost_at: float | None = None
         while True:
             try:
@@ -197,7 +198,7 @@ class Client:
             time.sleep(min(_RETRY_S, patience_s))
 
     def _listen(self, query: str, since: int) -> Iterator[tuple[int, str | None]]:
-        """Emissions; but first no data, once the server has answered."""
+        """The emissions; before them one value without data, as soon as the server answers."""
         headers = {"accept": "text/event-stream", "last-event-id": str(since)}
         timeout = httpx.Timeout(10.0, read=_SILENCE_S)
         with self._http.stream("GET", _path("queries", query, "results"), headers=headers, timeout=timeout) as answer:

@@ -1,15 +1,14 @@
-"""What a client is told when something goes wrong: one table from error to status, and two ways to write it.
+"""The errors of the HTTP interface: one table from exception to status, and two ways to write an error.
 
-Some errors exist only on the wire; they stand beside those of `stream_ext.errors`:
+These errors exist only here, besides those of `stream_ext.errors`:
 
     RilletError
     ├── Unauthorized       a write without the bearer token
     ├── Forbidden          a write from a web page of another origin
-    ├── TooSlow            a body that does not come
+    ├── TooSlow            a body that arrives too slowly
     ├── MethodNotAllowed   the path exists, the method does not (`allowed`)
     ├── WorkerEnded        the process that answered a query is gone
-    └── Told               an error of a query worker, as it told it (`problem`)
-"""
+    └── WorkerProblem      an error in a query worker, as the worker described it (`problem`)"""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class Forbidden(errors.RilletError):
 
 
 class TooSlow(errors.RilletError):
-    """The client sends next to nothing."""
+    """The client sends its body too slowly."""
 
 
 class MethodNotAllowed(errors.RilletError):
@@ -57,7 +56,7 @@ class TextTooLong(errors.TooLarge):
     """A text in a URL over its limit."""
 
 
-#: The first class that fits decides; subclasses stand before their parents.
+#: The first class that matches decides; subclasses come before their parents.
 STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotAllowed, 403),
     (errors.ServiceFailed, 502),
@@ -88,13 +87,13 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (store.Fenced, 503),
     (store.Unwritable, 413),
     (WorkerEnded, 503),
-    (errors.RilletError, 503),  # the root itself: it is being closed
+    (errors.RilletError, 503),  # the base class itself: the service is being closed
     (store.StoreError, 500),
 )
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """RFC 9457."""
+    """A problem of RFC 9457, the body of an error."""
 
     type: str
     title: str
@@ -104,8 +103,8 @@ class Problem(msgspec.Struct, omit_defaults=True):
     column: int = 0
 
 
-class Told(errors.RilletError):
-    """It was described where it happened."""
+class WorkerProblem(errors.RilletError):
+    """An error in a query worker. The worker has described it; the exception itself stays there."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -114,14 +113,14 @@ class Told(errors.RilletError):
 
 
 def status_of(error: BaseException) -> int:
-    if isinstance(error, Told):
+    if isinstance(error, WorkerProblem):
         return error.problem.status
     return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
 
 
 def describe(error: Exception) -> Problem:
-    """What the client is told. Of our own bugs it hears only that there is one: the log has the rest."""
-    if isinstance(error, Told):
+    """The problem that the client gets. For our own bugs it only says that there is one: the log has the details."""
+    if isinstance(error, WorkerProblem):
         return error.problem
     status = status_of(error)
     known = any(isinstance(error, kind) for kind, _ in STATUS)
@@ -138,16 +137,17 @@ def describe(error: Exception) -> Problem:
 
 
 def render(problem: Problem, accept: str) -> tuple[bytes, bytes]:
-    """Body and media type: plain text, or problem+json for whoever names it."""
+    """Body and media type of an error: plain text, or problem+json if the Accept header names it."""
     if "application/problem+json" in accept:
         return msgspec.json.encode(problem) + b"\n", PROBLEM
     return problem.detail.encode() + b"\n", PLAIN
 
 
 def headers_of(error: Exception, status: int, unread: bool) -> list[tuple[bytes, bytes]]:
-    """`unread`: the rest of the body is still on the connection, which can serve no other request then."""
+    """The headers of an error. `unread`: a part of the body was not read, so the connection cannot serve another
+    request."""
     headers = []
-    if isinstance(error, (errors.Overload, errors.NotWriter, Told)) and error.retry_after_s:
+    if isinstance(error, (errors.Overload, errors.NotWriter, WorkerProblem)) and error.retry_after_s:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if isinstance(error, Unauthorized):
         headers.append((b"www-authenticate", b'Bearer realm="rillet"'))

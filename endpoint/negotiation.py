@@ -1,7 +1,7 @@
-"""Which of the media types that we write the client gets, by its Accept header.
+"""Content negotiation: the media type of an answer, by the Accept header of the request.
 
-A long list that names one thing we have is enough: 406 is only for a list that names nothing.
-Werkzeug reads the header."""
+If the header names any media type that we write, the client gets it; only if it names none the answer is 406.
+Werkzeug parses the header."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from werkzeug.http import parse_accept_header
 
 from stream_ext.errors import BadArgument, NotAcceptable
 
-#: All ranges are compared with one another, and those of some headers are remembered.
+#: Longer headers are rejected: all ranges are compared with one another, and some headers are cached.
 _ACCEPT_CHARACTERS = 4_096
 
 
 class Offer(NamedTuple):
-    media_type: str  # what the answer is labelled
-    format: str  # which writer makes it
+    media_type: str  # the Content-Type of the answer
+    format: str  # the name of its writer
 
 
 class _Range(NamedTuple):
@@ -40,7 +40,7 @@ class _Range(NamedTuple):
 
 @lru_cache(maxsize=512)
 def _ranges(accept: str) -> tuple[_Range, ...]:
-    """The ranges of the header, the best first, without their parameters; a malformed one is passed over."""
+    """The media ranges of the header, the best first, without their parameters; malformed ones are skipped."""
     if len(accept) > _ACCEPT_CHARACTERS:
         raise BadArgument(f"the Accept header has {len(accept)} characters; the limit is {_ACCEPT_CHARACTERS}")
     ranges = [
@@ -51,12 +51,13 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
 
 
 def _allowed(offer: Offer, ranges: Sequence[_Range]) -> bool:
-    """Not shut out: the most precise range that names it has a quality above 0."""
+    """Whether the most precise range that matches has a quality above 0."""
     return _liked(offer, ranges) > 0
 
 
 def choose(accept: str, offers: Sequence[Offer]) -> Offer:
-    """The offer that the client likes best; among equals its own order decides, under a wildcard ours."""
+    """The offer with the highest quality. Between equals the order of the header decides, under a wildcard our
+    order."""
     ranges = _ranges(accept)
     if not ranges:
         return offers[0]
@@ -69,7 +70,7 @@ def choose(accept: str, offers: Sequence[Offer]) -> Offer:
 
 
 def prefers_html(accept: str, offers: Sequence[Offer]) -> bool:
-    """A browser: it names text/html, and would rather have that than anything of what we have."""
+    """Whether a browser asks: the header names text/html, with a higher quality than everything that we write."""
     if "text/html" not in accept.lower():
         return False
     ranges = _ranges(accept)
@@ -78,6 +79,6 @@ def prefers_html(accept: str, offers: Sequence[Offer]) -> bool:
 
 
 def _liked(offer: Offer, ranges: Sequence[_Range]) -> float:
-    """The quality of the most precise range that names it."""
+    """The quality of the most precise range that matches."""
     fitting = [each for each in ranges if each.matches(offer.media_type)]
     return max(fitting, key=lambda each: each.precision).quality if fitting else 0.0

@@ -1,4 +1,4 @@
-"""`rillet serve`: one process that owns a store and answers over HTTP until it is told to stop."""
+"""`rillet serve`: one process that writes to a store and answers over HTTP until it is stopped."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from stream_ext.upkeep.retention import Retain
 
 log = logging.getLogger("rillet.server")
 
-#: For how long a thread that computes keeps the event loop waiting for the interpreter. Python's own is 5 ms.
+#: After this time a computing thread gives the interpreter to the event loop. Python's default is 5 ms.
 _SWITCH_S = 0.001
-#: Of the store, of Spark and of queries to others: files that are open besides connections.
+#: Open files besides connections: those of the store, of Spark and of SERVICE requests.
 _OTHER_FILES = 512
-_GRACE_S = 5  # for answers that are under way when the server is told to stop
+_GRACE_S = 5  # for running answers when the server stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ServeSettings:
     idle_timeout_s: float = 60.0
     least_rate: int = 4 << 10
     slow_query_s: float = 10.0
-    log_level: Level | None = None  # None: by what standard error is
+    log_level: Level | None = None  # None: it depends on standard error
     log_format: Form = "text"
     query_workers: int | None = None  # None: one, for an embedded store
     token: str | None = None
@@ -99,7 +99,7 @@ class ServeSettings:
         )
 
     def limits(self) -> HttpLimits:
-        """Raises BadArgument where a query could not have what it may."""
+        """The limits of requests. Raises BadArgument if a query could not use its own limit."""
         if self.queries_bytes is not None and self.queries_bytes < self.query_bytes:
             raise BadArgument(
                 f"--queries-bytes {self.queries_bytes}: it is for all queries together, and one alone may have "
@@ -118,21 +118,21 @@ class ServeSettings:
         )
 
     def budget(self) -> Budget:
-        """Of registered queries."""
+        """The budget of registered queries."""
         return Budget(self.evaluation_timeout_s, self.state_bytes, self.term_bytes)
 
     def log(self) -> LogSettings:
         return LogSettings(self.log_level or of_terminal(), self.log_format)
 
     def workers(self) -> int:
-        """Raises BadArgument where they could not read the store."""
+        """The number of query workers; raises BadArgument if they could not read the store."""
         embedded = self.store.startswith("lmdb:")
         if self.query_workers and not embedded:
             raise BadArgument(f"--query-workers {self.query_workers}: they read an embedded store, not {self.store}")
         return int(embedded) if self.query_workers is None else self.query_workers
 
     def access(self, base: str) -> Access:
-        """Raises BadArgument where it would be open to those whom it is to keep out."""
+        """Who may read and write; raises BadArgument if the tokens do not protect what they should."""
         check_token(self)
         names = None
         if self.allowed_hosts or (self.token is None and is_loopback(self.host)):
@@ -140,7 +140,7 @@ class ServeSettings:
         return Access(self.token, base, read_token=self.read_token, hosts=names, cors=self.cors)
 
     def tls(self) -> dict[str, str]:
-        """What uvicorn wants to know; raises BadArgument where these files are no certificate and key."""
+        """The settings of TLS for uvicorn; raises BadArgument if the files are no certificate and key."""
         if not self.tls_cert and not self.tls_key:
             return {}
         if not self.tls_cert or not self.tls_key:
@@ -158,7 +158,7 @@ class ServeSettings:
         return {"ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
 
     def spark(self) -> SparkSettings:
-        """Raises BadArgument where Spark could not be started with them."""
+        """The settings of Spark; raises BadArgument if it could not be started with them."""
         return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s)
 
 
@@ -167,8 +167,8 @@ def _no_password() -> str:
 
 
 class _Loop(uvloop.Loop):
-    """An event loop that waits no longer for a TLS handshake than for the head of a request: before it is over there is
-    no connection to look at."""
+    """An event loop whose TLS handshakes have the time limit of a request's head: during the handshake there is no
+    connection object that could check it."""
 
     def __init__(self, handshake_s: float) -> None:
         super().__init__()
@@ -181,11 +181,11 @@ class _Loop(uvloop.Loop):
 
 
 class Stopped(Exception):
-    """Told to stop before it was ready."""
+    """The server was stopped before it was ready."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn, ending those who only listen before it waits for the others."""
+    """uvicorn's server; when it stops it ends subscriptions first, then waits for the other answers."""
 
     def __init__(
         self,
@@ -197,14 +197,14 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="none",  # `_Loop`, below
-                http=app.desk.connections.protocol(),  # type: ignore[arg-type]  # it is only called
-                timeout_keep_alive=int(app.desk.limits.idle_s) + 1,  # `Connections` ends it before
+                http=app.app_state.connections.protocol(),  # type: ignore[arg-type]  # it is only called
+                timeout_keep_alive=int(app.app_state.limits.idle_s) + 1,  # `Connections` ends it before
                 ws="none",
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
-                proxy_headers=False,  # anybody can write them
+                proxy_headers=False,  # any client can write them
                 **tls,
                 timeout_graceful_shutdown=_GRACE_S,
             )
@@ -213,22 +213,22 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._app.desk.start()
+        self._app.app_state.start()
         self._when_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.desk.stop()
+        self._app.app_state.stop()
         await super().shutdown(sockets)
-        self._app.desk.close()
+        self._app.app_state.close()
 
     def run_until_stopped(self, listening: socket.socket) -> None:
-        """In this thread, which may be any: signals are the caller's business unless it is the main one."""
-        with asyncio.Runner(loop_factory=lambda: _Loop(self._app.desk.limits.head_s)) as runner:
+        """Runs in the calling thread. If this is not the main thread, signals are the caller's business."""
+        with asyncio.Runner(loop_factory=lambda: _Loop(self._app.app_state.limits.head_s)) as runner:
             runner.run(self.serve(sockets=[listening]))
 
 
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Returns when a signal has stopped it; `say` gets the lines for people."""
+    """Returns when a signal has stopped the server; `say` is called with lines for people."""
     check_token(settings)
     spark, workers, tls = settings.spark(), settings.workers(), settings.tls()
     sys.setswitchinterval(_SWITCH_S)
@@ -266,7 +266,7 @@ def _serve(
                 log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
                 say(banner(settings, address))
 
-            # What is here stays. The garbage collector need not look through it while all others wait.
+            # These objects stay for ever: the garbage collector, which stops all threads, need not visit them.
             gc.collect()
             gc.freeze()
             server = Server(app, when_ready=ready, tls=tls)
@@ -290,7 +290,8 @@ def check_token(settings: ServeSettings) -> None:
 
 
 def make_room_for(connections: int) -> None:
-    """Each connection is an open file; an accept that fails for want of one would be a connection that hangs."""
+    """Raises the limit of open files: each connection is one, and when none is free, accept fails and a client
+    hangs."""
     wanted = connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if resource.RLIM_INFINITY not in (soft, hard) and hard < wanted:
@@ -304,7 +305,7 @@ def make_room_for(connections: int) -> None:
 
 @contextmanager
 def listen(host: str, port: int) -> Iterator[socket.socket]:
-    """The socket, taken before anything slow begins: a port in use is said at once."""
+    """Opens the socket before anything slow starts, so that a port in use is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -317,25 +318,26 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _address(host: str, listening: socket.socket, scheme: str) -> str:
-    """The URL that others use; a server on all interfaces is named by its host name."""
+    """The URL of the server for others; on all interfaces its host name is used."""
     port = listening.getsockname()[1]
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     return f"{scheme}://{name}:{port}/"
 
 
 class _Signals:
-    """SIGTERM and SIGINT. Before the server runs one of them ends the start. While it runs uvicorn has its own
-    handlers; afterwards it sends itself the signal again, which must not kill us before the store is closed."""
+    """The handlers of SIGTERM and SIGINT. Before the server runs, a signal ends the start. While it runs, uvicorn
+    has its own handlers; afterwards uvicorn sends the signal again to itself, which must not kill the process before
+    the store is closed."""
 
     def __init__(self) -> None:
         self.serving = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _Signals:
-        self._before = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         return self
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.serving:
             raise Stopped
 

@@ -1,4 +1,4 @@
-"""From what a user gives to `open` and `destroy` to the address of a store."""
+"""The address of a store, from the argument of `open` or `destroy`: `data` -> `lmdb:/home/me/data`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILES = ("data.mdb", "lock.mdb", "writer.lock")
 
 
 def store_url(configuration: str) -> str:
-    """A path means the embedded store there; one store has one address, however it is written."""
+    """A path means the embedded store in this folder. All ways to write a path give the same address."""
     path = configuration.removeprefix("lmdb:")
     if _SCHEME.match(path):
         return configuration  # hbase://..., or something that the store refuses by name
@@ -28,7 +28,7 @@ def is_server(configuration: str) -> bool:
 
 
 def destroy(url: str) -> None:
-    """Removes an embedded store; what else is in its folder stays."""
+    """Removes an embedded store; other files in its folder stay."""
     if shared.is_open(url):
         raise BadArgument(f"{url} is open in this process; close it first")
     if is_server(url):
@@ -39,7 +39,7 @@ def destroy(url: str) -> None:
     if not (folder / _FILES[0]).exists():
         raise BadArgument(f"there is no store in {folder}")
     with closing(hbase_store.open(url)) as store:
-        store.take_lease("")  # so that nobody else writes in it now, and that it is a store of ours
+        store.take_lease("")  # fails if another process writes, or if this is no store of ours
     for name in _FILES:
         (folder / name).unlink(missing_ok=True)
     if not any(folder.iterdir()):

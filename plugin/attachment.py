@@ -1,6 +1,7 @@
-"""What the graphs of one process share that look at one store: the service, changes not yet committed, labels.
+"""`Attachment`: the state that all rdflib graphs of one process over one store share: service, changes, labels.
 
-Changes gather until someone reads or commits, and become one snapshot then. The last word on a quad counts."""
+Changes are collected until the next read or commit, and written as one snapshot. Of several changes of the same quad
+the last one counts."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from hbase_store import Batch, Rows, Snapshot
 from hbase_store.layout.terms import BLANK, TAG_SHIFT, blank_id, inline_text
 from plugin.backend import ANYTHING, Quad, TriplePattern
 from plugin.match import DEFAULT_GRAPH, Pattern, Quads, match
-from plugin.sparql import Asked, Sparql
+from plugin.sparql import Sparql, SparqlRequest
 from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.service.service import Service
 from stream_ext.writer.injector import HeadView, Intent
 
-#: The id of what the store has never seen.
+#: Stands for the id of a term that is not in the store.
 ABSENT = -1
 MET_MAX = 1 << 16
 
@@ -33,10 +34,10 @@ class Attachment:
         self.service = service
         self.labels = Labels()
         self.namespaces: dict[str, str] = {}
-        self.graphs: dict[Node, None] = {}  # graphs that programs of this process made, empty ones too
-        self._met: dict[int, Node] = {}  # terms that were read lately: to make one of rdflib's costs microseconds
-        self._pending: dict[Quad, bool] = {}
-        self._uncommitted: list[int] = []  # snapshots that were written because somebody read, to be taken back
+        self.graphs: dict[Node, None] = {}  # graphs that this process created, empty ones too
+        self._met: dict[int, Node] = {}  # terms that were read lately: to build one for rdflib takes microseconds
+        self._pending: dict[Quad, bool] = {}  # True: inserted; False: deleted
+        self._uncommitted: list[int] = []  # snapshots written for a read since the last commit: a rollback undoes them
         self._lock = threading.RLock()
 
     # ---- changes
@@ -44,7 +45,7 @@ class Attachment:
     def change(self, quads: Iterable[Quad], inserted: bool) -> None:
         with self._lock:
             for quad in quads:
-                self._pending.pop(quad, None)  # so that the order of the dict is that of the last words
+                self._pending.pop(quad, None)  # so that the dict is in the order of the last changes
                 self._pending[quad] = inserted
 
     def remove(self, pattern: TriplePattern, graph: Node | None, everywhere: bool) -> None:
@@ -60,7 +61,7 @@ class Attachment:
             self._uncommitted.clear()
 
     def rollback(self) -> None:
-        """As if nothing had been said since the last commit: what reads made visible is taken back, newest first."""
+        """Undoes all changes since the last commit; snapshots that were written for a read are undone newest first."""
         with self._lock:
             self._pending.clear()
             if self._uncommitted:
@@ -69,7 +70,7 @@ class Attachment:
                 self._uncommitted.clear()
 
     def write(self) -> None:
-        """All that was gathered, as one snapshot."""
+        """Writes the pending changes as one snapshot."""
         with self._lock:
             pending, self._pending = self._pending, {}
             if not pending:
@@ -78,7 +79,7 @@ class Attachment:
             try:
                 sn = self.service.change(_Change(self, inserted, [quad for quad in pending if not pending[quad]]))
             except BaseException:
-                self._pending = pending  # nothing was written: nothing is forgotten
+                self._pending = pending  # nothing was written: the changes are still pending
                 raise
             self._uncommitted.append(sn)
 
@@ -111,11 +112,11 @@ class Attachment:
         nodes = self.nodes_of([np.array(graphs, np.uint64)])
         return [nodes.get(graph) for graph in graphs]
 
-    def query(self, asked: Asked) -> Result:
-        return Sparql(self, asked).query()
+    def query(self, request: SparqlRequest) -> Result:
+        return Sparql(self, request).query()
 
-    def update(self, asked: Asked) -> None:
-        Sparql(self, asked).update()
+    def update(self, request: SparqlRequest) -> None:
+        Sparql(self, request).update()
 
     def snapshot(self) -> Snapshot:
         self.write()
@@ -124,7 +125,7 @@ class Attachment:
     def match(
         self, snapshot: Snapshot, triple: Sequence[Node | None], graph: Node | None, everywhere: bool
     ) -> list[Quads]:
-        """What fits, in `graph` (None: the default graph) or in all graphs."""
+        """The quads that match, in `graph` (None: the default graph) or in all graphs."""
         s, p, o = (None if node is None else self.id_of(node) for node in triple)
         g = None if everywhere else DEFAULT_GRAPH if graph is None else self.id_of(graph)
         if ABSENT in (s, p, o, g):
@@ -132,23 +133,23 @@ class Attachment:
         return list(match(snapshot, Pattern(s, p, o, g)))
 
     def id_of(self, node: Node) -> int:
-        """Its id in the store, or ABSENT."""
+        """The node's id in the store, or ABSENT."""
         if isinstance(node, BNode):
             number = self.number_of(node)
             return ABSENT if number is None else blank_id(number)
         return int(self.service.store.permanent_ids([to_bytes(node)])[0]) or ABSENT
 
     def number_of(self, node: BNode) -> int | None:
-        """The blank node's number in the store; None: it is not there."""
+        """The blank node's number in the store; None: it is not in the store."""
         return self.labels.number(str(node), self._is_in_store)
 
     def graph_names(self) -> list[Constant]:
-        """The named graphs that there are."""
+        """The named graphs of the store."""
         store = self.service.store
         return [Constant(text) for text in store.terms(store.at().graphs())]
 
     def is_graph(self, name: BNode) -> bool:
-        """Whether a blank node is known as the name of a graph."""
+        """Whether this blank node is the name of a graph."""
         if name in self.graphs:
             return True
         number = self.number_of(name)
@@ -157,7 +158,7 @@ class Attachment:
         return any(True for _ in match(self.service.store.at(), Pattern(None, None, None, blank_id(number))))
 
     def nodes_of(self, ids: Sequence[np.ndarray]) -> dict[int, Node]:
-        """Every distinct id but 0 as rdflib's term; those that were not met lately are decoded in one call."""
+        """rdflib's term for every distinct id but 0; those that were not read lately are decoded in one call."""
         if not ids:
             return {}
         distinct = np.unique(np.concatenate(ids))
@@ -182,7 +183,7 @@ class Attachment:
 
 
 class _Change:
-    """A snapshot's worth of quads, for the one thread that writes."""
+    """The pending changes, as a change of the store: it becomes one snapshot."""
 
     def __init__(self, attachment: Attachment, inserted: list[Quad], deleted: list[Quad]) -> None:
         self._attachment, self._inserted, self._deleted = attachment, inserted, deleted
@@ -198,7 +199,7 @@ class _Change:
             batch.insert(*self._encoded(batch))
 
     def _known_deletions(self) -> list[list[int]]:
-        """As ids, without those that name a term that the store has never seen."""
+        """The deletions as ids, without those with a term that is not in the store."""
         id_of = self._attachment.id_of
         rows = [[DEFAULT_GRAPH if node is None else id_of(node) for node in quad] for quad in self._deleted]
         return [row for row in rows if ABSENT not in row]
@@ -221,7 +222,7 @@ class _Change:
 
 
 class _Undo:
-    """What snapshots changed, the other way round."""
+    """The changes of some snapshots, reversed."""
 
     def __init__(self, changes: list[Rows]) -> None:
         self._changes = changes

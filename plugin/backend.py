@@ -1,4 +1,4 @@
-"""What an rdflib store of ours is opened on: a store of this process (`Attachment`), or a server's (`Server`)."""
+"""The protocol behind `RilletStore`: a store that this process opened (`Attachment`), or one of a server (`Server`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rdflib.query import Result
 from rdflib.term import Node
 
 if TYPE_CHECKING:
-    from plugin.sparql import Asked
+    from plugin.sparql import SparqlRequest
 
 #: The graph None is the default graph.
 Quad = tuple[Node, Node, Node, Node | None]
@@ -18,11 +18,11 @@ TriplePattern = tuple[Node | None, Node | None, Node | None]
 ANYTHING: TriplePattern = (None, None, None)
 
 
-class Held(Protocol):
-    """Changes gather until someone reads or commits. `everywhere`: in all graphs, else in `graph`."""
+class Backend(Protocol):
+    """Changes are collected until the next read or commit. `everywhere`: in all graphs, otherwise in `graph`."""
 
     namespaces: dict[str, str]
-    graphs: dict[Node, None]  #: graphs that programs of this process made, empty ones too
+    graphs: dict[Node, None]  #: graphs that this process created, empty ones too
 
     def change(self, quads: Iterable[Quad], inserted: bool) -> None: ...
 
@@ -33,21 +33,21 @@ class Held(Protocol):
     def rollback(self) -> None: ...
 
     def quads(self, patterns: Sequence[TriplePattern], graph: Node | None, everywhere: bool) -> Iterator[Quad]:
-        """What fits one of the patterns, all at one snapshot."""
+        """The quads that match one of the patterns, all at one snapshot."""
         ...
 
     def count(self, graph: Node | None, everywhere: bool) -> int:
-        """Of all graphs together, a triple that several of them have counts once."""
+        """The number of triples. Everywhere: a triple that is in several graphs counts once."""
         ...
 
     def names(self, pattern: TriplePattern) -> list[Node | None]:
-        """The graphs that hold something that fits."""
+        """The graphs with a triple that matches; None is the default graph."""
         ...
 
     def is_graph(self, name: BNode) -> bool:
-        """Whether a blank node is known as the name of a graph."""
+        """Whether this blank node is the name of a graph."""
         ...
 
-    def query(self, asked: Asked) -> Result: ...
+    def query(self, request: SparqlRequest) -> Result: ...
 
-    def update(self, asked: Asked) -> None: ...
+    def update(self, request: SparqlRequest) -> None: ...

@@ -1,10 +1,10 @@
-"""What rdflib says beside a text, said in the algebra: values that variables have from the start, and the graph asked.
+"""initBindings and the queried graph of rdflib, written into the algebra of a query or an update.
 
     { ?s :p ?o FILTER(?o != ?x) }    with s = :a, x = 1
     =>  (s x) = (:a 1)  joined with  { (s) = (:a) joined with :a :p ?o  FILTER(?o != 1) }
 
-A bound variable is its value wherever a pattern or condition names it, sub-SELECTs and EXISTS too, and is bound in
-every solution. A graph that is asked by itself is the default graph of the text; named graphs stay what they are."""
+A bound variable is replaced by its value in every pattern and condition, sub-SELECTs and EXISTS too, and is bound in
+every solution. If rdflib queries a single graph, this graph is the default graph of the text; named graphs stay."""
 
 from __future__ import annotations
 
@@ -51,9 +51,11 @@ Bound = Mapping[str, Constant]
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """`graph` is the default graph (None: the store's own); `union`: all graphs together are. `names` tells the named
-    graphs that there are."""
+class BoundDataset:
+    """The bindings and the dataset of one query or update.
+
+    `graph`: the default graph (None: that of the store). `union`: the default graph is the union of all graphs.
+    `names` returns the named graphs of the store."""
 
     bindings: Bound = field(default_factory=dict)
     graph: Constant | None = None
@@ -66,16 +68,16 @@ class Meaning:
         return self.of_update(unit) if isinstance(unit, Update) else unit
 
     def of_query(self, query: Query) -> Query:
-        query = self._asked(query)
+        query = self._with_dataset(query)
         return bind_query(query, self.bindings) if self.bindings else query
 
     def of_update(self, update: Update) -> Update:
         return Update(tuple(map(self._operation, update.operations)))
 
-    # ---- the graph that is asked
+    # ---- the queried graph
 
-    def _asked(self, query: Query) -> Query:
-        """A text that says its dataset itself is not told another."""
+    def _with_dataset(self, query: Query) -> Query:
+        """The query over `graph` or the union; a query with FROM clauses of its own stays as it is."""
         if query.shape.graphs or (self.graph is None and not self.union):
             return query
         return replace(query, shape=replace(query.shape, graphs=self._clauses([query.pattern])))
@@ -83,15 +85,15 @@ class Meaning:
     def _clauses(self, patterns: Iterable[Pattern]) -> tuple[GraphClause, ...]:
         """FROM and FROM NAMED; of the named graphs only those that the patterns can reach."""
         default: list[Constant | None] = [None, *self.names()] if self.union else [self.graph]
-        asked: list[Node] = [node.graph for pattern in patterns for node in walk(pattern) if isinstance(node, Graph)]
-        open_to_all = any(isinstance(node, Variable) for node in asked)
-        named = self.names() if open_to_all else [node for node in asked if isinstance(node, Constant)]
+        in_text: list[Node] = [node.graph for pattern in patterns for node in walk(pattern) if isinstance(node, Graph)]
+        open_to_all = any(isinstance(node, Variable) for node in in_text)
+        named = self.names() if open_to_all else [node for node in in_text if isinstance(node, Constant)]
         return (
             *(GraphClause(graph, False, "FROM", _NOWHERE) for graph in default),
             *(GraphClause(graph, True, "FROM NAMED", _NOWHERE) for graph in dict.fromkeys(named)),
         )
 
-    # ---- updates: in a graph that is asked by itself they write into it; in the union, into the default graph
+    # ---- updates: they write into `graph`; if the union is queried, into the default graph
 
     def _operation(self, operation: Operation) -> Operation:
         match operation:
@@ -118,9 +120,9 @@ class Meaning:
         using = operation.using
         if not using and operation.graph is None and (self.union or self.graph is not None):
             using = self._clauses([operation.pattern])
-        into = operation.graph is None  # WITH says where what names no graph goes
-        made = self._templates if into else self._substituted
-        deletes, inserts = made(operation.deletes), made(operation.inserts)
+        into = operation.graph is None  # WITH names the graph of templates that name none
+        instantiate = self._templates if into else self._substituted
+        deletes, inserts = instantiate(operation.deletes), instantiate(operation.inserts)
         return replace(operation, deletes=deletes, inserts=inserts, using=using, pattern=pattern)
 
     def _templates(self, quads: Sequence[QuadPattern] | None) -> tuple[QuadPattern, ...] | None:
@@ -149,7 +151,7 @@ def bind_pattern(pattern: Pattern, bound: Bound) -> Pattern:
 
 
 def _bound(part: Any, bound: Bound, by: Callable[[Any], Any]) -> Any:
-    """What stands in the place of a part; None: look inside of it."""
+    """The replacement of a part; None: the part stays, and its own parts are looked at."""
     match part:
         case Bgp():
             named = _named(part, bound)
@@ -161,14 +163,14 @@ def _bound(part: Any, bound: Bound, by: Callable[[Any], Any]) -> Any:
         case SubSelect(query):
             return replace(part, query=bind_query(query, bound))
         case Extend() | Values() | Assigned() | InAnyWindow():
-            # What gives a variable its value goes on to do so; the join with the table keeps what agrees.
+            # These bind a variable themselves and stay; the join with the table retains the solutions that agree.
             return None
         case _:
             return None
 
 
 def substitute(part: Any, bound: Bound) -> Any:
-    """Variables as their values, and nothing else."""
+    """Replaces the bound variables by their values; adds no join."""
 
     def by(each: Any) -> Any:
         if isinstance(each, Variable) and not each.hidden:

@@ -1,4 +1,4 @@
-"""Which quads of a snapshot fit a pattern: ids in, columns of ids out."""
+"""The quads of a snapshot that match a pattern: ids in, columns of ids out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Quads:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """None is a wildcard; as `g` it means every graph, the default one included."""
+    """A quad pattern of ids. None is a wildcard; as `g` it means every graph, the default graph included."""
 
     s: int | None
     p: int | None
@@ -36,7 +36,7 @@ class Pattern:
 
 
 def match(snapshot: Snapshot, pattern: Pattern) -> Iterator[Quads]:
-    """Predicate by predicate, graph kind by graph kind; nothing comes twice."""
+    """The matching quads, a block for each predicate and kind of graph (default, named); none twice."""
     for graph in (DEFAULT_GRAPH, NAMED) if pattern.g is None else (pattern.g,):
         for predicate in _predicates(snapshot, pattern, graph):
             found = _of_predicate(snapshot, pattern, predicate, graph)
@@ -45,7 +45,7 @@ def match(snapshot: Snapshot, pattern: Pattern) -> Iterator[Quads]:
 
 
 def _predicates(snapshot: Snapshot, pattern: Pattern, graph: int) -> list[int]:
-    """Those that can occur: around one vertex there are few, even where the store has many."""
+    """The predicates that can occur: those of one vertex are few, even if the store has many."""
     if pattern.p is not None:
         return [pattern.p]
     key = pattern.o if pattern.s is None else pattern.s

@@ -1,10 +1,11 @@
-"""A store that a running Rillet server holds, for an rdflib Graph: `graph.open("http://localhost:8000")`.
+"""The store of a running Rillet server, for an rdflib Graph: `graph.open("http://localhost:8000")`.
 
-Reads are SELECTs to /sparql. Changes gather, and go to /update as one request when someone reads or commits: one
-snapshot. What is too long for a text goes in pieces, additions to /data; each is a snapshot of its own then.
+Reads are SELECTs to /sparql. Changes are collected until the next read or commit, and sent to /update as one request:
+one snapshot. Changes that are too long for one text are sent in several requests, insertions to /data; then each
+request makes a snapshot of its own.
 
-rdflib's own client (SPARQLStore) is not used: it takes an empty string for a wildcard, changes the spelling of
-numbers, and does not say what the server said."""
+rdflib's own client (SPARQLStore) is not used: it treats an empty string as a wildcard, changes the spelling of
+numbers, and does not show the error messages of the server."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from rdflib.query import Result
 from rdflib.term import Node
 
 from plugin.backend import Quad, TriplePattern
-from plugin.bindings import Meaning
-from plugin.sparql import Asked, places_as_written
+from plugin.bindings import BoundDataset
+from plugin.sparql import SparqlRequest, places_as_written
 from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.language.algebra.algebra import Form, Query, Update
@@ -31,11 +32,11 @@ from stream_ext.language.printing import to_canonical
 from stream_ext.language.syntax import parse_again
 from stream_ext.rdf import parse_rdf
 
-#: What a server gives a query by default, and some time for the way.
+#: The default time limit of a query on a server, and some time for the network.
 _TIMEOUT_S = 330.0
 #: A text may have 1,048,576 characters, a body 64 MiB.
 _TEXT_CHARACTERS, _BODY_BYTES = 1_000_000, 16 << 20
-#: How the server calls blank nodes in what it answers.
+#: Labels of blank nodes in the server's answers.
 _ITS_LABEL = re.compile(r"b[0-9]+")
 
 
@@ -68,10 +69,10 @@ class Server:
     # ---- changes ------------------------------------------------------------------------------------------------
 
     def change(self, quads: Iterable[Quad], inserted: bool) -> None:
-        told = list(quads)
-        for quad in told:
+        quads = list(quads)
+        for quad in quads:
             self._check(quad, inserted)
-        self._pending += [("INSERT" if inserted else "DELETE", quad) for quad in told]
+        self._pending += [("INSERT" if inserted else "DELETE", quad) for quad in quads]
 
     def _check(self, quad: Quad, inserted: bool) -> None:
         if isinstance(quad[3], BNode):
@@ -111,22 +112,22 @@ class Server:
         self._sent.update(node for quad in quads for node in quad if isinstance(node, BNode))
 
     def _send_in_pieces(self, pending: Sequence[tuple[str, Quad | str]]) -> None:
-        """Additions that share a blank node must share a request: those that stand together go as one body."""
+        """Consecutive insertions are one body, as insertions that share a blank node must be in one request."""
         for verb, group in groupby(pending, lambda one: one[0]):
-            told: Any = [what for _, what in group]
+            items: Any = [what for _, what in group]
             if verb == "INSERT":
-                lines = [b" ".join(_nt(node) for node in quad if node is not None) + b" .\n" for quad in told]
-                if len(told) > 1 and sum(map(len, lines)) > _BODY_BYTES and any(map(_has_blank, told)):
+                lines = [b" ".join(_nt(node) for node in quad if node is not None) + b" .\n" for quad in items]
+                if len(items) > 1 and sum(map(len, lines)) > _BODY_BYTES and any(map(_has_blank, items)):
                     raise BadArgument("too much with blank nodes for one request: commit after each of its parts")
                 for piece in _pieces(lines, _BODY_BYTES):
                     self._post("/data", b"".join(piece), "application/n-quads")
             else:
-                texts = [_operation(verb, [one]) for one in told]
+                texts = [_operation(verb, [one]) for one in items]
                 for piece in _pieces(texts, _TEXT_CHARACTERS):
                     self._post("/update", " ;\n".join(piece).encode(), "application/sparql-update")
 
     def rollback(self) -> None:
-        """Takes back what was not sent yet; a read sends it."""
+        """Drops the changes that were not sent yet; a read sends them."""
         self._pending.clear()
 
     # ---- reading ------------------------------------------------------------------------------------------------
@@ -135,18 +136,18 @@ class Server:
         self.commit()
         snapshot: str | None = None
         for pattern in patterns:
-            # A blank node of the server cannot be said to it, but it is called the same in every answer.
+            # A request cannot name a blank node of the server; but its label is the same in every answer.
             s, p, o = (None if isinstance(node, BNode) else node for node in pattern)
-            said = (s, p, o)
-            variables = [name for name, node in zip("spo", said, strict=True) if node is None]
+            constants = (s, p, o)
+            variables = [name for name, node in zip("spo", constants, strict=True) if node is None]
             blank = [f"ISBLANK(?{k})" for k, node in zip("spo", pattern, strict=True) if isinstance(node, BNode)]
-            triple = _triple(said) + (f" FILTER({' && '.join(blank)})" if blank else "")
+            triple = _triple(constants) + (f" FILTER({' && '.join(blank)})" if blank else "")
             wanted = " ".join(f"?{name}" for name in (*variables, *("g" * everywhere)))
             where = f"{{ {triple} }} UNION {{ GRAPH ?g {{ {triple} }} }}" if everywhere else _in(graph, triple)
             names, rows, snapshot = self._select(f"SELECT {wanted or '*'} {{ {where} }}", snapshot)
             for row in rows:
                 found = dict(zip(names, row, strict=True))
-                quad = [found[k] if node is None else node for k, node in zip("spo", said, strict=True)]
+                quad = [found[k] if node is None else node for k, node in zip("spo", constants, strict=True)]
                 if all(node is None or node == there for node, there in zip(pattern, quad, strict=True)):
                     yield *quad, found.get("g") if everywhere else graph  # type: ignore[misc]  # all three are bound
 
@@ -174,14 +175,14 @@ class Server:
 
     # ---- SPARQL -------------------------------------------------------------------------------------------------
 
-    def query(self, asked: Asked) -> Result:
+    def query(self, request: SparqlRequest) -> Result:
         self.commit()
-        text = self._text(asked)
+        text = self._text(request)
         unit = parse_again(text, self._base)
         form = unit.form if isinstance(unit, Query) else Form.SELECT
         result = Result(form.value)
         if form in (Form.CONSTRUCT, Form.DESCRIBE):
-            result.graph = self._graph(text, asked)
+            result.graph = self._graph(text, request)
         elif form is Form.ASK:
             result.askAnswer = self._ask(text, "application/sparql-results+json").json()["boolean"]
         else:
@@ -193,38 +194,38 @@ class Server:
     def _bound(self, variables: Sequence[Variable], row: Sequence[Node | None]) -> dict[Variable, Any]:
         return {variable: node for variable, node in zip(variables, row, strict=True) if node is not None}
 
-    def update(self, asked: Asked) -> None:
+    def update(self, request: SparqlRequest) -> None:
         self.commit()
-        self._post("/update", self._text(asked).encode(), "application/sparql-update")
+        self._post("/update", self._text(request).encode(), "application/sparql-update")
 
-    def _text(self, asked: Asked) -> str:
-        """What is said beside a text goes into it."""
-        head, text = asked.head_and_text()
-        if asked.union:
+    def _text(self, request: SparqlRequest) -> str:
+        """The text to send: with the bindings and the graph of the request written into it."""
+        head, text = request.head_and_text()
+        if request.union:
             raise BadArgument(
                 "default_union=True is not for a server: ask with GRAPH ?g { ... }, or name graphs by FROM"
             )
-        nodes = [*asked.bindings.values(), *([asked.graph] if asked.graph is not None else [])]
+        nodes = [*request.bindings.values(), *([request.graph] if request.graph is not None else [])]
         if any(isinstance(node, BNode) for node in nodes):
             raise BadArgument(
                 "a blank node cannot be said to a server: bind names or literals, and name graphs by IRIs"
             )
-        bindings = {str(Variable(name)): Constant(to_bytes(node)) for name, node in asked.bindings.items()}
+        bindings = {str(Variable(name)): Constant(to_bytes(node)) for name, node in request.bindings.items()}
         with places_as_written(head, text):
             unit = parse_again(head + text, self._base)
-        if not bindings and asked.graph is None:
+        if not bindings and request.graph is None:
             return head + text
-        graph = None if asked.graph is None else Constant(to_bytes(asked.graph))
-        changed = Meaning(bindings, graph, False, self._graph_names).over(unit)
+        graph = None if request.graph is None else Constant(to_bytes(request.graph))
+        changed = BoundDataset(bindings, graph, False, self._graph_names).over(unit)
         return to_canonical(changed) if isinstance(changed, Query | Update) else head + text
 
     def _graph_names(self) -> list[Constant]:
         _, rows, _ = self._select("SELECT DISTINCT ?g { GRAPH ?g { } }")
         return [Constant(to_bytes(row[0])) for row in rows if row[0] is not None and not isinstance(row[0], BNode)]
 
-    def _graph(self, text: str, asked: Asked) -> Graph:
+    def _graph(self, text: str, request: SparqlRequest) -> Graph:
         graph = Graph()
-        for prefix, namespace in asked.namespaces.items():
+        for prefix, namespace in request.namespaces.items():
             graph.bind(prefix, namespace)
         body = self._ask(text, "application/n-triples").content
         parsed = parse_rdf(body, "application/n-triples", self._base)
@@ -236,7 +237,7 @@ class Server:
     # ---- requests -----------------------------------------------------------------------------------------------
 
     def _select(self, text: str, snapshot: str | None = None) -> tuple[list[str], Iterator[list[Node | None]], str]:
-        """Names, rows, and the snapshot that says so."""
+        """The names, the rows, and the snapshot of the answer."""
         answer = self._ask(text, "text/tab-separated-values", snapshot)
         head, *lines = answer.text.removesuffix("\n").split("\n")
         names = [name.removeprefix("?") for name in head.split("\t")] if head else []
@@ -275,7 +276,7 @@ class Server:
 
 
 def _address(url: str) -> tuple[str, str | None]:
-    """The server's own address, and the token that stands in it as a password."""
+    """The server's address, and the token, which the URL has as its password."""
     parts = urlsplit(url)
     try:
         host, port = parts.hostname, parts.port
@@ -305,10 +306,10 @@ def _in(graph: Node | None, triple: str) -> str:
     return f"GRAPH {place} {{ {triple} }}"
 
 
-def _operation(verb: str, told: Sequence[Quad | str]) -> str:
+def _operation(verb: str, items: Sequence[Quad | str]) -> str:
     if verb == "WHERE":
-        return " ;\n".join(map(str, told))
-    quads = (_in(quad[3], _triple(quad[:3])) + ("" if quad[3] is not None else " .") for quad in told if quad)  # type: ignore[arg-type]  # no text here
+        return " ;\n".join(map(str, items))
+    quads = (_in(quad[3], _triple(quad[:3])) + ("" if quad[3] is not None else " .") for quad in items if quad)  # type: ignore[arg-type]  # no text here
     return f"{verb} DATA {{\n" + "\n".join(quads) + "\n}"
 
 

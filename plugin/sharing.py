@@ -1,4 +1,4 @@
-"""Which stores this process has open as rdflib stores: one service for an address, however many graphs look at it."""
+"""The stores that this process has open for rdflib: one service for each address, shared by all graphs over it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BASE = "urn:rillet:local:"
 
 
 class _Shared:
-    """Services that were opened here, by the address of their store, and for how many."""
+    """Opened services by the address of their store, each with the number of its users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
-"""rdflib's `query` and `update`, sent to our engine: a text and what rdflib says beside it in, rdflib's result out.
+"""`Graph.query` and `Graph.update` of rdflib, run by our engine: text, bindings and graph in, rdflib's result out.
 
-Queries and updates are answered by our engine alone. What it does not run is refused: a foreign evaluator beside
-it could give another answer to the same text."""
+Only our engine answers them. What it does not support is rejected, and not given to rdflib's evaluator, which could
+answer the same text differently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rdflib.query import Result
 from rdflib.term import Identifier, Node
 
 from hbase_store.layout.terms import iri
-from plugin.bindings import Meaning
+from plugin.bindings import BoundDataset
 from plugin.terms import to_bytes, to_node
 from stream_ext.errors import BadArgument, TextError
 from stream_ext.language.algebra.algebra import Form, Query
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
 Text = str | PreparedQuery | PreparedUpdate
 
-#: A blank node that the store does not know: a label that no node of the store has, and no IRI of any graph.
+#: For a blank node that is not in the store: a label that no node of the store has, and an IRI that no graph has.
 _STRANGER, _NO_GRAPH = b"_:qstranger%d", Constant(iri("urn:rillet:no-graph"))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A text as a program hands it over. `graph` is the one that is asked; `union`: all of them together."""
+class SparqlRequest:
+    """The arguments of one call of rdflib's `query` or `update`. `graph`: the queried graph (None: the default graph);
+    `union`: the union of all graphs is queried."""
 
     text: Text
     namespaces: Mapping[str, Any]
@@ -49,7 +50,7 @@ class Asked:
     base: str | None = None
 
     def head_and_text(self) -> tuple[str, str]:
-        """The graph's base and prefixes that the text uses and does not declare itself; and the text."""
+        """BASE and PREFIX declarations that the text needs and lacks; and the text."""
         text, namespaces, base = self.text, {**_known_to_rdflib(), **self.namespaces}, self.base
         if not isinstance(text, str):
             text, given, prepared_base = text._original_args
@@ -63,24 +64,24 @@ class Asked:
 
 @cache
 def _known_to_rdflib() -> dict[str, Any]:
-    """Prefixes that no text for rdflib has to declare: rdf, rdfs, xsd, foaf, ..."""
+    """Prefixes that rdflib declares for every text: rdf, rdfs, xsd, foaf, ..."""
     return dict(Graph().namespaces())
 
 
 class Sparql:
-    """For one question: blank nodes that it brings along mean something to it alone."""
+    """Runs one request. Its blank nodes that are not in the store have labels for this request only."""
 
-    def __init__(self, attachment: Attachment, asked: Asked) -> None:
-        self._attachment, self._asked = attachment, asked
+    def __init__(self, attachment: Attachment, request: SparqlRequest) -> None:
+        self._attachment, self._request = attachment, request
         self._nodes: dict[bytes, Node] = {}
 
     def query(self) -> Result:
-        head, text = self._asked.head_and_text()
+        head, text = self._request.head_and_text()
         service = self._attachment.service
-        self._attachment.write()  # a text sees all that was said before it
+        self._attachment.write()  # a query sees all changes before it
         with places_as_written(head, text):
             unit = parse_again(head + text, service.base)
-            answer = service.query(head + text, dataset=self._meaning())
+            answer = service.query(head + text, dataset=self._dataset())
         form = unit.form if isinstance(unit, Query) else Form.SELECT
         result = Result(form.value)
         if answer.boolean is not None:
@@ -93,24 +94,24 @@ class Sparql:
         return result
 
     def update(self) -> None:
-        head, text = self._asked.head_and_text()
-        into = self._asked.graph
+        head, text = self._request.head_and_text()
+        into = self._request.graph
         self._attachment.write()
         if isinstance(into, BNode) and self._attachment.number_of(into) is None:
             raise BadArgument(f"the graph {into.n3()} holds no triple yet; add one to it, then update it")
         with places_as_written(head, text):
-            self._attachment.service.update(head + text, dataset=self._meaning())
+            self._attachment.service.update(head + text, dataset=self._dataset())
         self._attachment.commit()
 
-    # ---- what is said beside the text
+    # ---- bindings and graph of the request
 
-    def _meaning(self) -> Meaning | None:
-        asked = self._asked
-        bindings = {str(Variable(name)): self._constant(node) for name, node in asked.bindings.items()}
-        graph = None if asked.graph is None else self._graph_constant(asked.graph)
-        if not bindings and graph is None and not asked.union:
+    def _dataset(self) -> BoundDataset | None:
+        request = self._request
+        bindings = {str(Variable(name)): self._constant(node) for name, node in request.bindings.items()}
+        graph = None if request.graph is None else self._graph_constant(request.graph)
+        if not bindings and graph is None and not request.union:
             return None
-        return Meaning(bindings, graph, asked.union, self._attachment.graph_names)
+        return BoundDataset(bindings, graph, request.union, self._attachment.graph_names)
 
     def _constant(self, node: Identifier) -> Constant:
         if not isinstance(node, BNode):
@@ -121,13 +122,13 @@ class Sparql:
         return Constant(text)
 
     def _graph_constant(self, name: Node) -> Constant:
-        """One that is not there has nothing in it."""
+        """The graph's name; for a graph that is not in the store, the name of an empty one."""
         if not isinstance(name, BNode):
             return Constant(to_bytes(name))
         number = self._attachment.number_of(name)
         return _NO_GRAPH if number is None else Constant(b"_:b%d" % number)
 
-    # ---- what is answered
+    # ---- results
 
     def _bindings(self, answer: Answer, variables: Sequence[Variable]) -> Iterator[Mapping[Variable, Any]]:
         for texts, columns, count in self._attachment.service.decoded(answer.columns, answer):
@@ -138,7 +139,7 @@ class Sparql:
 
     def _graph(self, answer: Answer) -> Graph:
         graph = Graph()
-        for prefix, namespace in self._asked.namespaces.items():
+        for prefix, namespace in self._request.namespaces.items():
             graph.bind(prefix, namespace)
         for texts, columns, _ in self._attachment.service.decoded(answer.graph or (), answer):
             nodes = [self._node(text or b"") for text in texts]
@@ -155,7 +156,7 @@ class Sparql:
 
 @contextmanager
 def places_as_written(head: str, text: str) -> Iterator[None]:
-    """An error names the place in the text that the user wrote, not in what stands before it on the first line."""
+    """An error names the place in the text that the user wrote, not counting `head`, which is put before it."""
     try:
         yield
     except TextError as error:

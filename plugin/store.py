@@ -21,10 +21,10 @@ from rdflib.store import VALID_STORE, Store
 from rdflib.term import Identifier, Node
 
 from plugin.addresses import destroy, is_server, store_url
-from plugin.backend import ANYTHING, Held, Quad, TriplePattern
+from plugin.backend import ANYTHING, Backend, Quad, TriplePattern
 from plugin.server import Server
 from plugin.sharing import shared
-from plugin.sparql import Asked
+from plugin.sparql import SparqlRequest
 from plugin.terms import check_triple
 from stream_ext.errors import BadArgument
 from stream_ext.service.service import Service
@@ -35,11 +35,11 @@ Match = tuple[Triple, Iterator[Graph]]
 
 Choice = Node | None | list[Node]
 
-#: How rdflib says that all graphs together are asked.
+#: rdflib's name for the union of all graphs.
 _UNION = "__UNION__"
 
-#: What `BNode()` calls itself. Parsers and programs have other labels for the graphs that they name.
-_MADE_UP = re.compile(r"N[0-9a-f]{32}")
+#: A label that `BNode()` generates. Parsers and programs that name a graph use other labels.
+_GENERATED_LABEL = re.compile(r"N[0-9a-f]{32}")
 
 
 class RilletStore(Store):
@@ -49,11 +49,11 @@ class RilletStore(Store):
     transaction_aware = True
 
     def __init__(self, configuration: str | Service | None = None, identifier: Identifier | None = None) -> None:
-        self._held: Held | None = None
+        self._backend: Backend | None = None
         self._url: str | None = None
         self._bound: dict[str, str] = {}  # prefixes that were bound before there was a store
-        self._unnamed: BNode | None = None  # the made-up name of the graph that is the default graph here
-        self._in_dataset = False  # a Dataset uses this store: its graphs have names, the default graph one of its own
+        self._unnamed: BNode | None = None  # the generated name of the rdflib Graph that is our default graph
+        self._in_dataset = False  # a Dataset uses this store: its graphs have names, the default graph too
         super().__init__(None, identifier)
         if configuration is not None:
             self.open(configuration)
@@ -61,54 +61,54 @@ class RilletStore(Store):
     # ---- life
 
     def open(self, configuration: str | tuple[str, str] | Service, create: bool = False) -> int:
-        """A store that is not there yet is made, whatever `create` says: rdflib's own default is False."""
-        if self._held is not None:
+        """A store that does not exist is created, whatever `create` is: rdflib's own default is False."""
+        if self._backend is not None:
             raise BadArgument("this store is open already; close it first")
         if isinstance(configuration, tuple):
             raise BadArgument(f"{configuration!r}: a store is opened by one address, a path or lmdb:PATH")
         if isinstance(configuration, str) and is_server(configuration):
-            self._held = Server(configuration)
+            self._backend = Server(configuration)
         elif isinstance(configuration, str):
             self._url = self._address(configuration)
-            self._held = shared.open(self._url)
+            self._backend = shared.open(self._url)
         else:
-            self._held = shared.attach(configuration)
-        self._held.namespaces.update(self._bound)
+            self._backend = shared.attach(configuration)
+        self._backend.namespaces.update(self._bound)
         return VALID_STORE
 
     def _address(self, configuration: str) -> str:
         return store_url(configuration)
 
     def close(self, commit_pending_transaction: bool = False) -> None:
-        """What was added is written, whatever the flag says (rdflib's own default is False): see `rollback`."""
-        held, self._held = self._held, None
-        if held is None:
+        """Pending changes are committed, whatever the flag is (rdflib's own default is False)."""
+        backend, self._backend = self._backend, None
+        if backend is None:
             return
-        held.commit()
-        if isinstance(held, Server):
-            held.close()
+        backend.commit()
+        if isinstance(backend, Server):
+            backend.close()
         url, self._url = self._url, None
         if url is not None:
             shared.close(url)
 
     def destroy(self, configuration: str) -> None:
-        """The store and all that is in it; nobody may have it open."""
+        """Deletes the store and its contents; no one may have it open."""
         destroy(self._address(configuration))
 
     def commit(self) -> None:
         self._open.commit()
 
     def rollback(self) -> None:
-        """Takes back what was added and removed since the last commit, even if it has been read meanwhile.
+        """Undoes what was added and removed since the last commit, even if it has been read meanwhile.
 
-        A SPARQL update commits: what was said before it and what it says stay."""
+        A SPARQL update commits: the changes before it and its own stay."""
         self._open.rollback()
 
     @property
-    def _open(self) -> Held:
-        if self._held is None:
+    def _open(self) -> Backend:
+        if self._backend is None:
             raise BadArgument('this store is not open: graph.open("PATH"), or open it with a running Service')
-        return self._held
+        return self._backend
 
     # ---- changes
 
@@ -120,15 +120,15 @@ class RilletStore(Store):
         super().add(triple, context, quoted)
 
     def addN(self, quads: Iterable[tuple[Node, Node, Node, Graph]]) -> None:
-        """All of them or, where one is no RDF, none."""
-        told = list(quads)
-        for *triple, context in told:
+        """Adds all quads or, if one of them is not RDF, none."""
+        quads = list(quads)
+        for *triple, context in quads:
             if context is None:
                 raise BadArgument(f"{triple!r} comes without a graph to add it to")
             check_triple(*triple)
-        self._open.change([(s, p, o, self._graph_of(context)) for s, p, o, context in told], True)
-        for s, p, o, context in told:
-            super().add((s, p, o), context)  # tells those who listen to the store's events
+        self._open.change([(s, p, o, self._graph_of(context)) for s, p, o, context in quads], True)
+        for s, p, o, context in quads:
+            super().add((s, p, o), context)  # dispatches the events of rdflib's Store
 
     def remove(self, triple: TriplePattern, context: Graph | None = None) -> None:
         graph = None if context is None else self._graph_of(context)
@@ -136,7 +136,7 @@ class RilletStore(Store):
         super().remove(triple, context)
 
     def add_graph(self, graph: Graph) -> None:
-        """A graph that somebody made is there, for this process, before it holds a triple."""
+        """For this process the graph exists from now on, though it has no triple yet."""
         if graph.identifier == DATASET_DEFAULT_GRAPH_ID:
             self._in_dataset = True
         elif graph.identifier != self._unnamed:
@@ -160,7 +160,7 @@ class RilletStore(Store):
         triple: tuple[Choice, Choice, Choice],
         context: Graph | None = None,
     ) -> Generator[Match, None, None]:
-        """One of the three may be a list of what it can be; an empty list is a wildcard. All at one snapshot."""
+        """One of the three may be a list of alternatives; an empty list is a wildcard. All at one snapshot."""
         if sum(isinstance(part, list) for part in triple) > 1:
             raise BadArgument("only one of subject, predicate and object may be a list of choices")
         s, p, o = map(_choices, triple)
@@ -174,29 +174,29 @@ class RilletStore(Store):
             yield triple, iter(contexts)
 
     def _quads(self, patterns: Sequence[TriplePattern], context: Graph | None) -> Iterator[Quad]:
-        held = self._open
+        backend = self._open
         graph = None if context is None else self._graph_of(context)
-        return held.quads(patterns, graph, everywhere=context is None)
+        return backend.quads(patterns, graph, everywhere=context is None)
 
     def __len__(self, context: Graph | None = None) -> int:
-        held = self._open
+        backend = self._open
         graph = None if context is None else self._graph_of(context)
-        return held.count(graph, everywhere=context is None)
+        return backend.count(graph, everywhere=context is None)
 
     def contexts(self, triple: Triple | None = None) -> Generator[Graph, None, None]:
-        """The graphs that have the triple; without one all, those too that this process made and left empty."""
+        """The graphs with this triple; without a triple: all graphs, with those that this process created empty."""
         pattern = triple or ANYTHING
         found = self._open.names(pattern)
         for name in dict.fromkeys([*found, *(self._open.graphs if pattern == ANYTHING else ())]):
             yield self._context(name)
 
-    # ---- whose graph is it
+    # ---- graphs and their names
 
     def _graph_of(self, context: Graph | None) -> Node | None:
         """The graph's name, or None for the default graph.
 
-        A Graph that nobody named has a made-up blank node for a name: its triples are those of the default graph.
-        Such a graph is the one that this store was made for, the first that is met; another blank node is a name."""
+        A Graph without a name has a generated blank node as its identifier: its triples are in the default graph.
+        This holds for the first such graph, the one that this store was created for; other blank nodes are names."""
         if context is None:
             return None
         name: Node = context.identifier if isinstance(context, Graph) else context
@@ -209,26 +209,26 @@ class RilletStore(Store):
         return None if name == self._unnamed else name
 
     def _meet(self, graph: Graph | BNode) -> None:
-        """Takes the graph for the one without a name, if it can be that."""
+        """Notes that this graph is the one without a name, if it can be."""
         if isinstance(graph, Dataset):
             self._in_dataset = True
             return
         name = graph.identifier if isinstance(graph, Graph) else graph
         free = self._unnamed is None and not self._in_dataset
-        if free and isinstance(name, BNode) and _MADE_UP.fullmatch(name) and not self._open.is_graph(name):
+        if free and isinstance(name, BNode) and _GENERATED_LABEL.fullmatch(name) and not self._open.is_graph(name):
             self._unnamed = name
 
     def _context(self, graph: Node | None) -> Graph:
-        """The default graph goes by the name under which it is known here."""
+        """rdflib's Graph for one of ours; the default graph has the identifier that rdflib uses for it here."""
         default = DATASET_DEFAULT_GRAPH_ID if self._in_dataset or self._unnamed is None else self._unnamed
         identifier = default if graph is None else graph
         return Graph(store=self, identifier=identifier)  # type: ignore[arg-type]  # an IRI or a blank node
 
-    # ---- namespaces: of the process, they are no part of the data
+    # ---- namespaces: they belong to the process and are not stored
 
     @property
     def _namespaces(self) -> dict[str, str]:
-        return self._bound if self._held is None else self._held.namespaces
+        return self._bound if self._backend is None else self._backend.namespaces
 
     def bind(self, prefix: str, namespace: URIRef, override: bool = True) -> None:
         names = self._namespaces
@@ -260,7 +260,7 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> Result:
-        return self._open.query(self._asked(query, initNs, initBindings, queryGraph, **kwargs))
+        return self._open.query(self._request(query, initNs, initBindings, queryGraph, **kwargs))
 
     def update(
         self,
@@ -270,9 +270,9 @@ class RilletStore(Store):
         queryGraph: str,
         **kwargs: Any,
     ) -> None:
-        self._open.update(self._asked(update, initNs, initBindings, queryGraph, **kwargs))
+        self._open.update(self._request(update, initNs, initBindings, queryGraph, **kwargs))
 
-    def _asked(
+    def _request(
         self,
         text: Query | Update | str,
         namespaces: Mapping[str, Any],
@@ -280,16 +280,16 @@ class RilletStore(Store):
         graph: str | Identifier | None,
         base: str | None = None,
         **others: Any,
-    ) -> Asked:
+    ) -> SparqlRequest:
         if others:
             raise BadArgument(f"{', '.join(others)}: not known to this store")
         union = graph == _UNION
         name = None if union or graph is None else self._graph_of(Graph(store=self, identifier=graph))
-        return Asked(text, namespaces, bindings, name, union, base)
+        return SparqlRequest(text, namespaces, bindings, name, union, base)
 
 
 class HBaseStore(RilletStore):
-    """The same, under the name of where it keeps its data: `HOST:PORT/NAMESPACE` means `hbase://HOST:PORT/NAMESPACE`."""
+    """A RilletStore whose addresses are of HBase: `HOST:PORT/NAMESPACE` means `hbase://HOST:PORT/NAMESPACE`."""
 
     def _address(self, configuration: str) -> str:
         return configuration if "://" in configuration else store_url(f"hbase://{configuration}")
@@ -300,10 +300,10 @@ def _choices(part: Choice) -> list[Node | None]:
 
 
 def _n_quads_reader() -> Graph | None:
-    """The graph into which rdflib's N-Quads parser begins to read, if it is the one that calls.
+    """The graph that rdflib's N-Quads parser reads into, if this parser is the caller; otherwise None.
 
-    It begins with `remove_graph` of the default graph, which it takes for a fresh and empty one. That would take away
-    what is in the store, and nothing but the call itself tells it from a program that wants just this."""
+    The parser begins with `remove_graph` of the default graph, which it expects to be new and empty. This would
+    delete the triples of the store, and only the caller distinguishes it from a program that wants to delete them."""
     dataset = sys._getframe(2)  # behind this function and the store's
     caller = dataset.f_back
     if caller is None or caller.f_globals.get("__name__") != "rdflib.plugins.parsers.nquads":

@@ -1,7 +1,7 @@
-"""rdflib's terms and ours, both ways, without loss: a lexical form comes back as it was given.
+"""Conversion between rdflib's terms and those of the store, without loss: a lexical form is read as it was written.
 
-A blank node of rdflib has a label that its program made up; one of the store has a number. `Labels` keeps the
-two apart and remembers which label stands for which number:
+A blank node of rdflib has a label that its program chose; one of the store has a number. `Labels` maps the labels
+to the numbers:
 
     BNode("n1f3...") is new       -> a fresh number, and reads give back BNode("n1f3...")
     node 7, never labelled here   -> reads give BNode("b7"), which may be given back"""
@@ -29,7 +29,7 @@ class Labels:
         self._label_of: dict[int, str] = {}
 
     def number(self, label: str, is_in_store: Callable[[int], bool]) -> int | None:
-        """The number that `label` stands for; None if it stands for none yet."""
+        """The number of the node with this label; None if no node has it yet."""
         known = self._number_of.get(label)
         if known is not None:
             return known
@@ -38,12 +38,12 @@ class Labels:
             return None
         number = int(found[1])
         if number in self._label_of or not is_in_store(number):
-            return None  # a label that a program made up, and that only looks like one of ours
+            return None  # a label that a program chose, and that only looks like one of ours
         self._bind(label, number)
         return number
 
     def give(self, label: str, number: int) -> None:
-        """`label` is a program's own; its node has just got `number`."""
+        """Records that the node with this label of a program has just got `number`."""
         self._bind(label, number)
 
     def label(self, number: int) -> str:
@@ -51,7 +51,7 @@ class Labels:
         if known is not None:
             return known
         label = f"b{number}"
-        if label in self._number_of:  # taken by a program: any other will do
+        if label in self._number_of:  # a program uses it already: any other will do
             label = str(BNode())
         self._bind(label, number)
         return label
@@ -66,7 +66,7 @@ def to_bytes(node: Node) -> bytes:
     if isinstance(node, URIRef):
         return iri(str(node))
     if isinstance(node, Literal):
-        # A tag is the same in any case, for rdflib too; elsewhere it is read in lower case.
+        # The case of a language tag has no meaning, for rdflib either; the store has it in lower case.
         language = None if node.language is None else node.language.lower()
         return literal(str(node), language, None if node.datatype is None else str(node.datatype))
     raise BadArgument(f"{node!r} is no RDF term: an IRI, a literal or a blank node is expected")
@@ -77,7 +77,7 @@ def to_node(text: bytes, labels: Labels) -> Node:
     if term.kind == "iri":
         return URIRef(term.value)
     if term.kind == "blank":
-        if term.value.startswith("q"):  # the query's own making (BNODE): no node of the store
+        if term.value.startswith("q"):  # the query created it (BNODE): no node of the store
             return BNode(term.value)
         return BNode(labels.label(int(term.value[1:])))
     datatype = None if term.datatype is None else _datatype(term.datatype)
@@ -88,7 +88,7 @@ _datatype = lru_cache(maxsize=256)(URIRef)
 
 
 def check_triple(subject: Node, predicate: Node, object: Node) -> None:
-    """What RDF allows where; rdflib itself lets more pass."""
+    """Rejects what RDF does not allow in this position; rdflib itself accepts more."""
     if not isinstance(subject, URIRef | BNode):
         raise BadArgument(f"{subject!r} cannot be a subject: RDF wants an IRI or a blank node there")
     if not isinstance(predicate, URIRef):

@@ -1,3 +1,3 @@
-"""The command line: `rillet` and its commands, what they print, and how they end.
+"""The command line: `rillet` and its commands, their output, and their exit codes.
 
-It imports the rest of the endpoint, each command what it needs, when it runs."""
+Each command imports what it needs when it runs."""

@@ -1,6 +1,6 @@
-"""`rillet`: the command line. It is read here and done elsewhere; nothing heavy is imported before it is needed.
+"""`rillet`: parses the command line; the modules of the commands do the work, and nothing heavy is imported before.
 
-Exit codes: 0 done, 1 it could not be done, 2 the command itself was wrong, 130 interrupted."""
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from endpoint.cli import asking, caring, explaining, loading, pushing, serving, talking
+from endpoint.cli import explaining, loading, maintenance, pushing, query, server_commands, serving
 from endpoint.cli.flags import Command, Parser, add_command
 
 _DESCRIPTION = "An RDF store with streams: SPARQL 1.1 queries and continuous queries over the same data."
@@ -29,7 +29,7 @@ environment: RILLET_NAME sets the default of a setting (RILLET_STORE, RILLET_POR
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """argparse forgets that a list of commands is indented once more: the longest of their names would wrap."""
+    """Leaves room for the names of the commands: argparse does not count that they are indented once more."""
 
     def format_help(self) -> str:
         self._action_max_length += self._indent_increment
@@ -48,11 +48,11 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Command)
     serving.add(commands)
     loading.add(commands)
-    asking.add(commands)
+    query.add(commands)
     pushing.add(commands)
-    talking.add(commands)
+    server_commands.add(commands)
     explaining.add(commands)
-    caring.add(commands)
+    maintenance.add(commands)
     help_ = add_command(commands, "help", _help, "show this help, or the help of a command", "  rillet help push")
     help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="the command")
     return parser
@@ -79,18 +79,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(file=sys.stderr)  # the terminal has written ^C into our line
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough (`| head`); Python must not complain about it at its end.
+        # The reader has closed the pipe (`| head`); Python must not report this when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         if os.environ.get("RILLET_DEBUG"):
             raise
-        print(f"rillet: {_told(error)}", file=sys.stderr)
+        print(f"rillet: {_message(error)}", file=sys.stderr)
         return 2 if _is_usage(error) else 1
 
 
 def _check_order(parser: Parser, argv: list[str]) -> None:
-    """A flag before the command is one of no command."""
+    """Rejects a flag before the command: flags belong after it."""
     first = argv[0].partition("=")[0]
     if not first.startswith("-") or first in parser._option_string_actions:
         return
@@ -101,8 +101,8 @@ def _check_order(parser: Parser, argv: list[str]) -> None:
     parser.error(f"unknown before the command: {first}{hint}")
 
 
-def _told(error: Exception) -> str:
-    """One message for a person: what they can change is said as it is, our own faults are named as such."""
+def _message(error: Exception) -> str:
+    """The message for an error: the text of an operating error; a bug of ours is named as such."""
     from endpoint.errors import STATUS
 
     if any(isinstance(error, kind) for kind, _ in STATUS):
@@ -124,5 +124,5 @@ def _version() -> str:
     return __version__
 
 
-if __name__ == "__main__":  # else `python -m endpoint.cli.command_line` would do nothing, and say that all is well
+if __name__ == "__main__":  # without it `python -m endpoint.cli.command_line` would do nothing and succeed
     raise SystemExit(main())

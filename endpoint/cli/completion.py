@@ -1,4 +1,4 @@
-"""What a shell completes: commands, flags, and the values of those that have a few, or that are files or stores."""
+"""Completion for shells: commands, flags, and values that are choices, files or stores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Of all commands."""
+    """The actions of all commands."""
     for action in parser._actions:  # argparse has no public list of them
         yield action
         if isinstance(action, argparse._SubParsersAction):

@@ -1,4 +1,4 @@
-"""What `rillet doctor` looks at. A check says what it found and, where that will not do, what to do."""
+"""The checks of `rillet doctor`. A check shows what it found and, if that is a problem, how to fix it."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def _python() -> Check:
 def _java() -> Check:
     from stream_ext.runners.spark.java import describe, find_java
 
-    found, said = describe()
+    found, version = describe()
     if found:
-        found, said = _starts(find_java().home / "bin" / "java", said)
-    return Check("Java", found, said, "without it: rillet serve --engine inline")
+        found, version = _starts(find_java().home / "bin" / "java", version)
+    return Check("Java", found, version, "without it: rillet serve --engine inline")
 
 
-def _starts(java: Path, said: str) -> tuple[bool, str]:
-    """A file that says which Java it is may lie beside one that does not run."""
+def _starts(java: Path, version: str) -> tuple[bool, str]:
+    """Whether Java starts: a file may name the version of a Java that does not run."""
     try:
         done = subprocess.run(
             [java, "-version"],
@@ -78,10 +78,10 @@ def _starts(java: Path, said: str) -> tuple[bool, str]:
             env=environment(os.environ),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return False, f"{said}, which does not start: {error}"
+        return False, f"{version}, which does not start: {error}"
     if done.returncode:
-        return False, f"{said}, which does not start: {' '.join(done.stderr.split())[:200]}"
-    return True, said
+        return False, f"{version}, which does not start: {' '.join(done.stderr.split())[:200]}"
+    return True, version
 
 
 def _spark() -> Check:
@@ -92,7 +92,7 @@ def _spark() -> Check:
             "Spark", False, "pyspark is not installed", "pip install 'pyspark>=4.1,<5', or serve --engine inline"
         )
     try:
-        import pyspark  # noqa: F401 -- whether it is there as a whole
+        import pyspark  # noqa: F401 -- whether it can be imported
     except ImportError as error:
         return Check("Spark", False, f"pyspark {version} cannot be imported: {error}", _SPARK_ADVICE)
     return Check("Spark", int(version.split(".")[0]) == 4, f"pyspark {version}", "pip install 'pyspark>=4.1,<5'")
@@ -112,13 +112,13 @@ def _store(url: str) -> Check:
                 )
             return Check("store", True, found)
     except BadStoreUrl as error:
-        return Check("store", False, str(error))  # it says what to write
+        return Check("store", False, str(error))  # its message names the form of an address
     except StoreError as error:
         return Check("store", False, str(error), "another store: --store lmdb:PATH or hbase://HOST:9090/NAMESPACE")
 
 
 def _place(url: str, folder: Path) -> Check:
-    """Makes a store there, and removes it: what a disk lets be done is known when it was done."""
+    """Creates a store in this place and removes it: only a test shows what the disk allows."""
     try:
         with (
             tempfile.TemporaryDirectory(prefix=".rillet-doctor-", dir=folder) as tried,
@@ -132,7 +132,7 @@ def _place(url: str, folder: Path) -> Check:
 
 
 def _unwritable(folder: Path) -> str | None:
-    """Why nothing can be written in the folder; None: it can."""
+    """The reason why nothing can be written in the folder; None: it is writable."""
     try:
         with tempfile.TemporaryFile(dir=folder) as tried:
             tried.write(b"x")
@@ -150,20 +150,20 @@ def _writer(path: Path, store: Store) -> str:
 
 
 def _holder_of_file(file: Path) -> FileHolder | None:
-    """Asks the kernel who has the lock and takes none, for a server that is just starting must find it free."""
+    """The process that has the lock. The call does not take the lock, which a starting server may need."""
     try:
         with file.open("rb") as lock:
             request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, *_, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, request))
             content = lock.read()
     except FileNotFoundError:
-        return None  # nobody has ever written here
+        return None  # no process has ever written here
     if kind == fcntl.F_UNLCK:
         return None
     try:
         return msgspec.json.decode(content, type=FileHolder)
     except msgspec.DecodeError:
-        return FileHolder(pid=pid)  # it has yet to write its name
+        return FileHolder(pid=pid)  # it has not written its name yet
 
 
 def _holder_of_cell(store: Store) -> CellHolder | None:
@@ -193,7 +193,7 @@ def _is_rillet(port: int) -> bool:
 
 
 def _shared_memory() -> Check:
-    """Spark's workers get their input through it."""
+    """Whether there is enough shared memory: Spark's workers get their input through it."""
     why = _unwritable(_SHM)
     if why is not None:
         return Check(

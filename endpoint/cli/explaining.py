@@ -1,7 +1,7 @@
-"""`rillet explain`: what a text means, read here; it needs no server and no store, and changes nothing.
+"""`rillet explain`: shows how a text is understood; without a server and a store, and without changing anything.
 
-With a store it also says how that would answer: the operators, how many rows each is expected to make, and with
---analyze how many it made and how long it took."""
+With a store it also shows the plan: the operators, the estimated rows of each, and with --analyze the actual rows
+and times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from endpoint.cli import terminal
 from endpoint.cli.flags import DEFAULT_SERVER, Commands, UsageError, add_command, add_setting, whole
-from endpoint.cli.talking import add_text, text_of
+from endpoint.cli.server_commands import add_text, text_of
 from endpoint.cli.terminal import prefixes_of
 
 if TYPE_CHECKING:
@@ -78,5 +78,5 @@ def _of_store(arguments: argparse.Namespace, text: str) -> None:
 
 def _row(line: Planned, prefixes: dict[str, str]) -> list[str]:
     estimated = "" if line.estimated is None else f"{line.estimated:,.0f}"
-    made = ["", ""] if line.rows is None else [f"{line.rows:,}", f"{line.ms:,.3f}"]
-    return [terminal.shortened(line.text, prefixes), estimated, *made]
+    measured = ["", ""] if line.rows is None else [f"{line.rows:,}", f"{line.ms:,.3f}"]
+    return [terminal.shortened(line.text, prefixes), estimated, *measured]

@@ -1,4 +1,4 @@
-"""Flags that commands share. Every setting has a flag and a variable: `--batch-ms` is RILLET_BATCH_MS."""
+"""Flags that several commands share. Every setting has a flag and a variable: `--batch-ms` is RILLET_BATCH_MS."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DEFAULT_STORE = "lmdb:rillet-data"
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 
 Commands = Any  # argparse gives its sub-parsers no public type
-Group = Any  # nor its groups of flags, which take flags as a parser does
+Group = Any  # nor its groups of flags, which accept flags as a parser does
 
 
 class UsageError(RilletError):
-    """The command does not make sense as it was written."""
+    """The command line makes no sense."""
 
 
 def no_such_file(name: str) -> UsageError:
@@ -30,7 +30,7 @@ def no_such_file(name: str) -> UsageError:
 
 
 def open_file(name: str) -> BinaryIO:
-    """UsageError where there is none; other errors are the system's."""
+    """Opens a file. UsageError if it does not exist; other errors are the system's."""
     try:
         return open(name, "rb")
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def open_file(name: str) -> BinaryIO:
 
 
 class Parser(argparse.ArgumentParser):
-    """Mistakes are one line, with what was probably meant."""
+    """Reports a mistake on one line, with a suggestion."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"rillet: {message}\n(try: {self.prog} --help)\n")
@@ -46,15 +46,15 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = [str(each) for each in action.choices]
-            said = f"invalid choice: {value!r}{meant(str(value), known)} (choose from {', '.join(known)})"
-            raise argparse.ArgumentError(action, said)
+            message = f"invalid choice: {value!r}{meant(str(value), known)} (choose from {', '.join(known)})"
+            raise argparse.ArgumentError(action, message)
 
 
 class Command(Parser):
-    """One command: its flags may stand before, between and after what is not a flag, and it tells itself of those
-    that it does not know."""
+    """The parser of one command. Its flags may be before, between and after the other arguments, and it reports its
+    own unknown flags."""
 
-    _within = False  # argparse's own way to allow that comes back here
+    _within = False  # argparse's parse_known_intermixed_args calls this method again
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._within or "--" in (args or ()):
@@ -65,7 +65,7 @@ class Command(Parser):
         finally:
             self._within = False
         if left:
-            unknown = [each for each in left if each.startswith("-")] or left  # what stands behind a flag is its value
+            unknown = [each for each in left if each.startswith("-")] or left  # the argument after a flag is its value
             flags = [flag for action in self._actions for flag in action.option_strings]
             self.error(f"unknown here: {' '.join(unknown)}{meant(unknown[0].partition('=')[0], flags)}")
         return known, left
@@ -77,7 +77,7 @@ def meant(written: str, known: Sequence[str]) -> str:
 
 
 class OneOf:
-    """The type of a setting with a few values; unlike argparse's choices it holds for the environment, too."""
+    """The type of a setting with few values; unlike `choices` of argparse it checks the environment, too."""
 
     def __init__(self, *values: str, not_built: Sequence[str] = ()) -> None:
         self.values, self._not_built = values, not_built
@@ -107,17 +107,19 @@ def add_command(
 
 
 def add_setting(parser: Parser | Group, flag: str, help: str, default: Any = None, **more: Any) -> None:
-    """A flag whose default may come from the environment; argparse reads a text from there as one from the line."""
+    """Adds a flag whose default may come from the environment; argparse parses this default as a text of the command
+    line."""
     variable = "RILLET_" + flag.lstrip("-").replace("-", "_").upper()
     shown = "" if default is None else f", default {default}"
     parser.add_argument(flag, default=os.environ.get(variable, default), help=f"{help} ({variable}{shown})", **more)
 
 
 class Several(argparse.Action):
-    """A flag that may be given more than once: its values together. The environment has them in one, with blanks."""
+    """A flag that may be given several times: its value is the list. In the environment, the values are separated by
+    blanks."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        if not hasattr(namespace, f"_{self.dest}"):  # what the environment says stands no more
+        if not hasattr(namespace, f"_{self.dest}"):  # the flag replaces the value of the environment
             setattr(namespace, f"_{self.dest}", True)
             setattr(namespace, self.dest, ())
         setattr(namespace, self.dest, (*getattr(namespace, self.dest), *values))
@@ -133,7 +135,7 @@ def add_server(parser: Parser) -> None:
 
 
 def server(text: str) -> str:
-    """The address of a server; http:// may be left out."""
+    """The type of a flag for the address of a server; http:// may be left out."""
     scheme, found, rest = text.rpartition("://")
     host, _, path = rest.partition("/")
     if not host or (found and scheme.lower() not in ("http", "https")):
@@ -145,7 +147,7 @@ def server(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """The value of a flag that is a length of time."""
+    """The type of a flag for a length of time."""
     from endpoint.http.parameters import parse_duration
     from stream_ext.errors import BadArgument
 
@@ -156,7 +158,7 @@ def seconds(text: str) -> float:
 
 
 def some_seconds(text: str) -> float:
-    """The value of a flag that is a length of time, and not none."""
+    """The type of a flag for a length of time above 0."""
     if not (found := seconds(text)):
         raise argparse.ArgumentTypeError(f"{text!r}: it must be longer than nothing: write 30s or 500ms")
     return found
@@ -166,7 +168,7 @@ _BYTES = re.compile(r"(\d+)\s*([KMGT]?)I?B?", re.IGNORECASE)
 
 
 def size(text: str) -> int:
-    """The value of a flag that is a number of bytes."""
+    """The type of a flag for a number of bytes."""
     found = _BYTES.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes: write 512M, 2G or 1000000")
@@ -174,7 +176,7 @@ def size(text: str) -> int:
 
 
 def iri(text: str) -> str:
-    """The value of a flag that is an absolute IRI."""
+    """The type of a flag for an absolute IRI."""
     from stream_ext.catalog.options import is_iri
 
     if not is_iri(text):
@@ -183,7 +185,7 @@ def iri(text: str) -> str:
 
 
 def base_iri(text: str) -> str:
-    """An IRI that others can be resolved against."""
+    """The type of a flag for an IRI that relative IRIs are resolved against."""
     from stream_ext.catalog.options import is_iri
 
     if not is_iri(text) or not re.match(r"https?://[^/?#]|urn:[^:]+:", text, re.IGNORECASE):
@@ -193,7 +195,7 @@ def base_iri(text: str) -> str:
 
 
 def urls(text: str) -> tuple[UrlParts, ...]:
-    """The value of a flag that allows URLs, separated by blanks."""
+    """The type of a flag for allowed URLs, separated by blanks."""
     from stream_ext.errors import BadArgument
     from stream_ext.remote.allowed_urls import places
 
@@ -204,7 +206,7 @@ def urls(text: str) -> tuple[UrlParts, ...]:
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """The value of a flag that lets in web pages by where they come from."""
+    """The type of a flag for the origins of web pages."""
     from endpoint.http.access import origin_of
 
     for each in text.split():
@@ -220,7 +222,7 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """The value of a flag that has names of this machine."""
+    """The type of a flag for host names of this machine."""
     for each in text.split():
         if not _HOST.fullmatch(each.strip("[]")):
             raise argparse.ArgumentTypeError(f"{each!r} is no name of a host: write it without scheme and port")

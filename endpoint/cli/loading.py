@@ -1,5 +1,5 @@
-"""`rillet load`: files, or another SPARQL store, into a store, or to the server that holds it; and `rillet dump`, the
-way out. One file is one snapshot: all of it, or none."""
+"""`rillet load`: loads files, or another SPARQL store, into a store or through the server that has it open; and
+`rillet dump`, the export. One file is one snapshot: all or nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MEDIA_TYPES = {
     "jsonld": "application/ld+json",
 }
 _SUFFIXES = {"xml": "rdf", "owl": "rdf", "json": "jsonld"}
-_RATED_MIN = 1_000  # of fewer triples the rate says nothing
+_RATED_MIN = 1_000  # for fewer triples no rate is shown
 _PACKED = (".gz", ".bz2", ".zst", ".xz")
 
 
@@ -181,7 +181,7 @@ def _print(done: Done, arguments: argparse.Namespace) -> None:
     print(f"{done.source.name}: {what.statements:,} triples {took}, snapshot {what.sn} of {where}", flush=True)
     if took_s and what.bad:
         print(f"{done.source.name}: {what.bad:,} bad lines were left out; the first:", file=sys.stderr)
-        for bad in done.told:
+        for bad in done.bad_lines:
             print(f"{done.source.name}:{bad.line}:{bad.column}: {bad.message}", file=sys.stderr)
 
 

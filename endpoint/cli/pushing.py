@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from endpoint.cli import terminal
 from endpoint.cli.flags import Commands, UsageError, add_command, add_server, open_file
-from endpoint.cli.talking import client_of, print_json
+from endpoint.cli.server_commands import client_of, print_json
 from stream_ext.errors import RilletError
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ _MEDIA_TYPES = {
 _FORMATS = (*_MEDIA_TYPES, "tnt")
 _NDJSON = _MEDIA_TYPES["ndjson"]
 _PACKED = (".gz", ".zst")
-#: How often a push that the server asks to send later is sent again.
+#: How often a push is sent again after the server was busy.
 _TRIES_MAX = 300
 _BUSY, _STOPPING = 429, 503
-#: For how long a pipe waits for a server that was there, and how often it looks.
+#: For how long a pipe waits for a lost server, and how often it tries.
 _PATIENCE_S = 60.0
 _RETRY_S = 0.5
 
@@ -112,7 +112,7 @@ def _time_from(text: str) -> str:
 
 @dataclass(slots=True)
 class _Sum:
-    """What the server said to all pushes together; on a terminal it is shown as it grows."""
+    """The sums of all receipts of pushes; on a terminal they are shown as they grow."""
 
     accepted: int = 0
     late: int = 0
@@ -126,7 +126,7 @@ class _Sum:
         self.accepted += receipt["accepted"]
         self.late += receipt["late"]
         self.snapshot = receipt["snapshot"]
-        if not self.warned:  # the first push says what the others would say again
+        if not self.warned:  # shown once: the other receipts repeat it
             for warning in receipt.get("warnings", ()):
                 self.warned = True
                 _say(f"warning: {warning}")
@@ -142,7 +142,7 @@ class _Sum:
         self.shown_s, self.is_shown = now_s, True
 
     def clear(self) -> None:
-        """The line on the terminal, for what is written next."""
+        """Ends the line on the terminal, before other output."""
         if self.is_shown:
             sys.stderr.write("\r\x1b[K")
             self.is_shown = False
@@ -162,26 +162,26 @@ def push(arguments: argparse.Namespace) -> None:
         _check_cut(arguments, format)
     elif arguments.source is not None:
         raise UsageError("--source is for what is cut into pushes here: ndjson, tnt, or anything with --rate")
-    told = _Sum()
+    total = _Sum()
     try:
         with _opened(arguments.file) as source, client_of(arguments) as client:
             if cut:
-                _replay(arguments, format, source, client, told)
+                _replay(arguments, format, source, client, total)
             else:
-                _send_whole(arguments, format, source, client, told)
+                _send_whole(arguments, format, source, client, total)
     except KeyboardInterrupt:
-        told.clear()
+        total.clear()
         print(file=sys.stderr)  # the terminal has written ^C into our line
-        so_far = str(told) if told.accepted else "no push was acknowledged"
+        so_far = str(total) if total.accepted else "no push was acknowledged"
         _say(f"stopped: {so_far}; one that was being sent may be taken, too")
         raise SystemExit(_INTERRUPTED) from None
     except BaseException:
-        told.clear()
-        if told.accepted:
-            _say(f"{told}, and then:")
+        total.clear()
+        if total.accepted:
+            _say(f"{total}, and then:")
         raise
-    told.clear()
-    print(told)
+    total.clear()
+    print(total)
 
 
 def _suffix(name: str) -> str:
@@ -212,12 +212,12 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         yield unpacked(file)
 
 
-def _send_whole(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, told: _Sum) -> None:
-    """The body as it is: what its elements are is said by its media type."""
-    told.add(_Sender(arguments, client, _MEDIA_TYPES[format], 0.0)(source.read()))
+def _send_whole(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, total: _Sum) -> None:
+    """Sends the whole input as one body; its media type defines the elements."""
+    total.add(_Sender(arguments, client, _MEDIA_TYPES[format], 0.0)(source.read()))
 
 
-def _replay(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, told: _Sum) -> None:
+def _replay(arguments: argparse.Namespace, format: str, source: BinaryIO, client: Client, total: _Sum) -> None:
     from endpoint.files.replay import Cutter, Pacer, blocks_of_lines
 
     cutter = Cutter(format, arguments.time_from or "data")
@@ -225,9 +225,9 @@ def _replay(arguments: argparse.Namespace, format: str, source: BinaryIO, client
     send = _Sender(arguments, client, _NDJSON, _PATIENCE_S)
     for lines in blocks_of_lines(source):
         for body in pacer.bodies(cutter.feed(lines)):
-            told.add(send(body))
+            total.add(send(body))
     for body in pacer.bodies(cutter.end()):
-        told.add(send(body))
+        total.add(send(body))
 
 
 def _pace(rate: tuple[float, bool] | None) -> Pace:
@@ -240,9 +240,9 @@ def _pace(rate: tuple[float, bool] | None) -> Pace:
 
 
 class _Sender:
-    """Sends bodies in order. One that the server wants later (it has taken nothing of it) is sent again then, and one
-    that found no server any more when there is one. Whether a body whose answer was lost has been taken nobody knows,
-    but for a source: the server knows its pushes again by their numbers."""
+    """Sends bodies in order. A body is sent again if the server was busy (it has accepted nothing of it), or if the
+    server was not reachable. If the connection is lost before the answer, it is unknown whether a body was accepted;
+    except with --source: the server recognises a repeated push by its number."""
 
     def __init__(self, arguments: argparse.Namespace, client: Client, media_type: str, patience_s: float) -> None:
         self._arguments, self._client, self._media_type = arguments, client, media_type
@@ -251,12 +251,12 @@ class _Sender:
         self._sent = False
 
     def __call__(self, body: bytes) -> dict[str, Any]:
-        self._seq = max(self._seq + 1, time.time_ns() // 1000)  # above those of earlier runs, too
-        receipt = self._until_taken(body)
+        self._seq = max(self._seq + 1, time.time_ns() // 1000)  # greater than the numbers of earlier runs
+        receipt = self._push_until_accepted(body)
         self._sent = True
         return receipt
 
-    def _until_taken(self, body: bytes) -> dict[str, Any]:
+    def _push_until_accepted(self, body: bytes) -> dict[str, Any]:
         tries, lost_at = 0, None
         while True:
             tries += 1
@@ -295,7 +295,7 @@ class _Sender:
         )
 
     def _wait_s(self, error: Exception, body: bytes) -> float:
-        """How long to wait before the next try; raises the error, told as it is for a person, if there is none."""
+        """The time to wait before the next try; raises the error, as a message for people, if there is none."""
         import httpx
 
         from endpoint.client import Refused

@@ -1,4 +1,4 @@
-"""How answers look: a table for people, plain lines for programs. Colour only on a terminal, and not with NO_COLOR."""
+"""The form of answers: a table for people, plain lines for programs. Colour only on a terminal without NO_COLOR."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 _CELL_MIN = 8
 _WIDTH_MAX = 1 << 20
-_MOMENT_MS, _MOMENT_MS_MAX = 1_000_000_000_000, 253_402_300_800_000  # 2001 and the year 10000
+_MOMENT_MS, _MOMENT_MS_MAX = 1_000_000_000_000, 253_402_300_800_000  # from 2001 to the year 10000
 _NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?…?")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]+)>", re.IGNORECASE)
@@ -34,7 +34,7 @@ def bold(text: str) -> str:
 
 
 def shown(term: Mapping[str, str] | None, prefixes: Mapping[str, str] | None = None) -> str:
-    """A term of JSON results; with `prefixes`, names for the beginnings of IRIs, as short as people read it."""
+    """A term of JSON results; with `prefixes`, IRIs are shortened."""
     if term is None:
         return ""
     value = term["value"]
@@ -50,12 +50,12 @@ def shown(term: Mapping[str, str] | None, prefixes: Mapping[str, str] | None = N
 
 
 def _brief(number: str) -> str:
-    """A mean may have 50 digits: the first ones."""
+    """A number with at most so many digits: a mean may have 50."""
     return number[:16] + "…" if _LONG_DECIMAL.fullmatch(number) else number
 
 
 def moment(time_ms: int | None) -> str:
-    """A time as an xsd:dateTime; a small one is abstract and stays a number."""
+    """A time as an xsd:dateTime; a small time is abstract and stays a number."""
     if time_ms is None or not _MOMENT_MS <= time_ms < _MOMENT_MS_MAX:
         return "" if time_ms is None else str(time_ms)
     from stream_ext.times import datetime_text, moment_of
@@ -64,7 +64,7 @@ def moment(time_ms: int | None) -> str:
 
 
 def stream_time(time_ms: int | None) -> str:
-    """Of a stream: a small one as a date, too, for it may be a slip of units."""
+    """The time of a stream: a small one also as a date, as it may be a mistake of units."""
     from stream_ext.times import date_of_ms
 
     if time_ms is None or abs(time_ms) >= _MOMENT_MS:
@@ -73,7 +73,7 @@ def stream_time(time_ms: int | None) -> str:
 
 
 def prefixes_of(text: str) -> dict[str, str]:
-    """The names that the text itself gives to the beginnings of IRIs."""
+    """The prefixes that the text declares."""
     return {iri: name for name, iri in _PREFIX.findall(text)}
 
 
@@ -85,12 +85,12 @@ def _short(iri: str, prefixes: Mapping[str, str]) -> str:
 
 
 def shortened(text: str, prefixes: Mapping[str, str]) -> str:
-    """All IRIs in a text, as `shown` writes them."""
+    """A text with all its IRIs shortened as in `shown`."""
     return re.sub(r"<([^<>\s]+)>", lambda found: _short(found[1], prefixes), text)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lines: a head, a rule, the rows. Columns of numbers end at the right; cells too wide for a terminal are cut."""
+    """The lines of a table: a head, a rule, the rows. Numbers are aligned right; cells that are too wide are cut."""
     width = width or (shutil.get_terminal_size((120, 24)).columns if is_live(sys.stdout) else _WIDTH_MAX)
     body = [[_BREAKS.sub(" ", cell) for cell in row] for row in rows]
     sizes = _sizes([max([len(name), *(len(row[i]) for row in body)]) for i, name in enumerate(columns)], width)
@@ -104,7 +104,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | No
 
 
 def _sizes(wanted: Sequence[int], width: int) -> list[int]:
-    """What each column gets: those that want less than their share leave the rest to the others."""
+    """The width of each column: columns that need less than their share leave the rest to the others."""
     sizes = [0] * len(wanted)
     left, waiting = width - 2 * (len(wanted) - 1), sorted(range(len(wanted)), key=lambda i: wanted[i])
     for done, i in enumerate(waiting):
@@ -137,7 +137,7 @@ def answer_rows(
 
 
 def triples(body: str) -> dict[str, Any]:
-    """A graph of N-Triples as a table of its triples, in the form of JSON results."""
+    """A graph in N-Triples as a table of its triples, in the form of JSON results."""
     import json
 
     from stream_ext.emissions.emission import term_json

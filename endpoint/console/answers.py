@@ -1,4 +1,4 @@
-"""An answer as a page shows it: its first rows as a table, or written in one of the forms of the protocol."""
+"""An answer as a page shows it: its first rows as a table, or in one of the formats of the protocol."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from stream_ext.service.service import Service
 
 ROWS_SHOWN = 1_000
-#: Of what a page shows of an answer: a long term may stand in many rows, and is written each time.
+#: The most bytes of an answer on a page: a long term may be in many rows, and is written each time.
 _BYTES_SHOWN = 8 << 20
-#: What a page writes around a term.
+#: The markup around a term.
 _CELL_BYTES = 200
 TABLE = "table"
-#: How an answer may be looked at, and what the page calls it.
+#: The forms of an answer, and their names on the page.
 FORMS = {TABLE: "Table", "json": "JSON", "xml": "XML", "csv": "CSV", "tsv": "TSV"}
 GRAPH_FORMS = {TABLE: "Table", "turtle": "Turtle", "nt": "N-Triples", "xml": "RDF/XML", "json-ld": "JSON-LD"}
 _TRIPLE = ("subject", "predicate", "object")
@@ -32,9 +32,9 @@ _TRIPLE = ("subject", "predicate", "object")
 class Table:
     variables: Sequence[str]
     rows: Sequence[Sequence[Shown | None]]
-    count: int  # of all rows, shown or not
+    count: int  # number of all rows, shown or not
     boolean: bool | None = None
-    raw: str | None = None  # written in another form
+    raw: str | None = None  # the answer in another form than a table
 
     @property
     def cut(self) -> bool:
@@ -56,7 +56,7 @@ def table_of(service: Service, answer: Answer, form: str, prefixes: Mapping[str,
 
 
 def _rows(batches: Iterable[Decoded], prefixes: Mapping[str, str]) -> list[list[Shown | None]]:
-    """The first ones, as many as a page may show."""
+    """The first rows, as many as a page may show."""
     rows: list[list[Shown | None]] = []
     size = 0
     for texts, places, count in batches:
@@ -74,13 +74,13 @@ def _rows(batches: Iterable[Decoded], prefixes: Mapping[str, str]) -> list[list[
 
 
 def _written(pieces: Iterable[bytes]) -> str:
-    kept, size = [], 0
+    whole, size = [], 0
     for piece in pieces:
-        kept.append(piece)
+        whole.append(piece)
         size += len(piece)
         if size > _BYTES_SHOWN:
             raise _too_long(f"the first {ROWS_SHOWN} rows of the answer have")
-    return b"".join(kept).decode()
+    return b"".join(whole).decode()
 
 
 def _too_long(what: str) -> QueryTooLarge:
@@ -90,6 +90,6 @@ def _too_long(what: str) -> QueryTooLarge:
     )
 
 
-def told(variables: Sequence[str], rows: Sequence[Sequence[bytes]]) -> Table:
-    """What a statement of administration says."""
+def administration_table(variables: Sequence[str], rows: Sequence[Sequence[bytes]]) -> Table:
+    """The result of an administration statement as a table."""
     return Table(variables, [[shown(term) for term in row] for row in islice(rows, ROWS_SHOWN)], len(rows))

@@ -1,4 +1,4 @@
-"""The console as an application of its own, as `rillet serve` mounts it."""
+"""The console as an application, as `rillet serve` mounts it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Console(Flask):
         self._access = access
 
     def is_reader(self, caller: Caller) -> bool:
-        """Whether a request comes from somebody who has signed in here."""
+        """Whether the request has the cookie of somebody who has signed in here."""
         return self._access.sign_ins.level(self.session_interface.sign_in_of(self, caller)) is not None
 
 
@@ -38,7 +38,7 @@ def create_console(
     service: Service, access: Access, limits: HttpLimits, memory: QueryMemory, http: str = ".."
 ) -> Console:
     app = Console(access)
-    app.secret_key = secrets.token_bytes(32)  # who signed in does so again after a restart
+    app.secret_key = secrets.token_bytes(32)  # a new key at each start: sign-ins end with the process
     app.config.update(
         MAX_CONTENT_LENGTH=limits.body_bytes,
         MAX_FORM_MEMORY_SIZE=limits.text_bytes * 4,
@@ -53,7 +53,7 @@ def create_console(
 
 
 def _as_page(response: Response) -> Response:
-    """Also what goes wrong before it is known which page is meant."""
+    """Shows errors as a page, those before routing included."""
     for header, value in browsers.of_page().items():
         response.headers.setdefault(header, value)
     return response
@@ -64,7 +64,7 @@ def _of_flask(error: HTTPException) -> ResponseReturnValue:
         return failed(TooLarge("what was sent is larger than this server takes"))
     status = error.code or 500
     problem = Problem("about:blank", error.name, status, error.description or "")
-    if request.blueprint is None:  # not one of the pages, with their links to others
+    if request.blueprint is None:  # a plain page, without the links of the others
         allowed = {"Allow": ", ".join(error.valid_methods or ())} if isinstance(error, MethodNotAllowed) else {}
         return f"{problem.detail}\n", status, {"Content-Type": "text/plain; charset=utf-8", **allowed}
     return render_template("console/error.html", problem=problem), status

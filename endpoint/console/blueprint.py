@@ -1,4 +1,4 @@
-"""The pages as a blueprint: which address shows what, and what goes wrong on a page of its own."""
+"""The pages as a blueprint: the pages by their paths, and a page for errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Response, render_template, request, url_for
 
-from endpoint.console import asking, graphs, overview, queries, signing, streams
+from endpoint.console import graphs, overview, queries, query_editor, signing, streams
 from endpoint.console.room import Room
 from endpoint.console.shown import length, moment, number, size, stream_time
 from endpoint.console.statistics import Statistics
@@ -43,14 +43,14 @@ def nothing_there(_room: Room, _: str) -> str:
 
 
 def snapshot(room: Room) -> Response:
-    """For the bar at the top, which asks again and again."""
+    """The state for the bar at the top of each page, which polls it."""
     return Response(number(room.service.head()), mimetype="text/plain")
 
 
 PAGES = (
     Page("/", "overview", overview.page),
-    Page("/query", "query", asking.query, ("GET", "POST")),
-    Page("/explain", "explain", asking.explain, ("GET", "POST")),
+    Page("/query", "query", query_editor.query, ("GET", "POST")),
+    Page("/explain", "explain", query_editor.explain, ("GET", "POST")),
     Page("/graphs", "graphs", graphs.page),
     Page("/graphs/drop", "drop_graph", graphs.drop, ("POST",)),
     Page("/upload", "upload", graphs.upload, ("GET", "POST")),
@@ -64,7 +64,7 @@ PAGES = (
     Page("/<path:_>", "nothing", nothing_there),
 )
 
-#: What the bar at the top leads to.
+#: The links of the bar at the top.
 MENU = (
     ("overview", "Overview"),
     ("query", "Query"),
@@ -74,11 +74,11 @@ MENU = (
     ("queries", "Live queries"),
     ("explain", "Explain"),
 )
-#: Where reading is closed: what one needs to sign in.
+#: Pages that need no sign-in, even if reading needs a token.
 _OPEN = ("sign_in", "static")
-#: Pages that are shown whether or not the store answers.
+#: Pages that need no store.
 WITHOUT_STORE = ("overview", "static", "sign_in", "sign_out", "snapshot")
-#: Pages that belong to a place of the bar without being it.
+#: Pages that belong to a link of the bar, and are not its target.
 _UNDER = {"stream": "streams", "registered": "queries", "drop_graph": "graphs"}
 
 
@@ -91,9 +91,9 @@ def console_blueprint(
     name: str = "rillet",
     memory: QueryMemory | None = None,
 ) -> Blueprint:
-    """`http` is where browsers reach the HTTP routes of this service ("/", "https://host/rdf/"); without it there are
-    no live results; `memory` is what queries have together that are asked elsewhere, too. The application needs a
-    secret key, for what a page says after a change."""
+    """`http`: where browsers reach the HTTP routes of this service ("/", "https://host/rdf/"); without it there are
+    no live results. `memory`: the memory that all queries share, those of other interfaces included. The application
+    needs a secret key, for the messages after a change."""
     limits = limits or HttpLimits()
     memory = memory or limits.query_memory()
     room = Room(service, access or Access(None, service.base), limits, memory, Statistics(service.store), http)
@@ -112,7 +112,7 @@ def console_blueprint(
 
 
 def _admit(room: Room) -> Any:
-    """Whatever is sent comes from a page of ours; and where reading is closed, whoever looks has signed in."""
+    """Rejects a form from a page of another site; and shows the sign-in page if reading needs a sign-in."""
     if request.method not in ("GET", "HEAD", "OPTIONS"):
         room.check_page()
     page = (request.endpoint or "").rpartition(".")[2]
@@ -133,7 +133,7 @@ def _context(room: Room, name: str) -> dict[str, Any]:
 
 
 def _check_store(room: Room) -> None:
-    """A page that would only wait takes no thread from those that need no store."""
+    """Rejects a page that needs the store while the store does not answer, so that it occupies no thread."""
     page = (request.endpoint or "").rpartition(".")[2]
     if page not in WITHOUT_STORE and (wait := room.service.waits.hangs(READER)) is not None:
         raise StoreUnavailable(f"the store does not answer: {wait.why}; this page is there again when it does")
@@ -145,7 +145,7 @@ def failed(error: Exception) -> tuple[str, int]:
 
 
 def guard(room: Room, response: Response) -> Response:
-    """Only what is ours is loaded, and no other site shows a page of ours as its own."""
+    """Adds the security headers of a page: it loads only our own files, and no other site can embed it."""
     http = "" if room.http is None or room.http.startswith(("/", "..")) else room.http
     for header, value in browsers.of_page(http).items():
         response.headers[header] = value

@@ -1,4 +1,4 @@
-"""Texts that the editors offer to begin with."""
+"""Example texts for the editors."""
 
 FIRST = "SELECT * {\n  ?subject ?predicate ?object\n}\nLIMIT 50"
 

@@ -1,4 +1,4 @@
-"""Graphs: which there are, dropping one, uploading RDF into one."""
+"""Graphs: list them, drop one, upload RDF into one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hbase_store.layout.terms import parse_term
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.writer.graph_store import Document, GraphWriteOutcome
 
-#: What a file is by the end of its name.
+#: Media types by the suffix of the file name.
 MEDIA_TYPES = {
     ".nt": "application/n-triples",
     ".nq": "application/n-quads",
@@ -45,11 +45,11 @@ FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What the form says."""
+    """The fields of the upload form."""
 
     file: FileStorage | None
     text: str
-    media_type: str  # "": by the name of the file
+    media_type: str  # "": by the file name
     into: str  # default, named, own
     graph: str
     replace: bool
@@ -82,7 +82,7 @@ class Upload:
         return Document(data, media_type, room.service.base)
 
     def write(self, room: Room) -> int:
-        """The snapshot that has it."""
+        """Writes the upload; returns the snapshot that has it."""
         documents = [self.document(room)]
         if self.into == "own":
             if self.replace:
@@ -96,7 +96,7 @@ class Upload:
 
 
 def _written(room: Room, change: Callable[..., GraphWriteOutcome]) -> int:
-    """The snapshot that has the change."""
+    """Runs the change; returns the snapshot that has it."""
     with closing(room.limits.control_of_graphs(room.memory)) as control:
         return change(control=control).snapshot
 
@@ -120,20 +120,20 @@ def drop(room: Room) -> ResponseReturnValue:
 def upload(room: Room) -> ResponseReturnValue:
     if request.method == "GET":
         return _form(None, request.args.get("graph", ""))
-    told = Upload.read()
+    form = Upload.read()
     try:
         room.check_may_write()
         before = room.statistics.counts().triples
-        sn = told.write(room)
+        sn = form.write(room)
     except (RilletError, StoreError) as error:
         problem = describe(error)
-        return _form(told, told.graph, problem=problem), problem.status
+        return _form(form, form.graph, problem=problem), problem.status
     after = room.statistics.counts().triples
     flash(f"Snapshot {sn} has it: the store went from {number(before)} to {number(after)} triples.")
     return redirect(url_for(".graphs"))
 
 
-def _form(told: Upload | None, graph: str, problem: object = None) -> str:
+def _form(form: Upload | None, graph: str, problem: object = None) -> str:
     return render_template(
-        "console/upload.html", told=told, graph=graph, formats=FORMATS, problem=problem, suffixes=[*MEDIA_TYPES, ".gz"]
+        "console/upload.html", form=form, graph=graph, formats=FORMATS, problem=problem, suffixes=[*MEDIA_TYPES, ".gz"]
     )

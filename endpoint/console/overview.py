@@ -1,4 +1,4 @@
-"""The first page: what is in the store, and how the service does."""
+"""The first page: the contents of the store, and the status of the service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbase_store.version import __version__
 from stream_ext.service.service import READER
 
 _PREDICATES_SHOWN = 12
-#: For how long the page waits to count; then it shows what was counted before.
+#: For how long the page waits for new counts; then it shows earlier ones.
 _PATIENCE_S = 2.0
 _NOTHING = Counts(0, 0, 0, 0, {}, {})
 
@@ -35,7 +35,7 @@ def page(room: Room) -> ResponseReturnValue:
 
 
 def _counted(room: Room) -> tuple[Counts, float | None]:
-    """What is in the store, and how old that is; None: it was never known."""
+    """The counts of the store, and their age; None: none are known."""
     try:
         known = room.counts.wait(0 if room.service.waits.hangs(READER) else _PATIENCE_S)
     except StoreUnavailable:

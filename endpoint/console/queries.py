@@ -1,4 +1,5 @@
-"""Registered queries: list and register; of one query, its state, its latest answer, what it says live."""
+"""Registered queries: list and register; of one query its state, its latest answer, and its emissions as they
+arrive."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from stream_ext.errors import BadArgument, RilletError
 from stream_ext.language.syntax import parse_again
 from stream_ext.oneshot.explain_text import explain_text
 
-#: With how many earlier emissions the live view begins.
+#: How many earlier emissions the live view shows.
 _EARLIER = 20
 
 

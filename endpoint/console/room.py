@@ -1,7 +1,7 @@
-"""What every page of the console needs at hand, and who may look at it or change things from it.
+"""`Room`: what all pages of the console share, and who may see or change something there.
 
-A browser cannot send a bearer token with a form. Whoever gives a token on the sign-in page gets a cookie that is good
-for this console, in this process, until he signs out, and that no page of another site can make the browser send."""
+A browser cannot send a bearer token with a form. A user who enters a token on the sign-in page gets a cookie for
+this console, valid in this process until the user signs out. Pages of other sites cannot make the browser send it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Room:
     limits: HttpLimits
     memory: QueryMemory
     statistics: Statistics
-    http: str | None  # where browsers reach the HTTP routes; None: nowhere; "..": one folder above the console
+    http: str | None  # where browsers reach the HTTP routes; None: not at all; "..": one folder above the console
     counts: LastKnown[Counts] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class Room:
 
     @property
     def signed_in(self) -> Level | None:
-        """What whoever looks at the page has signed in for."""
+        """The level of the sign-in of this request; None: not signed in."""
         return self.access.sign_ins.level(session.get(SIGNED_IN))
 
     @property
@@ -64,18 +64,18 @@ class Room:
         self.access.sign_ins.end(session.pop(SIGNED_IN, None))
 
     def check_page(self) -> None:
-        """That the request comes from a page of ours; raises Forbidden."""
+        """Raises Forbidden if the request comes from a page of another site."""
         headers = {name.lower(): value for name, value in request.headers}
         self.access.check_page(Caller.of(request.scheme, request.environ["SERVER_PORT"], headers))
 
     def check_may_write(self) -> None:
-        """Raises Unauthorized. Where it comes from was looked at before its page was."""
+        """Raises Unauthorized. The origin of the request was checked before."""
         if self.guarded and self.signed_in != "write":
             raise Unauthorized("this changes the store: sign in with the token of this server first")
 
     @contextmanager
     def control(self, timeout_s: float, what: str = "query") -> Iterator[Control]:
-        """The budget of one query, or update."""
+        """The budget of one query or update."""
         control = self.limits.control(timeout_s, what, self.memory)
         try:
             yield control
@@ -83,13 +83,13 @@ class Room:
             control.close()
 
     def checked_text(self, text: str) -> str:
-        text = text.replace("\r\n", "\n")  # forms send other line ends than were typed
+        text = text.replace("\r\n", "\n")  # forms send CR LF for a line break
         if len(text) > self.limits.text_bytes:
             raise TooLarge(f"the text has {len(text)} characters; the limit is {self.limits.text_bytes}")
         return text
 
     def http_url(self, *segments: str) -> str | None:
-        """The address of something on the HTTP routes, for the browser."""
+        """The URL of a resource on the HTTP routes, for the browser."""
         if self.http is None:
             return None
         folder = request.script_root.rpartition("/")[0] + "/" if self.http == ".." else self.http

@@ -1,5 +1,5 @@
-"""The console's cookie. Browsers send a cookie to all ports of a machine, so its name has the port of this server; over
-TLS it is bound to the host, and never travels without."""
+"""The cookie of the console. Browsers send a cookie to all ports of a host, so its name contains the port of this
+server; over TLS it is bound to the host, and is never sent without TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from werkzeug.http import parse_cookie
 
 from endpoint.http.access import Caller
 
-#: In the session: the id of a sign-in.
+#: The key of the sign-in's id in the session.
 SIGNED_IN = "rillet"
 
 
@@ -22,7 +22,7 @@ class Sessions(SecureCookieSessionInterface):
         return request.scheme == "https"
 
     def sign_in_of(self, app: Flask, caller: Caller) -> object:
-        """The id of a sign-in that a request brings, for whoever is not within Flask."""
+        """The id of the sign-in that a request sends, for code outside of Flask."""
         cookie = parse_cookie(caller.cookies).get(cookie_name(caller.scheme, caller.port))
         serializer = self.get_signing_serializer(app)
         if cookie is None or serializer is None:

@@ -11,7 +11,7 @@ from itertools import islice
 from hbase_store.layout.terms import parse_term
 from stream_ext.times import date_of_ms
 
-#: Prefixes that need no declaration to be understood by people.
+#: Prefixes that people know without a declaration.
 WELL_KNOWN = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
@@ -30,11 +30,11 @@ WELL_KNOWN = {
 _PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]*)>", re.IGNORECASE)
 _LOCAL = re.compile(r"[A-Za-z0-9_][\w.-]*|")
 _NUMBERS = frozenset(WELL_KNOWN["xsd"] + name for name in ("integer", "decimal", "double", "float", "int", "long"))
-#: A page looks through these for each term that it shows.
+#: A page searches these for each term that it shows.
 _PREFIXES_MAX = 200
-#: Of a term on a page: whoever wants all of a longer one asks the endpoint.
+#: Longer terms are cut on a page; the endpoint has them whole.
 _CHARACTERS_MAX = 20_000
-#: From here on a number is a moment after 2001, and shown as one.
+#: From here on a number is a time after 2001, and is shown as one.
 _MOMENT_MS = 1_000_000_000_000
 _MOMENT_MS_MAX = 253_402_300_800_000
 
@@ -52,13 +52,13 @@ class Shown:
 
     @property
     def is_link(self) -> bool:
-        """Only what a browser may safely be sent to: an IRI may begin with `javascript:`."""
+        """Only IRIs that are safe as a link: an IRI may begin with `javascript:`."""
         whole = self.full.endswith(">")
         return whole and self.kind == "iri" and self.full[1:].lower().startswith(("http://", "https://"))
 
 
 def prefixes_of(text: str) -> dict[str, str]:
-    """Those that a text declares, the first ones of very many, and the well known ones."""
+    """The prefixes that a text declares (the first ones of very many), and the well-known ones."""
     declared = [(found[1], found[2]) for found in islice(_PREFIX.finditer(text), _PREFIXES_MAX)]
     return {**WELL_KNOWN, **dict(declared)}
 
@@ -79,12 +79,12 @@ def shown(term: bytes, prefixes: Mapping[str, str] = WELL_KNOWN) -> Shown:
 
 
 def brief_number(text: str) -> str:
-    """A mean may have 50 digits: the first ones."""
+    """A number with at most so many digits: a mean may have 50."""
     return text[:16] + "…" if len(text) > 20 and "." in text[:16] else text
 
 
 def short(iri: str, prefixes: Mapping[str, str]) -> str:
-    """With the prefix of the longest namespace that fits, else in brackets."""
+    """The IRI with the prefix of the longest matching namespace, otherwise in angle brackets."""
     fitting = [(len(space), name) for name, space in prefixes.items() if space and iri.startswith(space)]
     if fitting:
         length, name = max(fitting)
@@ -94,7 +94,7 @@ def short(iri: str, prefixes: Mapping[str, str]) -> str:
 
 
 def number(value: int) -> str:
-    """Thousands apart by a narrow space, which no country takes for something else."""
+    """The number with a narrow space between thousands, which has no other meaning in any country."""
     return f"{value:,}".replace(",", "\u202f")
 
 
@@ -107,7 +107,7 @@ def size(count: int) -> str:
 
 
 def moment(time_ms: int | None) -> str:
-    """A time of the wire; small ones are abstract and stay numbers."""
+    """A time as a date; a small time is abstract and stays a number."""
     if time_ms is None:
         return "never"
     if not _MOMENT_MS <= time_ms < _MOMENT_MS_MAX:
@@ -116,7 +116,7 @@ def moment(time_ms: int | None) -> str:
 
 
 def stream_time(time_ms: int | None) -> str:
-    """Of a stream: a small one as a date, too, for it may be a slip of units."""
+    """The time of a stream: a small one also as a date, as it may be a mistake of units."""
     if time_ms is None or abs(time_ms) >= _MOMENT_MS:
         return moment(time_ms)
     return f"{time_ms} ({date_of_ms(time_ms)})"

@@ -1,4 +1,4 @@
-"""What the store holds, counted once a snapshot: a page that is shown again counts nothing."""
+"""The contents of the store, counted once for each snapshot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from hbase_store import NAMED, Snapshot, Store
 
-#: Of more graphs the pages show this many.
+#: The pages show at most so many graphs.
 GRAPHS_MAX = 500
 
 
@@ -20,8 +20,8 @@ GRAPHS_MAX = 500
 class Counts:
     sn: int
     triples: int
-    default: int  # of them, in the default graph
-    graphs: int  # named ones
+    default: int  # triples in the default graph
+    graphs: int  # number of named graphs
     named: dict[bytes, int]  # triples of named graphs, the largest first
     predicates: dict[bytes, int]  # triples of each predicate in any graph, the most used first
 
@@ -33,7 +33,7 @@ class Statistics:
         self._counts: Counts | None = None
 
     def counts(self) -> Counts:
-        """Of the latest snapshot. One caller counts; others wait for what it finds."""
+        """The counts at the latest snapshot. One caller counts; the others wait for its result."""
         with self._lock:
             snapshot = self._store.at()
             if self._counts is None or self._counts.sn != snapshot.sn:
@@ -63,5 +63,5 @@ class Statistics:
 
 
 def memory_bytes() -> int:
-    """What this process keeps in memory now."""
+    """The memory that this process uses now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()

@@ -1,4 +1,4 @@
-"""Streams: list and create; of one stream, push a sample, let time pass, drop it."""
+"""Streams: list and create; for one stream: push a sample, advance its time, drop it."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def _list(room: Room, form: Any, problem: object = None) -> str:
 
 
 def _options() -> dict[str, object]:
-    """Only those that were filled in: the others have their defaults."""
+    """The options that the form has; the others have their defaults."""
     form = request.form
     options: dict[str, object] = {
         name: form[name].strip()
         for name in ("graph", "time", "lateness", "batch", "retention")
         if form.get(name, "").strip()
     }
-    kept = form.get("timeless", "none")
-    if kept == "all":
+    timeless = form.get("timeless", "none")
+    if timeless == "all":
         options["timeless"] = True
-    elif kept == "some":
+    elif timeless == "some":
         options["timeless"] = form.get("predicates", "").split()
     return options
 
@@ -80,7 +80,7 @@ def _act(room: Room, name: str, act: str) -> ResponseReturnValue:
         flash(f"The stream {name} is gone.")
         return redirect(url_for(".streams"))
     if act == "push":
-        flash(_said(_push(room, name)))
+        flash(_push_message(_push(room, name)))
     elif act == "heartbeat":
         time = request.form.get("time", "").strip()
         if not time:
@@ -101,7 +101,7 @@ def _push(room: Room, name: str) -> PushReceipt:
     return room.service.push(name, data.encode(), media_type, timestamp=timestamp, wait="evaluated")
 
 
-def _said(receipt: PushReceipt) -> str:
+def _push_message(receipt: PushReceipt) -> str:
     elements = "1 element" if receipt.accepted == 1 else f"{receipt.accepted} elements"
     late = f", {receipt.late} of them late" if receipt.late else ""
     return f"{elements} taken{late}. Snapshot {receipt.snapshot} has them, and every query has seen them."
@@ -114,7 +114,7 @@ def _one(room: Room, name: str, form: Any, problem: object = None) -> str:
         "console/stream.html",
         stream=definition,
         state=room.service.stream_status(definition.iri),
-        kept=room.service.status()["retention"]["streams"].get(definition.name),
+        retained=room.service.status()["retention"]["streams"].get(definition.name),
         readers=readers,
         late=room.http_url("streams", definition.name, "late"),
         form=form,

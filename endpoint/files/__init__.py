@@ -1,3 +1,3 @@
-"""Files and stores without a server: loading, replaying, and questions to a store itself.
+"""Files and stores without a server: load files, replay files as streams, query a store directly.
 
 It imports the client and the engine: neither routes nor pages."""

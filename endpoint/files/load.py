@@ -1,8 +1,8 @@
-"""From files to snapshots: each file is one snapshot, published at once or not at all.
+"""Loads files: each file becomes one snapshot, published at once or not at all.
 
-Where the store is free, the files are written to it here. Where a server holds it, they are streamed to that server,
-which does the same: so it does not matter to who loads. A file that the store has loaded already is not loaded again,
-wherever it lies by now."""
+If no other process writes to the store, the files are written directly. If a server writes to it, the files are
+streamed to that server, with the same result. A file that was loaded before is not loaded again, even if it was
+moved."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a source; `seconds` is 0 if it was loaded before."""
+    """The result of one source; `seconds` is 0 if it was loaded before."""
 
     source: Source
     loaded: Loaded
     seconds: float
-    told: Sequence[BadLine] = ()
+    bad_lines: Sequence[BadLine] = ()
 
 
 class LoadTarget(Protocol):
-    """Where a load goes."""
+    """Where a load is written: the store itself, or a server."""
 
-    statements: int  # of the source that is being read, as far as is known here
+    statements: int  # of the present source, so far
 
     def loaded(self) -> list[Loaded]: ...
 
     def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
-        """As one snapshot, which it writes into `what`, with the numbers of statements and of bad lines."""
+        """Writes one snapshot; sets its number and those of statements and bad lines in `what`."""
         ...
 
     def is_at(self, url: str) -> bool:
@@ -72,7 +72,8 @@ def load_all(
     token: str | None = None,
     server: str | None = None,
 ) -> Iterator[Done]:
-    """What became of each source, when it is written; a `server` stands for the store that it holds."""
+    """Loads all sources and yields each result as soon as it is written. `server`: load through this server, and do
+    not open the store."""
     with target_of(url, token, progress, server) as target:
         before = target.loaded()
         for source in sources:
@@ -85,13 +86,13 @@ def load_all(
                     continue
                 target.statements = 0
                 with pieces_of(source, wanted.base, progress, lambda: target.statements) as pieces:
-                    told = target.load(pieces, source.quads, what, wanted.go_on)
+                    bad_lines = target.load(pieces, source.quads, what, wanted.go_on)
             before.append(what)
-            yield Done(source, what, time.monotonic() - started, told)
+            yield Done(source, what, time.monotonic() - started, bad_lines)
 
 
 def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | None:
-    """The load that had this very file, or a copy of it; fills in the digest of one that is new."""
+    """The earlier load of this file or of a copy of it; sets the digest of a new file."""
     if not what.path:
         return None
     if (same := next((known for known in before if what.is_place_of(known)), None)) is not None:
@@ -100,12 +101,12 @@ def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | N
     return next((known for known in before if what.is_copy_of(known)), None)
 
 
-# ---- where it goes
+# ---- targets
 
 
 @contextmanager
 def target_of(url: str, token: str | None, progress: TextIO, server: str | None) -> Iterator[LoadTarget]:
-    """The store, or the server that holds it."""
+    """The store, or the server that writes to it."""
 
     def here() -> LoadTarget:
         store = hbase_store.open(url)
@@ -117,7 +118,7 @@ def target_of(url: str, token: str | None, progress: TextIO, server: str | None)
         return Local(store)
 
     def of(address: str) -> LoadTarget:
-        from endpoint.client import Client  # whose httpx who loads here himself need not wait for
+        from endpoint.client import Client  # imports httpx, which a load without a server does not need
 
         return ServerTarget(Client(address, token=token, timeout_s=None), address)
 
@@ -130,7 +131,7 @@ def target_of(url: str, token: str | None, progress: TextIO, server: str | None)
 
 
 class Local:
-    """The store itself."""
+    """Loads into the store itself."""
 
     def __init__(self, store: Store) -> None:
         self._store, self.statements = store, 0
@@ -158,7 +159,7 @@ class Local:
 
 
 class ServerTarget:
-    """The server that holds the store."""
+    """Loads by way of the server that writes to the store."""
 
     def __init__(self, client: Client, address: str) -> None:
         self._client, self._address, self.statements = client, address, 0

@@ -1,4 +1,4 @@
-"""A question to a store itself, without a server, and beside one; and an update of a store that no server holds."""
+"""Queries on a store itself, without a server or next to one; and updates of a store that no server has open."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from stream_ext.times import parse_time
 
 
 def changes(text: str) -> bool:
-    """Whether it is more than a question."""
+    """Whether the text is more than a query."""
     return isinstance(parse(text), Update | Register | Admin)
 
 
 def update(url: str, text: str) -> None:
-    """Nobody else may be writing: WriterElsewhere."""
+    """Runs an update. WriterElsewhere if another process writes to the store."""
     with closing(Service.open(url, base=DEFAULT_BASE, clock=SystemClock(), engine="inline")) as service:
         service.update(text)
 
@@ -39,8 +39,8 @@ def is_update(text: str) -> bool:
 
 
 @contextmanager
-def asked(url: str, text: str, snapshot: int | None, at: str | None) -> Iterator[tuple[Answer, Iterator[Decoded]]]:
-    """The answer and its rows, some thousand at a time."""
+def answered(url: str, text: str, snapshot: int | None, at: str | None) -> Iterator[tuple[Answer, Iterator[Decoded]]]:
+    """The answer of a query, and its rows, some thousand at a time."""
     with closing(hbase_store.open(url, read_only=True)) as store:
         sn = _snapshot(store, snapshot)
         answer = answer_once(store, text, DEFAULT_BASE, sn, None if at is None else parse_time(at))
@@ -55,20 +55,20 @@ def _snapshot(store: Store, wanted: int | None) -> int:
     return head if wanted is None else wanted
 
 
-# ---- how it would answer ---------------------------------------------------------------------------------------
+# ---- plans ---------------------------------------------------------------------------------------
 
 
 class Planned(NamedTuple):
-    """A line of a plan: what an operator does, how many rows it was expected to make, what it made in which time."""
+    """One line of a plan: an operator, the estimated number of rows, the actual number and the time."""
 
     text: str
-    estimated: float | None = None  # None: nobody has an idea
+    estimated: float | None = None  # None: there is no estimate
     rows: int | None = None
     ms: float = 0.0
 
 
 def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool) -> list[Planned]:
-    """How a store would answer, an operator a line; `analyze` has it answer."""
+    """The plan of a query over a store, one line for each operator; `analyze` evaluates it and measures."""
     with closing(hbase_store.open(url, read_only=True)) as store:
         sn = _snapshot(store, snapshot)
         query = parse_runnable(text, base)
@@ -77,14 +77,14 @@ def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool)
         if not analyze:
             stages = Network(logic_of(query), {}, store.at(sn), store.ids).stages
             return [_planned(line, stages, []) for line in lines_of(stages)]
-        _, made = trace(store, query, sn)
-        stages = [each.stage for each in made]
-        return [_planned(line, stages, made) for line in lines_of(stages)]
+        _, traced = trace(store, query, sn)
+        stages = [each.stage for each in traced]
+        return [_planned(line, stages, traced) for line in lines_of(stages)]
 
 
-def _planned(line: Line, stages: Sequence[Stage], made: Sequence[Traced]) -> Planned:
+def _planned(line: Line, stages: Sequence[Stage], traced: Sequence[Traced]) -> Planned:
     if line.stage is None:
         return Planned(line.text)
     return Planned(
-        line.text, stages[line.stage].estimate, *((made[line.stage].rows, made[line.stage].ms) if made else ())
+        line.text, stages[line.stage].estimate, *((traced[line.stage].rows, traced[line.stage].ms) if traced else ())
     )

@@ -1,4 +1,4 @@
-"""Reading files: packed or not, as lines, with a line of progress for who watches."""
+"""Reads files, compressed or not, as lines; shows the progress on a terminal."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from stream_ext.writer.load_records import Loaded
 _PIECE_BYTES = 8 << 20
 _QUADS = {"application/n-triples": False, "application/n-quads": True}
 _REDRAW_S = 0.2
-#: What comes out of one step is not bounded: 32,768 times as much, at worst.
+#: Small, because the output of one step is not bounded: 32,768 times its input, at worst.
 _ZSTD_STEP_BYTES = 1 << 11
-_ZSTD = zstandard.ZstdDecompressor(max_window_size=2 << 30)  # as much as `zstd --long=31` asks for
+_ZSTD = zstandard.ZstdDecompressor(max_window_size=2 << 30)  # the window of `zstd --long=31`
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Source:
 
     @property
     def quads(self) -> bool:
-        """Whether its lines, or those that are made of it, may name a graph."""
+        """Whether its lines may name a graph."""
         return _QUADS.get(self.media_type, True)
 
 
 def place_of(source: Source, graph: str | None) -> Loaded:
-    """What the store will know of it, but for its digest; of standard input nothing."""
+    """The description of the source that the store records, without the digest; nothing for standard input."""
     if source.name == "-":
         return Loaded("", 0, 0, graph)
     path = Path(source.name).resolve()
@@ -60,7 +60,7 @@ def digest_of(source: Source) -> str:
 
 @contextmanager
 def pieces_of(source: Source, base: str, progress: TextIO, count: Callable[[], int]) -> Iterator[Iterator[bytes]]:
-    """The lines of a source, unpacked, some megabytes at a time; `count` says how many statements there were so far."""
+    """The lines of a source, unpacked, some megabytes at a time; `count` returns the number of statements so far."""
     with _opened(source) as (raw, size):
         counted = _Counted(raw)
         shown = Progress(source.name, size, progress)
@@ -75,7 +75,7 @@ def pieces_of(source: Source, base: str, progress: TextIO, count: Callable[[], i
             yield pieces()
         except (OSError, EOFError, lzma.LZMAError, zstandard.ZstdError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # of the system, not of what is in the file
+                raise  # an error of the system, not of the contents
             raise BadData(f"it cannot be unpacked: {error}") from None
         finally:
             shown.end()
@@ -83,7 +83,7 @@ def pieces_of(source: Source, base: str, progress: TextIO, count: Callable[[], i
 
 @contextmanager
 def named(source: Source) -> Iterator[None]:
-    """An error names the file."""
+    """Adds the name of the file to an error."""
     try:
         yield
     except BadData as error:
@@ -95,7 +95,7 @@ def named(source: Source) -> Iterator[None]:
 
 @contextmanager
 def _opened(source: Source) -> Iterator[tuple[IO[bytes], int]]:
-    """The bytes, and how many there are (0: not known)."""
+    """The bytes of the source, and their number (0: not known)."""
     if source.name == "-":
         yield sys.stdin.buffer, 0
         return
@@ -109,7 +109,7 @@ def _read(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _unpacked(buffered: io.BufferedReader) -> IO[bytes]:
-    """By its first bytes: a packed file need not say so in its name."""
+    """Finds the compression by the first bytes: the name of a compressed file need not show it."""
     for magic, unpack in _PACKED:
         if buffered.peek(len(magic))[: len(magic)] == magic:
             return unpack(buffered)
@@ -117,11 +117,11 @@ def _unpacked(buffered: io.BufferedReader) -> IO[bytes]:
 
 
 class _Unzstd(io.RawIOBase):
-    """Frame after frame; zstandard's own reader takes one that is cut off for the end."""
+    """Reads frame after frame, and raises if one is cut off; zstandard's own reader takes this for the end."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._packed = packed
-        self._engine: Any = None  # of the frame that has begun
+        self._engine: Any = None  # of the present frame
         self._next = self._ready = b""
 
     def readable(self) -> bool:
@@ -152,7 +152,7 @@ _PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], IO[bytes]]], ...] = (
 
 
 class _Counted(io.RawIOBase):
-    """Counts what is read, which for a packed file is not what is parsed."""
+    """Counts the bytes that are read; in a compressed file these are fewer than the parsed ones."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw, self.position = raw, 0
@@ -168,7 +168,7 @@ class _Counted(io.RawIOBase):
 
 
 class Progress:
-    """A line that is drawn again and again; nothing where no one looks."""
+    """A line on a terminal that is drawn again and again; nothing if the output is no terminal."""
 
     def __init__(self, name: str, size: int, out: TextIO) -> None:
         self._name, self._size, self._out = name, size, out

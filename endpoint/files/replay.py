@@ -1,12 +1,12 @@
-"""Replay: a file or a pipe cut into elements, and sent at a pace.
+"""Replays a file or a pipe: cuts it into elements and sends them at a given rate.
 
     ndjson   a line is an element
     tnt      TIME TAB triple: consecutive lines of one time are an element
-    nt       consecutive lines of one subject
-    nq       consecutive lines of one graph
+    nt       consecutive lines of one subject are an element
+    nq       consecutive lines of one graph are an element
 
-What goes over the wire is ndjson, so every element may have a time of its own. Nothing here holds more than one block
-of the input, and what a pipe has given is sent before more of it is waited for."""
+Elements are sent as ndjson, so each may have a time of its own. At most one block of the input is in memory, and
+what a pipe has given so far is sent before more is awaited."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CUT_FORMATS = ("nt", "nq", "tnt", "ndjson")
 _READ_BYTES = 1 << 20
 _PUSH_BYTES = 4 << 20
 _PUSH_ELEMENTS = 20_000
-#: Elements that fall due this close together share a push.
+#: Elements whose times to be sent are in the same tick share a push.
 _TICK_MS = 50
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -39,7 +39,7 @@ class Element:
 
 
 def unpacked(raw: BinaryIO) -> BinaryIO:
-    """The input without gzip or zstd, told by its first bytes."""
+    """The input without gzip or zstd, which its first bytes show."""
     buffered = io.BufferedReader(raw) if isinstance(raw, io.RawIOBase) else raw
     head = buffered.peek(4)[:4] if isinstance(buffered, io.BufferedReader) else b""
     if head.startswith(_GZIP):
@@ -54,7 +54,7 @@ def unpacked(raw: BinaryIO) -> BinaryIO:
 
 
 def blocks_of_lines(source: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines that are there, as soon as they are there; the last of the input may lack its end."""
+    """Lines as soon as they can be read; the last line of the input may lack its line break."""
     read = getattr(source, "read1", source.read)
     rest = b""
     while data := read(_READ_BYTES):
@@ -69,8 +69,8 @@ def blocks_of_lines(source: BinaryIO) -> Iterator[list[bytes]]:
 
 
 class Cutter:
-    """Lines in, elements out. `time_from`: "data" (whatever the format has), "arrival" (no times), or the IRI of the
-    predicate whose object is an element's time."""
+    """Lines in, elements out. `time_from`: "data" (the times of the format), "arrival" (no times), or the IRI of the
+    predicate whose object is the time of the element."""
 
     def __init__(self, format: str, time_from: str = "data") -> None:
         self._format, self._time_from = format, time_from
@@ -97,7 +97,7 @@ class Cutter:
             yield self._end_run()
 
     def _split(self, line: bytes) -> tuple[bytes, bytes]:
-        """What elements are told apart by, and the triple."""
+        """The key of an element that this line belongs to, and the triple."""
         if self._format == "tnt":
             time, tab, triple = line.partition(b"\t")
             if not tab:
@@ -155,12 +155,12 @@ def _time_written(text: bytes) -> int | str:
     return int(text) if text.lstrip(b"-").isdigit() else text.decode()
 
 
-# ---- pace ------------------------------------------------------------------------------------------------------
+# ---- rate ------------------------------------------------------------------------------------------------------
 
 
 class Pace(Protocol):
     def __call__(self, index: int, element: Element) -> float:
-        """When it is to be sent, in seconds after the first."""
+        """When the element is to be sent, in seconds after the first one."""
         ...
 
 
@@ -177,7 +177,7 @@ class PerSecond:
 
 
 class AsItWas:
-    """As the elements' own times say, `factor` times as fast."""
+    """Sends by the times of the elements, `factor` times as fast."""
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
@@ -203,7 +203,7 @@ class Pacer:
         self._count = 0
 
     def bodies(self, elements: Iterable[Element]) -> Iterator[bytes]:
-        """Empties itself at the end of `elements`: more may be long in coming."""
+        """The bodies of these elements. All of them are sent at the end of `elements`, as more may come much later."""
         block: list[bytes] = []
         size = 0
         for element in elements:

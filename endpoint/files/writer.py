@@ -1,4 +1,4 @@
-"""Who writes to a store: this process, if it is free; else the server that holds it, which does the same."""
+"""Finds the process that can write to a store: this one, if no other does; otherwise the server that has the lease."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ Way = TypeVar("Way")
 
 
 def by_whoever_writes(here: Callable[[], Way], there: Callable[[str], Way]) -> Way:
-    """`here` takes the lease, or raises WriterElsewhere; `there` is given a server's address. A server that is just
-    starting or ending is asked again for some seconds; a holder that is none is named in the error."""
+    """`here` writes in this process, or raises WriterElsewhere; `there` is called with the address of the server
+    that writes. A server that is just starting or ending is tried again for some seconds; otherwise the error names
+    the writer."""
     until = time.monotonic() + _RETRY_FOR_S
     while True:
         try:
@@ -28,7 +29,7 @@ def by_whoever_writes(here: Callable[[], Way], there: Callable[[str], Way]) -> W
 
 
 def _answers(address: str) -> bool:
-    import httpx  # takes a tenth of a second, which who writes here himself need not wait
+    import httpx  # the import takes a tenth of a second; not needed if this process writes
 
     try:
         return httpx.get(address.rstrip("/") + "/$/ping", timeout=_RETRY_FOR_S).is_success

@@ -1,3 +1,3 @@
-"""Formats: answers, graphs and descriptions as the bytes that leave.
+"""Formats: writes answers, graphs and descriptions as bytes.
 
-Its verb is *write*. It imports negotiation only."""
+It imports negotiation only."""

@@ -1,4 +1,4 @@
-"""What `/sparql` says without a question: the service description."""
+"""The service description: the answer of `/sparql` to a request without a query."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ OFFERS = (
     Offer("application/ld+json", "json-ld"),
 )
 
-#: What a client may rely on beyond SPARQL 1.1.
+#: Extensions of SPARQL 1.1 that the service description names.
 EXTENSIONS = tuple(URIRef(f"urn:rillet:ns#{name}") for name in ("streams", "RSP-QL"))
 
-#: Streams are told in the words of VoCaLS.
+#: Streams are described in the vocabulary VoCaLS.
 VOCALS, VSD = Namespace("http://w3id.org/rsp/vocals#"), Namespace("http://w3id.org/rsp/vocals-sd#")
 DCAT, DCT = Namespace("http://www.w3.org/ns/dcat#"), Namespace("http://purl.org/dc/terms/")
 
 _STREAMS_MAX = 1_000
-#: The W3C's names of formats, for what is read and written here.
+#: The W3C's IRIs of the formats that are read and written here.
 _RESULTS = ("SPARQL_Results_JSON", "SPARQL_Results_XML", "SPARQL_Results_CSV", "SPARQL_Results_TSV")
 _GRAPHS = ("Turtle", "N-Triples", "RDF_XML", "JSON-LD", "TriG", "N-Quads")
 
 
 def describe(url: str) -> Graph:
-    """What the stock router must find, so that it does not count the store's triples to write it itself."""
+    """A description for the stock router: without one it would count the triples of the store to write its own."""
     graph = Graph()
     service, dataset, default = URIRef(url), BNode(), BNode()
     graph.add((service, SD.endpoint, URIRef(url)))
@@ -51,7 +51,7 @@ def describe(url: str) -> Graph:
 
 
 def correct(graph: Graph) -> None:
-    """The stock description promises what a stock endpoint does; here stands what this one does."""
+    """Corrects the stock description: it names features of a stock endpoint, not those of this one."""
     for predicate, value in ((SD.feature, None), (SD.inputFormat, None), (SD.resultFormat, None)):
         graph.remove((None, predicate, value))
     for service in graph.subjects(SD.endpoint):
@@ -62,7 +62,7 @@ def correct(graph: Graph) -> None:
 
 
 def add_streams(graph: Graph, service: URIRef, base: str, streams: Iterable[StreamDefinition]) -> None:
-    """Each stream with the address where it is pushed to, and this service as what publishes and processes them."""
+    """Adds each stream with the address for pushes, and this service as its publisher and processor."""
     graph.bind("vocals", VOCALS)
     graph.bind("vsd", VSD)
     for kind in (VSD.PublishingService, VSD.ProcessingService):
@@ -83,7 +83,7 @@ class Description:
         self.written = lru_cache(maxsize=len(OFFERS))(self._written)
 
     def _written(self, format: str, snapshot: int) -> bytes:
-        """As of a snapshot: streams come and go with them."""
+        """The description at a snapshot: the streams may change with each one."""
         graph = Graph() + self._router.service_description
         service = URIRef(self._router.public_url)
         add_streams(graph, service, self._base, self._streams()[:_STREAMS_MAX])

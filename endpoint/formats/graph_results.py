@@ -1,7 +1,7 @@
 """Graphs as text: Turtle, N-Triples, RDF/XML, JSON-LD, TriG, N-Quads, from batches of rows (s, p, o[, g]).
 
-As with results a writer is a generator of pieces. Rows that follow each other and share their subject are written
-together; a graph that is too large for one batch says a subject again, which all of these forms allow."""
+As in `results` a writer is a generator of pieces. Consecutive rows with one subject are written together. In a graph
+of several batches a subject may be written several times, which all of these formats allow."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Row = tuple[bytes, ...]
 
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _TYPE = f"<{_RDF}type>".encode()
-#: The longest end of an IRI that XML takes for a name, so that a namespace is left before it.
+#: The longest end of an IRI that is a name in XML, with a namespace left before it.
 _FIRST = (
     "A-Z_a-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f"
     "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
 )
 _LOCAL_NAME = re.compile(f"[{_FIRST}][-.0-9\u00b7\u0300-\u036f\u203f-\u2040{_FIRST}]*\\Z")
 
-#: Under a wildcard the first is taken. The plain types are what some clients ask for; they get that label back.
+#: Under a wildcard the first is chosen. Some clients ask for the plain types, and get them as the Content-Type.
 TRIPLES = (
     Offer("text/turtle", "turtle"),
     Offer("application/n-triples", "nt"),
@@ -43,7 +43,7 @@ TRIPLES = (
     Offer("text/plain", "nt"),
 )
 
-#: For the graphs of a whole dataset.
+#: The formats of a whole dataset.
 QUADS = (
     Offer("application/trig", "trig"),
     Offer("application/n-quads", "nq"),
@@ -56,7 +56,7 @@ def write(format: str, batches: Batches) -> Iterator[bytes]:
 
 
 def _rows(batch: Decoded) -> Iterator[Row]:
-    """As texts; a graph that is unbound is the default graph, b""."""
+    """The rows as texts; an unbound graph is the default graph, b""."""
     texts = [text or b"" for text in batch.texts]
     return zip(*([texts[place] for place in column] for column in batch.columns), strict=True)
 
@@ -65,7 +65,7 @@ def _rows(batch: Decoded) -> Iterator[Row]:
 
 
 def write_lines(batches: Batches) -> Iterator[bytes]:
-    """N-Triples, and N-Quads for rows of four: a term's text is what they want."""
+    """N-Triples, or N-Quads for rows of four: the text of a term is its form in N-Triples."""
     for batch in batches:
         yield b"".join(map(_line, _rows(batch)))
     yield b""
@@ -78,7 +78,7 @@ def _line(row: Row) -> bytes:
 # ---- Turtle and TriG ----
 
 
-#: Literals that Turtle may say without quotes and datatype: 30, 4.5, true.
+#: Literals that Turtle writes without quotes and datatype: 30, 4.5, true.
 _PLAIN = re.compile(
     rb'"(?:([+-]?[0-9]+)"\^\^<%b#integer|([+-]?[0-9]*\.[0-9]+)"\^\^<%b#decimal|(true|false)"\^\^<%b#boolean)>'
     % ((rb"http://www\.w3\.org/2001/XMLSchema",) * 3)
@@ -109,7 +109,7 @@ def _plain(text: bytes) -> bytes:
 
 
 def _grouped(rows: Iterable[Row]) -> tuple[list[bytes], list[list[Row]]]:
-    """Subjects in order of first appearance, and the rows of each."""
+    """The subjects in the order of their first rows, each with its rows."""
     found: dict[bytes, list[Row]] = {}
     for row in rows:
         found.setdefault(row[0], []).append(row)
@@ -117,7 +117,7 @@ def _grouped(rows: Iterable[Row]) -> tuple[list[bytes], list[list[Row]]]:
 
 
 def _subject(subject: bytes, rows: list[Row]) -> bytes:
-    """`<s> a <c> ;` and its other predicates on lines of their own."""
+    """`<s> a <c> ;`, then its other predicates, one on each line."""
     objects: dict[bytes, list[bytes]] = {}
     for row in rows:
         objects.setdefault(row[1], []).append(row[2])

@@ -1,8 +1,8 @@
-"""SPARQL results as text: JSON, XML, CSV, TSV and one JSON object a line.
+"""SPARQL results as text: JSON, XML, CSV, TSV and one JSON object for each line.
 
-A writer is a generator of pieces, one for each batch of rows, so that a large answer leaves while it is decoded and
-no more of it is in memory than a batch. A batch has each distinct term once, and each is translated once; the rows
-are put together by C loops."""
+A writer is a generator of pieces, one for each batch of rows, so that a large answer is sent while it is decoded and
+at most one batch of it is in memory. A batch has each distinct term once, and each is escaped once; the rows are
+joined by loops in C."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stream_ext.oneshot.answers import Decoded
 Batches = Iterable[Decoded]
 Writer = Callable[[Sequence[str], Batches, bool | None], Iterator[bytes]]
 
-#: Under a wildcard the first is taken. The plain types are what some clients ask for; they get that label back.
+#: Under a wildcard the first is chosen. Some clients ask for the plain types, and get them as the Content-Type.
 OFFERS = (
     Offer("application/sparql-results+json", "json"),
     Offer("application/json", "json"),
@@ -35,7 +35,7 @@ OFFERS = (
     Offer("application/x-ndjson", "ndjson"),
 )
 
-_ASK_COLUMN = "_askResult"  # CSV and TSV have no word for true and false; this is Jena's
+_ASK_COLUMN = "_askResult"  # CSV and TSV define no boolean results; this is the form of Jena
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -49,32 +49,32 @@ def write(format: str, variables: Sequence[str], batches: Batches, boolean: bool
 
 
 def few(rows: Sequence[Sequence[bytes | None]]) -> Batches:
-    """Rows that are texts already, as a batch."""
+    """Rows that are texts already, as one batch."""
     width = len(rows[0]) if rows else 0
     places = [list(range(column, len(rows) * width, width)) for column in range(width)]
     return [Decoded([text for row in rows for text in row], places, len(rows))] if rows else []
 
 
 def _cells(batch: Decoded, translate: Callable[[bytes], str], marks: Sequence[str] = ()) -> list[list[str]]:
-    """The columns as they are written, `marks` before each bound term; "" where a variable is unbound."""
+    """The columns as they are written, with `marks` before each bound term; "" for an unbound variable."""
     texts = ["" if text is None else translate(text) for text in batch.texts]
     if not marks:
         return [[texts[place] for place in column] for column in batch.columns]
     columns = []
     for mark, column in zip(marks, batch.columns, strict=True):
-        # Only what stands there: all terms once for each column would be far more than is written.
+        # Only the terms that occur in the column: all terms for each column would be far more work.
         marked = {place: mark + texts[place] if texts[place] else "" for place in set(column)}
         columns.append([marked[place] for place in column])
     return columns
 
 
 def _rows(columns: Sequence[Sequence[str]], count: int) -> Iterable[tuple[str, ...]]:
-    """A SELECT may have no variable: then each of its rows is empty."""
+    """The rows. A SELECT without variables has empty rows."""
     return zip(*columns, strict=True) if columns else [()] * count
 
 
 def _pieces(head: str, blocks: Iterable[str], separator: str, tail: str) -> Iterator[bytes]:
-    """`head`, the blocks with `separator` between, `tail`. A block leaves as soon as it is there."""
+    """`head`, the blocks with `separator` between them, `tail`. Each block is yielded as soon as it is written."""
     before = head
     for block in blocks:
         yield (before + block).encode()
@@ -103,7 +103,7 @@ def write_json(variables: Sequence[str], batches: Batches, boolean: bool | None)
 
 
 def _objects(variables: Sequence[str], batch: Decoded) -> Iterator[str]:
-    """A row as the object of its bindings."""
+    """Each row as the JSON object of its bindings."""
     cells = _cells(batch, json_term, [_quoted(name) + ":" for name in variables])
     rows: Iterable[Iterable[str]] = _rows(cells, batch.rows)
     if None in batch.texts:
@@ -130,7 +130,7 @@ _XML_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<sparql xmlns="http://www.w
 def xml_text(value: str) -> str:
     if _NOT_IN_XML.search(value):
         raise NotAcceptable(f"XML cannot say {value!r}: it has a control character; ask for another media type")
-    # A reader would turn a bare carriage return into a newline.
+    # An XML parser reads a bare carriage return as a newline.
     return escape(value, {"\r": "&#13;"})
 
 
@@ -186,7 +186,7 @@ def _csv_field(value: str) -> str:
 
 
 def tsv_term(text: bytes) -> str:
-    return text.decode().replace("\t", "\\t")  # N-Triples is what TSV wants, but for a bare tab
+    return text.decode().replace("\t", "\\t")  # TSV uses the form of N-Triples, except for a bare tab
 
 
 def write_csv(variables: Sequence[str], batches: Batches, boolean: bool | None) -> Iterator[bytes]:

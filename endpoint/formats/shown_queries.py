@@ -1,4 +1,4 @@
-"""A registered query as JSON: how it is doing, and its plan."""
+"""A registered query as JSON: its status and its plan."""
 
 from __future__ import annotations
 

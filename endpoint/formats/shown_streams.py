@@ -1,4 +1,4 @@
-"""Streams as JSON: what each is, and where it has come to."""
+"""Streams as JSON: their definitions and their progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def described(definition: StreamDefinition) -> dict[str, Any]:
-    """A stream as PUT would create it again, and its name."""
+    """The name of a stream, and the options with which PUT would create it again."""
     return {"stream": definition.name, "iri": definition.iri, **definition.options.as_json()}
 
 
@@ -25,5 +25,5 @@ def shown_stream(service: Service, name: tuple[str, int]) -> dict[str, Any]:
 
 
 def streams_listed(service: Service) -> msgspec.Raw:
-    """All of them, encoded already: they may be many."""
+    """All streams, as encoded JSON: they may be many."""
     return msgspec.Raw(msgspec.json.encode([with_status(service, definition) for definition in service.streams()]))

@@ -1,4 +1,4 @@
-"""An answer as the bytes that leave, some kilobytes at a time; the same in a thread and in a query worker."""
+"""An answer as bytes, some kilobytes at a time; used by threads of the server and by query workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pieces_of(answer: Answer, format: str, rows_max: int, decoded: Decode) -> It
 
 
 def gathered(pieces: Iterator[bytes]) -> tuple[bytes, bool]:
-    """The next pieces together, some kilobytes if there are; and whether they are the last."""
+    """The next pieces, joined up to some kilobytes; and whether they are the last."""
     found, size = [], 0
     for piece in pieces:
         found.append(piece)

@@ -1,4 +1,4 @@
-"""HTTP: who may come in, bodies and their bounds, connections, threads, parameters, questions under way.
+"""HTTP: access, request bodies and their bounds, connections, thread pools, parameters, running queries.
 
-It knows no route: `app_state` and `exchange` are what each of them is handed. It imports query_workers, formats,
+It knows no route. A route receives an `Exchange`, and by it the `AppState`. It imports query_workers, formats,
 monitoring."""

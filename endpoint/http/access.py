@@ -1,14 +1,14 @@
-"""Who may come in, who may read, and who may write.
+"""Access: which hosts and pages are answered, who may read, and who may write.
 
-A server that only this machine can reach needs no token, but a web page that somebody happens to visit can reach it as
-well, through that person's browser. So such a server answers to its own names alone: a page whose name was made to lead
-here (DNS rebinding) names another host. And browsers say which page a request comes from: a write comes from a page of
-this very server, scheme, name and port, or from no page at all. What proxies add (X-Forwarded-...) is not looked at:
-anybody can write it.
+A server that only this machine can reach needs no token. But any web page that a user visits can reach it as well,
+through the user's browser. Two rules prevent this. Such a server answers only requests for its own host names, because
+a page that uses DNS rebinding sends another host name. And a write from a browser must come from a page of this server
+(same scheme, name and port), which browsers report; programs report no page. Headers of proxies (X-Forwarded-...) are
+not read: any client can write them.
 
-The token comes as a bearer token, or as the password of Basic, for clients that know nothing else. Whoever has the
-token may read, too; whoever has the read token may only read. A page of an origin that was let in may read, and may
-write with the bearer token: a password that a browser remembers it would send for any page."""
+The token is a bearer token, or the password of Basic for clients that know nothing else. With the token one may read
+and write, with the read token only read. A page of an origin that --cors allows may read, and may write with the
+bearer token; not with Basic, since browsers add a remembered password to the requests of any page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from endpoint.errors import Forbidden, Unauthorized
 
 Level = Literal["read", "write"]
-#: In the place of an origin: any.
+#: In place of an origin: any origin.
 ANY = "*"
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.IGNORECASE)
@@ -46,7 +46,7 @@ _PREFLIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a request says of where it comes from."""
+    """The headers of a request that say where it comes from and what it may do."""
 
     scheme: str
     port: str  # of the server that it has reached
@@ -70,7 +70,7 @@ class Caller:
 
 
 class SignIns:
-    """Who has signed in to the console: ids that cannot be guessed, each with what it may do, until it signs out."""
+    """The sign-ins to the console: random ids, each with its level (read, write), until it signs out."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -103,8 +103,8 @@ class Access:
         hosts: Collection[str] | None = None,
         cors: Collection[str] = (),
     ) -> None:
-        """`hosts` are the names that are answered to besides those of loopback (None: to any name); `cors` the origins
-        whose pages are let in."""
+        """`hosts`: the host names that are answered besides those of loopback (None: any). `cors`: the origins whose
+        pages may read."""
         self._token, self._read_token = token, read_token
         self._own = origin_of(base)
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
@@ -121,7 +121,7 @@ class Access:
         """Whether reading needs a token, too."""
         return self._read_token is not None
 
-    # ---- coming in
+    # ---- host names
 
     def check_host(self, host: str | None) -> None:
         if self._hosts is None:
@@ -136,7 +136,7 @@ class Access:
     # ---- reading
 
     def check_read(self, caller: Caller, signed_in: bool) -> None:
-        """`signed_in`: its cookie is that of somebody who may read, which counts for our own pages."""
+        """`signed_in`: the request has the cookie of a sign-in. The cookie counts only for our own pages."""
         if not self.closed or (signed_in and self._is_own(caller)):
             return
         _, token = _credentials(caller.authorization, "reading needs a token of this server")
@@ -144,7 +144,7 @@ class Access:
             raise Unauthorized("this is not a token of this server")
 
     def level(self, token: bytes) -> Level | None:
-        """What it opens."""
+        """What this token allows; None: it is no token of this server."""
         if self._token is not None and hmac.compare_digest(token, self._token.encode()):
             return "write"
         if self._read_token is not None and hmac.compare_digest(token, self._read_token.encode()):
@@ -171,7 +171,7 @@ class Access:
             raise Unauthorized("this is the token for reading: writing needs the other one")
 
     def check_page(self, caller: Caller) -> None:
-        """That it comes from a page of ours, or from none."""
+        """Raises Forbidden if the request comes from a page of another origin."""
         if not self._is_own(caller):
             where = "another origin" if caller.origin is None else caller.origin
             raise Forbidden(
@@ -185,10 +185,10 @@ class Access:
         origin = caller.origin.lower()
         return origin == self._own or origin == f"{caller.scheme}://{caller.host or ''}".lower()
 
-    # ---- pages of others
+    # ---- pages of other origins
 
     def for_origin(self, origin: str | None) -> Sequence[tuple[bytes, bytes]]:
-        """What every answer says to a browser whose page is of `origin`."""
+        """The CORS headers of an answer to a page of `origin`."""
         if not self._cors:
             return ()
         if origin is None or not self._lets_in(origin):
@@ -197,7 +197,7 @@ class Access:
         return _VARIES, (b"access-control-allow-origin", allowed.encode()), _EXPOSED
 
     def for_preflight(self, origin: str | None) -> Sequence[tuple[bytes, bytes]]:
-        """What a browser wants to know before it lets that page send what is no simple form."""
+        """The headers that answer a preflight request: which methods and headers pages of `origin` may use."""
         return _PREFLIGHT if self._lets_in(origin) else ()
 
     def _lets_in(self, origin: str | None) -> bool:
@@ -207,7 +207,7 @@ class Access:
 
 
 def _credentials(authorization: str | None, why: str) -> tuple[str, bytes]:
-    """`bearer` or `basic`, and the token that came so."""
+    """`bearer` or `basic`, and the token that the header has."""
     kind, _, given = (authorization or "").partition(" ")
     kind, given = kind.lower(), given.strip()
     if kind == "bearer" and given:
@@ -222,7 +222,7 @@ def _credentials(authorization: str | None, why: str) -> tuple[str, bytes]:
 
 
 def origin_of(url: str) -> str:
-    """As browsers write it; nothing for what has none."""
+    """The origin of a URL as browsers write it; "" if it has none."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -238,7 +238,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def _name(host: str | None) -> str:
-    """What a Host header names, without its port; nothing for what is no host."""
+    """The host name in a Host header, without its port; "" if it is malformed."""
     found = _HOST.fullmatch(host or "")
     return found[1].strip("[]").lower() if found else ""
 

@@ -1,4 +1,6 @@
-"""The desk: what every route needs at hand, made once per application."""
+"""AppState: what the routes of one application share: service, access, limits, thread pools, last known status.
+
+The application makes one and hands it to each exchange (`exchange.state`)."""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from endpoint.formats.description import Description
 from endpoint.formats.shown_queries import shown_query
 from endpoint.formats.shown_streams import shown_stream, streams_listed
 from endpoint.http.access import Access, Caller
-from endpoint.http.answer_cache import Remembered
+from endpoint.http.answer_cache import AnswerCache
 from endpoint.http.body import Bodies
 from endpoint.http.connections import Connections
 from endpoint.http.request_counts import Requests
@@ -35,16 +37,16 @@ if TYPE_CHECKING:
     from stream_ext.service.service import Service
 
 _RETRY_AFTER_S = 1
-#: An IRI, and the number that only this one of all streams or queries of that IRI ever had.
+#: The IRI of a stream or query, and its number: a later one of the same IRI has another number.
 Name = tuple[str, int]
-#: So many streams, and so many queries, are known for when the store does not answer; the last that were asked for.
+#: So many streams, and so many queries, are remembered for the time when the store does not answer.
 _REMEMBERED_MOST = 1_000
-#: How long who asks for one of them waits for what is of now, and how long if nothing is known of it.
+#: How long a request for one of them waits for its present state; and how long if no earlier state is known.
 _ONE_S, _FIRST_S = 1.0, 10.0
 
 
 @dataclass(eq=False)
-class Desk:
+class AppState:
     service: Service
     base: str
     access: Access
@@ -52,11 +54,11 @@ class Desk:
     memory: QueryMemory
     workers: Workers
     description: Description
-    remembered: Remembered
+    answer_cache: AnswerCache
     query_workers: QueryWorkers
     bodies: Bodies
     console: Application | None
-    is_reader: Callable[[Caller], bool]  # whether the console's cookie says so
+    is_reader: Callable[[Caller], bool]  # by the console's cookie
     requests: Requests = field(default_factory=Requests)
     underway: Underway = field(init=False)
     connections: Connections = field(init=False)
@@ -67,7 +69,7 @@ class Desk:
     one_stream: LastKnownOf[Name, dict[str, Any]] = field(init=False)
     one_query: LastKnownOf[Name, dict[str, Any]] = field(init=False)
     stopping: bool = False
-    live: int = 0  # queries that are there for one who listens
+    live: int = 0  # open live queries
     _listeners: set[asyncio.Event] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -81,17 +83,17 @@ class Desk:
         self.one_query = LastKnownOf("query", partial(shown_query, self.service), _REMEMBERED_MOST)
 
     def head(self) -> int:
-        """The last snapshot that this process knows: every answer names one."""
+        """The latest snapshot that this process knows; every answer has it in a header."""
         return int(self.service.head())
 
     async def last_known(self, of: LastKnownOf[Name, dict[str, Any]], name: Name) -> dict[str, Any]:
-        """One stream or query, as of now if that can be known in time, and how old it is."""
+        """The status of one stream or query, with its age: the present one if it can be read in time."""
         is_away = any(wait.kind == "store" for wait in self.service.waits.current())
         known = await (of.get(name, PATIENCE_S) if is_away else of.get(name, _ONE_S, _FIRST_S))
         return {**known.value, "age_ms": round(known.age_s * 1000)}
 
     def listen(self, wake: asyncio.Event) -> None:
-        """`wake` is set when the server stops: whoever only waits for news ends at once."""
+        """`wake` is set when the server stops, so that a listener without news ends at once."""
         self._listeners.add(wake)
 
     def unlisten(self, wake: asyncio.Event) -> None:
@@ -99,7 +101,7 @@ class Desk:
 
     @contextmanager
     def room_to_listen(self) -> Iterator[None]:
-        """For one live query; Overload when there are as many as are let in. On the event loop only."""
+        """Counts one live query; Overload if there are as many as allowed. On the event loop only."""
         if self.live >= self.limits.live:
             raise Overload(f"{self.live} live queries are listened to, which is the limit; try again", _RETRY_AFTER_S)
         self.live += 1
@@ -120,7 +122,7 @@ class Desk:
             wake.set()
 
     def close(self) -> None:
-        """When the server has ended: what still runs has no one to answer."""
+        """Called when the server has ended: the results of what still runs are not needed."""
         for known in (self.lookout, self.status, self.figures, self.listed, self.one_stream, self.one_query):
             known.close()
         self.underway.cancel_all()

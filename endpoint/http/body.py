@@ -1,9 +1,9 @@
-"""The body of a request: read piece by piece, so that one that is too long is refused before it is all here.
+"""The body of a request, read piece by piece: one that is too long is rejected before all of it has arrived.
 
-A compressed body is unpacked with a bound on what comes out, for a few kilobytes can say gigabytes. And what all
-requests under way have brought is bounded: a server that is sent many large bodies at once takes some, and asks the
-other clients to come back. What a client only says that it will send takes nothing; and one that is too slow is not
-waited for."""
+A compressed body is unpacked with a limit on its unpacked size, as a few kilobytes can unpack to gigabytes. The
+bodies of all running requests together are limited, too: if many large bodies arrive at once, the server accepts
+some and answers the others with an error that says to try again. A declared length counts only when its bytes have
+arrived. A client that sends too slowly is disconnected."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _ZSTD_WINDOW_BYTES = 128 << 20
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _STEP_BYTES = 1 << 10
-#: Bodies of at most so many bytes have as much room again: few large ones must not hold many small ones back.
+#: Bodies of at most so many bytes have twice the room: a few large bodies must not block many small ones.
 _SMALL_BYTES = 1 << 20
 _RETRY_AFTER_S = 1
 
 
 class Disconnected(Exception):
-    """The client went away in the middle: there is no one to answer."""
+    """The client closed the connection before its request was complete: there is no one to answer."""
 
 
 class Bodies:
-    """How much the bodies of all requests under way take together. On the event loop only."""
+    """The size of the bodies of all running requests together. On the event loop only."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._held: dict[object, int] = {}
+        self._sizes: dict[object, int] = {}
         self.nbytes = 0
         self.refused = 0
 
     def hold(self, request: object, size: int) -> None:
-        """So many bytes of this request are here. Overload if there is no room for them beside others'."""
-        others = self.nbytes - self._held.get(request, 0)
+        """Counts `size` bytes for this request. Overload if the bodies of the other requests leave no room for them."""
+        others = self.nbytes - self._sizes.get(request, 0)
         room = self._bytes_max * (1 if size > _SMALL_BYTES else 2)
         if others and others + size > room:
             self.refused += 1
@@ -51,14 +51,15 @@ class Bodies:
                 "send this one again a little later",
                 _RETRY_AFTER_S,
             )
-        self._held[request], self.nbytes = size, others + size
+        self._sizes[request], self.nbytes = size, others + size
 
     def release(self, request: object) -> None:
-        self.nbytes -= self._held.pop(request, 0)
+        self.nbytes -= self._sizes.pop(request, 0)
 
 
 class Paced:
-    """`receive` for a body: in each `slow_s` that we wait it brings `rate_bytes` a second, or ends."""
+    """`receive` with a minimum rate: in each `slow_s` of waiting `rate_bytes` a second must arrive, otherwise
+    TooSlow."""
 
     def __init__(self, receive: Receive, slow_s: float, rate_bytes: int) -> None:
         self._receive, self._slow_s, self._least = receive, slow_s, int(slow_s * rate_bytes)
@@ -83,10 +84,10 @@ class Paced:
 
 
 async def read_body(receive: Receive, declared: str | None, limit: int, hold: Callable[[int], None]) -> bytes:
-    """All of the body. `declared` is its Content-Length, if the client gave one; `hold` is told how much there is."""
+    """The whole body. `declared`: its Content-Length, if there is one; `hold` is called with the size so far."""
     if declared and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    body = bytearray()  # not a list of pieces, of which one that is sent byte by byte has too many
+    body = bytearray()  # not a list of pieces: a body that is sent byte by byte would have too many
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -105,7 +106,7 @@ def _too_large(limit: int) -> TooLarge:
 
 
 def unpack(body: bytes, encoding: str, limit: int) -> bytes:
-    """`body` without its Content-Encoding."""
+    """The body without its Content-Encoding."""
     names = [name.strip().lower() for name in encoding.split(",") if name.strip()]
     for name in reversed(names):
         if name in ("gzip", "x-gzip", "deflate"):
@@ -127,13 +128,13 @@ def _unpack_zstd(body: bytes, limit: int) -> bytes:
 
 
 def _unpacked(body: bytes, limit: int, start: Callable[[], Any], fault: type[Exception], what: str) -> bytes:
-    """All members, one after the other: of each, `start` makes what unpacks it."""
+    """Unpacks all members, one after the other; `start` creates the decompressor of a member."""
     pieces: list[bytes] = []
     size = at = 0
     while at < len(body):
         engine = start()
         while not engine.eof:
-            # In small pieces, because what one call gives is not bounded, and what a member leaves over is copied.
+            # In small pieces: the output of one call is not bounded, and each call copies the unused input.
             fed = body[at : at + _STEP_BYTES]
             if not fed:
                 raise BadData(f"the {what} body ends too early")

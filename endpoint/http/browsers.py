@@ -1,8 +1,8 @@
-"""What every answer says to the browser that shows it.
+"""The security headers of answers, for browsers that show them.
 
-Data that others wrote comes back from here in forms that a browser can show, RDF/XML with elements of HTML among them.
-So an answer loads nothing and runs nothing, whatever is in it; only our own pages load what is ours. No answer is shown
-inside a page of another site, and no other window can steer one of ours."""
+Data of other people is sent in forms that browsers show, for example RDF/XML with HTML elements in it. So these
+headers forbid an answer to load or run anything; only our own pages load our own files. No answer is shown inside a
+page of another site, and no other window can control one of ours."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OF_XML: Headers = ((b"content-security-policy", (_DATA + "; style-src 'unsafe-i
 
 
 def of_data(media_type: bytes | None) -> Headers:
-    """Of whatever is no page."""
+    """The headers of an answer that is not a page."""
     return _OF_XML if media_type is not None and b"xml" in media_type else _OF_DATA
 
 
 def of_page(http: str = "") -> dict[str, str]:
-    """Of a page of ours; `http` is where it sends requests and forms besides its own origin."""
+    """The headers of a page of ours; `http`: where the page sends requests and forms besides its own origin."""
     source = f"'self' {http}".rstrip()
     return {
         "content-security-policy": (
@@ -32,8 +32,8 @@ def of_page(http: str = "") -> dict[str, str]:
             f"connect-src {source}; form-action {source}; {_SHUT}"
         ),
         "x-content-type-options": "nosniff",
-        # Not "no-referrer": a browser would send the forms of such a page as of an unknown origin.
+        # Not "no-referrer": then browsers send the forms of the page with an unknown origin.
         "referrer-policy": "same-origin",
-        # Whoever opened the page in a window cannot put another text under the button that somebody is about to press.
+        # A page that opened ours in a window cannot change its text just before the user presses a button.
         "cross-origin-opener-policy": "same-origin",
     }

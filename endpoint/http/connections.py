@@ -1,11 +1,11 @@
-"""Connections: none may cost the server more than its share, whatever its client sends, or does not, or does not read.
+"""Connections: a client can use only a bounded part of the server, however it sends or reads.
 
-    waiting   no request is whole yet: the first to go when there is no room, the oldest before the others;
-              closed when nothing comes for `idle_s`, or a request that has begun is not whole within `head_s`
-    busy      a request is answered: never closed for want of room; cut when its client reads too little
+    waiting   no complete request yet. Closed if nothing arrives for `idle_s`, or if a request that has begun is not
+              complete within `head_s`. If there is no room for a new connection, the oldest waiting one is closed
+    busy      a request is being answered. Never closed for lack of room; closed if the client reads too slowly
 
-Whether a body comes fast enough is seen where it is read (`endpoint.http.body`): that time counts only while we wait.
-Everything here happens on the event loop."""
+Whether a body arrives fast enough is checked where it is read (`endpoint.http.body`): only the time in which we wait
+for it counts. Everything here happens on the event loop."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from endpoint.limits import HttpLimits
 
 log = logging.getLogger("rillet.http")
 
-#: Why the server ends a connection: no request came; a head was too long, or too slow; its place was needed; all were
-#: busy; its client did not read.
+#: Why the server ends a connection: idle (no request arrived), head (too long or slow), room (its place was needed),
+#: refused (all connections are busy), unread (the client reads too slowly).
 REASONS = ("idle", "head", "room", "refused", "unread")
 
 _SWEEP_S = 1.0
-#: A head of at most so many bytes, its URL aside, is let in without looking at those of others.
+#: A head of at most so many bytes, without its URL, is always accepted, whatever the heads of others take.
 _SMALL_HEAD_BYTES = 64 << 10
-#: uvicorn takes a path apart before anybody has looked at it.
+#: uvicorn parses a path before our code sees it.
 _PATH_BYTES = 64 << 10
-#: What all larger heads under way may take together.
+#: The size of all larger heads together.
 _HEADS_BYTES = 64 << 20
 
 
@@ -42,13 +42,13 @@ class Connections:
     def __init__(self, limits: HttpLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits, self.clock = limits, clock
         self.open: set[Connection] = set()
-        self.ended: Counter[str] = Counter()  # those that we ended, by reason
+        self.ended: Counter[str] = Counter()  # connections that the server ended, by reason
         self.heads_bytes = 0
         self._waiting: dict[Connection, None] = {}  # in the order in which they began to wait
         self._sweeping = False
 
     def protocol(self) -> Callable[..., asyncio.Protocol]:
-        """What uvicorn makes of each connection."""
+        """The class that uvicorn creates for each connection."""
         return partial(Connection, self)
 
     @property
@@ -56,7 +56,7 @@ class Connections:
         return len(self.open) - len(self._waiting)
 
     def opened(self, connection: Connection) -> bool:
-        """Whether there is room for it."""
+        """Whether there is room for this connection."""
         if len(self.open) >= self.limits.connections:
             oldest = next(iter(self._waiting), None)
             if oldest is None:
@@ -99,7 +99,7 @@ class Connections:
             self._sweeping = False
 
     def _bound_unread(self) -> None:
-        """Those that let most lie go first."""
+        """Ends connections if unread answers take too much together, those with the most unread bytes first."""
         unread = {connection: connection.unread_bytes for connection in self.open}
         left = sum(unread.values())
         for connection in sorted(unread, key=unread.__getitem__, reverse=True):
@@ -110,19 +110,19 @@ class Connections:
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's, with deadlines and bounds."""
+    """The connection of uvicorn, with deadlines and bounds."""
 
     def __init__(self, connections: Connections, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._all = connections
         self._limits = connections.limits
-        self._since = connections.clock()  # it waits, or its request began to come
+        self._since = connections.clock()  # since when it waits, or since when its request arrives
         self._in_head = False
         self._head_bytes = self._large_bytes = 0
-        self._unread: tuple[float, int] | None = None  # since when, and how much there was then
+        self._unread: tuple[float, int] | None = None  # the begin of the period, and the unread bytes at that time
         self._closing_since: float | None = None
 
-    # ---- its life ----------------------------------------------------------------------------------------------
+    # ---- life of the connection --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
@@ -137,7 +137,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def end(self, reason: str, why: str) -> None:
-        """At once: what it has not read is lost."""
+        """Closes it at once: what the client has not read is lost."""
         self._all.ended[reason] += 1
         fields = {"reason": reason, "why": why, "client": self.client[0] if self.client else None}
         log.log(logging.INFO if self._is_busy else logging.DEBUG, "a connection was ended", extra={"fields": fields})
@@ -153,7 +153,7 @@ class Connection(HttpToolsProtocol):
         self._let_go()
 
     def _let_go(self) -> None:
-        """Whoever still answers a request that came before finds the transport closed before he is told so."""
+        """The code that still answers an earlier request finds the transport closed before it is notified."""
         for cycle in (self.cycle, *(cycle for cycle, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -201,7 +201,7 @@ class Connection(HttpToolsProtocol):
             return
         self._all.is_answered(self)
         super().on_headers_complete()
-        self.cycle.__class__ = _Cycle  # uvicorn lets nobody say what it makes
+        self.cycle.__class__ = _Cycle  # uvicorn has no setting for this class
 
     def on_body(self, body: bytes) -> None:
         if not self.transport.is_closing():
@@ -241,7 +241,7 @@ class Connection(HttpToolsProtocol):
     # ---- deadlines ---------------------------------------------------------------------------------------------
 
     def look(self, now: float) -> None:
-        """Called about once a second."""
+        """Checks the deadlines; called about once a second."""
         if self._is_read_too_slowly(now):
             self.end("unread", f"its client has read next to nothing for {self._limits.slow_s:g} s")
         elif self.transport.is_closing() or self._is_busy:
@@ -254,7 +254,8 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _is_read_too_slowly(self, now: float) -> bool:
-        """Whether what lies in the buffer has grown less by too little. While it is over its mark nothing is added."""
+        """Whether the client read too little of the buffer in this period. While the buffer is over its high-water
+        mark, nothing is added to it."""
         size = self.unread_bytes
         if not size or not (self.flow.write_paused or self.transport.is_closing()):
             self._unread = None
@@ -272,8 +273,8 @@ class Connection(HttpToolsProtocol):
 
 
 class _Cycle(RequestResponseCycle):
-    """A request and its answer. A connection that has ended by itself is told of later; what is sent before is lost,
-    and no fault of anybody."""
+    """A request and its answer. If a connection has ended by itself, its answer notices later; what is sent in
+    between is lost, and that is no error."""
 
     async def send(self, message: Any) -> None:
         if self.transport.is_closing():

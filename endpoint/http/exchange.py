@@ -1,6 +1,6 @@
-"""One request and its answer, straight on ASGI.
+"""One request and its answer, directly on ASGI.
 
-The raw path decides where a request goes: frameworks decode `%2F` too early, and an IRI in a path is full of them."""
+The route is found by the raw path: frameworks decode `%2F` too early, and an IRI in a path has many of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from endpoint.errors import TextTooLong, describe, headers_of, render
 from endpoint.http import browsers
 from endpoint.http.access import Caller
-from endpoint.http.app_state import Desk
+from endpoint.http.app_state import AppState
 from endpoint.http.body import Paced, Receive, as_text, read_body, unpack
 from endpoint.http.parameters import Parameters, parse_pairs
 from stream_ext.errors import BadArgument, TooLarge, UnsupportedMedia
@@ -33,8 +33,8 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 class Exchange:
-    def __init__(self, scope: Message, receive: Receive, send: Send, desk: Desk) -> None:
-        self.receive, self.desk = receive, desk
+    def __init__(self, scope: Message, receive: Receive, send: Send, state: AppState) -> None:
+        self.receive, self.state = receive, state
         self._scope, self._send = scope, send
         self.method: str = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn leaves out a HEAD's body
         self.path = raw_path(scope)
@@ -48,7 +48,7 @@ class Exchange:
         self.root: str = scope.get("root_path", "")
         self._unread = False  # the rest of the body is still on the connection
 
-    # ---- what is asked ----
+    # ---- the request ----
 
     def parameters(self) -> Parameters:
         return Parameters(parse_pairs(self.query_string))
@@ -64,34 +64,34 @@ class Exchange:
         return media_type.strip().lower()
 
     async def body(self, limit: int | None = None) -> bytes:
-        limits = self.desk.limits
+        limits = self.state.limits
         body = await self.sent_body(limit)
         encoding = self.headers.get("content-encoding")
         if not encoding:
             return body
         most = min(limit or limits.inflated_bytes, limits.inflated_bytes)
-        unpacked = await self.desk.workers.unpackers.run(unpack, body, encoding, most)
-        self.desk.bodies.hold(self, len(unpacked))
+        unpacked = await self.state.workers.unpackers.run(unpack, body, encoding, most)
+        self.state.bodies.hold(self, len(unpacked))
         return unpacked
 
     async def sent_body(self, limit: int | None = None) -> bytes:
-        """As it comes, packed or not."""
-        hold, declared = partial(self.desk.bodies.hold, self), self.headers.get("content-length")
+        """The body as it was sent, still compressed."""
+        hold, declared = partial(self.state.bodies.hold, self), self.headers.get("content-length")
         self._unread = True
-        body = await read_body(self.paced(), declared, limit or self.desk.limits.body_bytes, hold)
+        body = await read_body(self.paced(), declared, limit or self.state.limits.body_bytes, hold)
         self._unread = False
         return body
 
     def paced(self) -> Paced:
-        """What reads the body, and does not wait for a client that is too slow."""
-        return Paced(self.receive, self.desk.limits.slow_s, self.desk.limits.rate_bytes)
+        """`receive` for the body; it rejects a client that sends too slowly."""
+        return Paced(self.receive, self.state.limits.slow_s, self.state.limits.rate_bytes)
 
     async def text_body(self, what: str) -> str:
         """The body as a query or update."""
-        return self.checked_text(as_text(await self.body(self.desk.limits.text_bytes * 3), what))
+        return self.checked_text(as_text(await self.body(self.state.limits.text_bytes * 3), what))
 
     def checked_text(self, text: str) -> str:
-        limit = self.desk.limits.text_bytes
+        limit = self.state.limits.text_bytes
         if len(text) > limit:
             # In a URL it is the URL that is too long; in a body the body.
             kind = TextTooLong if self.method == "GET" else TooLarge
@@ -99,23 +99,23 @@ class Exchange:
         return text
 
     def url(self, *segments: str) -> str:
-        """The address of something here, as this client reaches it."""
+        """The URL of a resource of this server, with the host name that this client uses."""
         path = "/".join(quote(segment, safe="") for segment in segments)
         host = self.headers.get("host")
-        return f"{self._scheme}://{host}{self.root}/{path}" if host else self.desk.base + path
+        return f"{self._scheme}://{host}{self.root}/{path}" if host else self.state.base + path
 
     @cached_property
     def caller(self) -> Caller:
         return caller_of(self._scope, self.headers)
 
     def check_may_read(self) -> None:
-        if self.desk.access.closed:
-            self.desk.access.check_read(self.caller, self.desk.is_reader(self.caller))
+        if self.state.access.closed:
+            self.state.access.check_read(self.caller, self.state.is_reader(self.caller))
 
     def check_may_write(self) -> None:
-        self.desk.access.check_write(self.caller)
+        self.state.access.check_write(self.caller)
 
-    # ---- what is answered ----
+    # ---- the answer ----
 
     async def answer(
         self,
@@ -136,16 +136,16 @@ class Exchange:
 
     async def answer_error(self, error: Exception) -> None:
         if self.started:
-            raise error  # the connection is cut: half an answer must not look whole
+            raise error  # the connection is closed: an incomplete answer must not look complete
         problem = describe(error)
         body, media_type = render(problem, self.accept)
         await self.answer(problem.status, body, media_type, headers_of(error, problem.status, self._unread))
 
     async def start(self, status: int, media_type: bytes | None, headers: Headers, snapshot: int | None = None) -> None:
-        """The head of an answer; `piece` and `end` follow."""
+        """Sends the head of an answer; `piece` and `end` follow."""
         self.started, self.status = True, status
-        shown = self.desk.head() if snapshot is None else snapshot
-        for_origin = self.desk.access.for_origin(self.headers.get("origin"))
+        shown = self.state.head() if snapshot is None else snapshot
+        for_origin = self.state.access.for_origin(self.headers.get("origin"))
         all_headers = [(b"rillet-snapshot", str(shown).encode()), _VARIES, *browsers.of_data(media_type), *for_origin]
         all_headers += headers
         if media_type is not None:
@@ -153,7 +153,7 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
 
     async def hand_on(self, app: Application, mounted_at: str, path: str) -> None:
-        """Have another application answer, as if `path` had been asked of it."""
+        """Lets another application answer, as if the request were for `path`."""
         root = self.root + mounted_at
         scope = {**self._scope, "root_path": root, "path": root + path, "raw_path": (root + path).encode()}
         await app(scope, self.receive, self._watched)
@@ -171,14 +171,14 @@ class Exchange:
 
 
 def raw_path(scope: Message) -> bytes:
-    """The path as it came, below where the application is mounted."""
+    """The path as the client sent it, without the prefix at which the application is mounted."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     root = scope.get("root_path", "").encode()
     return raw.removeprefix(root) if root else raw
 
 
 def path_name(segment: bytes, what: str) -> str:
-    """A stream or query as a path names it: a local name, or an IRI with its delimiters percent-encoded."""
+    """The name of a stream or query in a path: a local name, or an IRI with its delimiters percent-encoded."""
     try:
         name = unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
 """multipart/form-data (RFC 7578): the files of a form, each with its media type.
 
-Werkzeug finds the parts; here is what a part's media type is, how a part is encoded, and what is too much."""
+Werkzeug splits the body into parts; this module decides the media type and encoding of a part, and the limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stream_ext.errors import BadArgument, BadData, TooLarge, UnsupportedMedia
 
 TYPE = "multipart/form-data"
 
-#: What a file is by its name: browsers do not know the types of RDF.
+#: Media types by the suffix of the file name: browsers do not know those of RDF.
 _BY_NAME = {
     "ttl": "text/turtle",
     "nt": "application/n-triples",
@@ -32,7 +32,7 @@ _BY_NAME = {
     "json": "application/ld+json",
 }
 _PARTS_MAX, _HEAD_BYTES_MAX = 1_000, 1 << 13
-#: The body is looked through in steps of so many bytes, so that no step takes long.
+#: The body is decoded in steps of so many bytes, so that no step takes long.
 _STEP_BYTES = 1 << 16
 _UNKNOWN_TYPES = ("", "application/octet-stream", "text/plain")
 
@@ -79,7 +79,7 @@ class _Unfinished:
             raise BadData(f"part {self.number} of the form is not {encoding}: {error}") from error
 
 
-#: RFC 7578 has given them up, but some clients still send them.
+#: RFC 7578 has deprecated them, but some clients still send them.
 _TRANSFER_ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
     "binary": bytes,
     "8bit": bytes,
@@ -110,13 +110,13 @@ def parts_of(body: bytes, content_type: str) -> list[Part]:
 
 
 def _events(decoder: MultipartDecoder, body: bytes, number: Callable[[], int]) -> Iterator[object]:
-    """What the decoder finds in the body, step by step, up to the boundary that ends it."""
+    """The events of the decoder, step by step, up to the closing boundary."""
     for start in range(0, len(body), _STEP_BYTES):
         decoder.receive_data(body[start : start + _STEP_BYTES])
         while not isinstance(event := decoder.next_event(), NeedData):
             yield event
             if isinstance(event, Data) and event.more_data:
-                break  # it would search the same bytes again
+                break  # the decoder would search the same bytes again
         if decoder.state is State.EPILOGUE:
             return
         if decoder.state is State.PART and len(decoder.buffer) > _HEAD_BYTES_MAX:

@@ -1,6 +1,7 @@
-"""The parameters of a request: each is taken by the one who knows it, and what is left over is refused by name.
+"""The parameters of a request: the code that knows a parameter reads it; parameters that nobody read are rejected by
+name.
 
-Nothing is ignored in silence, except what SPARQLWrapper always sends."""
+Nothing is ignored, except what SPARQLWrapper always sends."""
 
 from __future__ import annotations
 
@@ -15,17 +16,17 @@ from stream_ext.errors import BadArgument
 from stream_ext.names import meant
 from stream_ext.times import parse_time
 
-#: SPARQLWrapper repeats the wish of its Accept header under every name that some server once knew.
+#: SPARQLWrapper repeats its Accept header under every parameter name that some server once used.
 SPARQLWRAPPER = ("format", "output", "results")
 
 _PARAMETERS_MAX = 10_000
 
 Wait = Literal["published", "evaluated"]
 
-_NAMED_MAX = 10  # of those that nobody knows
+_NAMED_MAX = 10  # of unknown names in an error
 _SHORT_BYTES = 1 << 12
-_NUMBER_SHOWN = 60  # characters of what is none
-#: What a sign is worth as a hexadecimal digit; -1: it is none.
+_NUMBER_SHOWN = 60  # of an unknown value in an error
+#: The value of each byte as a hexadecimal digit; -1: it is no digit.
 _DIGITS = np.full(256, -1, np.int16)
 for _digit in b"0123456789abcdefABCDEF":
     _DIGITS[_digit] = int(chr(_digit), 16)
@@ -58,8 +59,8 @@ def _decoded(text: bytes) -> str:
 
 
 def unescaped(text: bytes) -> bytes:
-    """Without its percent-encoding. Of a long text all escapes at once: one by one they would hold the event loop for
-    seconds."""
+    """The text without percent-encoding. All escapes of a long text are decoded at once: one by one they would block
+    the event loop for seconds."""
     if len(text) <= _SHORT_BYTES:
         return unquote_to_bytes(text)
     signs = np.frombuffer(text, np.uint8)
@@ -68,13 +69,13 @@ def unescaped(text: bytes) -> bytes:
     is_escape = (high >= 0) & (low >= 0)
     at, found = at[is_escape], signs.copy()
     found[at] = (high * 16 + low)[is_escape]
-    kept = np.ones(len(signs), bool)
-    kept[at + 1] = kept[at + 2] = False
-    return found[kept].tobytes()
+    retained = np.ones(len(signs), bool)
+    retained[at + 1] = retained[at + 2] = False
+    return found[retained].tobytes()
 
 
 def parse_duration(text: str, name: str) -> float:
-    """Seconds, of `30s`, `500ms`, `2m`, `1h`, `PT30S`, or, as everywhere, a whole number of milliseconds."""
+    """Seconds, from `30s`, `500ms`, `2m`, `1h`, `PT30S`, or a whole number of milliseconds."""
     plain = _DURATION.fullmatch(text.strip())
     if plain and (plain[2] or "." not in plain[1]):
         return float(plain[1]) * _UNITS_MS[(plain[2] or "ms").lower()] / 1000
@@ -86,14 +87,14 @@ def parse_duration(text: str, name: str) -> float:
 
 
 def whole_number(name: str, text: str) -> int:
-    """Of so few digits that it fits wherever it goes."""
+    """A whole number; its digits are limited so that it fits into 64 bits."""
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise BadArgument(f"{name}{text[:_NUMBER_SHOWN]}: a whole number is expected, 0 or more, of at most 18 digits")
     return int(text)
 
 
 class Parameters:
-    """Each method takes a parameter away; `done` refuses those that nobody took."""
+    """A method that reads a parameter removes it; `done` rejects those that are left."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._values: dict[str, list[str]] = {}
@@ -115,7 +116,7 @@ class Parameters:
         return values[0]
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Of one that may be given several times."""
+        """The values of a parameter that may be given several times."""
         return tuple(self._values.pop(name, ()))
 
     def integer(self, name: str) -> int | None:
@@ -131,7 +132,7 @@ class Parameters:
         return None if text is None else parse_duration(text, name)
 
     def timeout_s(self, most_s: float) -> float:
-        """How long what is asked may take; the parameter is not taken away."""
+        """The time limit of the request; the parameter is not removed."""
         given = self._values.get("timeout", ())
         if len(given) > 1:
             self.text("timeout")  # which complains
@@ -149,7 +150,7 @@ class Parameters:
         return text
 
     def wait(self) -> Wait:
-        """When a change is acknowledged: once it is readable, or once the queries have taken it in."""
+        """When a change is acknowledged: when it is readable (published), or when the queries have evaluated it."""
         wait = self.choice("wait", ("published", "evaluated"), "published")
         return "evaluated" if wait == "evaluated" else "published"
 

@@ -1,4 +1,4 @@
-"""Before the console, which answers in threads: a body is read before it takes one."""
+"""In front of the console, which answers in threads: the body of a request is read before it gets a thread."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from endpoint.http.exchange import Exchange, Message, Send
 from stream_ext.errors import RilletError
 
 if TYPE_CHECKING:
-    from endpoint.http.app_state import Desk
+    from endpoint.http.app_state import AppState
 
-#: A page of so many pieces leaves its thread at once, however slowly it is read.
+#: A page of at most so many pieces releases its thread at once, however slowly the client reads.
 _PAGE_PIECES = 256
 _QUICK_THREADS = 4
 _WITHOUT_STORE = (b"", b"/", b"/sign-in", b"/sign-out", b"/snapshot")
 
 
 class ReadFirst:
-    """Before the console, which answers in threads: a body that comes slowly takes none of them, and pages that need no
-    store have some of their own."""
+    """The ASGI application in front of the console. A body that arrives slowly occupies no thread, and pages that
+    need no store have threads of their own."""
 
-    def __init__(self, console: Any, desk: Desk) -> None:
+    def __init__(self, console: Any, state: AppState) -> None:
         self._pages = WSGIMiddleware(console, send_queue_size=_PAGE_PIECES)
         self._without_store = WSGIMiddleware(console, _QUICK_THREADS, _PAGE_PIECES)
-        self._desk = desk
+        self._state = state
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await cast("Any", self._pages)(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send, self._desk)
+        exchange = Exchange(scope, receive, send, self._state)
         try:
             if (body := await self._body(exchange)) is not None:
                 quick = exchange.path in _WITHOUT_STORE or exchange.path.startswith(b"/static/")
                 app: Any = self._without_store if quick else self._pages
                 await app(scope, _given(body, receive), send)
         finally:
-            self._desk.bodies.release(exchange)
+            self._state.bodies.release(exchange)
 
     async def _body(self, exchange: Exchange) -> bytes | None:
-        """None: there is nobody to answer, or it was refused."""
-        if int(exchange.headers.get("content-length") or 0) > self._desk.limits.body_bytes:
-            return b""  # the application reads the declared length, and says so on a page
+        """None: the client is gone, or the body was rejected."""
+        if int(exchange.headers.get("content-length") or 0) > self._state.limits.body_bytes:
+            return b""  # the application sees the declared length and shows the error on a page
         try:
             return await exchange.sent_body()
         except Disconnected:

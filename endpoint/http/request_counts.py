@@ -1,17 +1,17 @@
-"""Counts of requests, as the metrics show them."""
+"""Counts of requests, for the metrics."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
-#: Upper bounds of the time of a request, in seconds.
+#: Upper bounds of the buckets of request times, in seconds.
 BOUNDS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.5, 10.0, 60.0)
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
 class Requests:
-    """What was asked and how long it took, by route. Touched on the event loop only."""
+    """Number and duration of requests, by route, method and status. Used on the event loop only."""
 
     def __init__(self) -> None:
         self.counted: dict[tuple[str, str, int], int] = {}

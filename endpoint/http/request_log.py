@@ -1,4 +1,4 @@
-"""Requests in the log: those that failed, with their cause; the others for who looks closely."""
+"""Requests in the log: failed and cut-off ones as warnings with their cause, 401 and 403 as info, others as debug."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from endpoint.http.exchange import Exchange, Message
 
 log = logging.getLogger("rillet.http")
 
-#: Refusals that an operator wants to see.
+#: Status codes of rejections that are logged.
 _NOTEWORTHY = frozenset({http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN})
 
 
 def log_request(scope: Message, exchange: Exchange, took_s: float, failure: Exception | None) -> None:
-    """What failed, and why. Never the query string: it has the text of a query, and whatever else was put there."""
+    """Logs a request. Never its query string: it contains the text of a query, and perhaps secrets."""
     status = exchange.status
     cut_off = failure is not None and status < http.HTTPStatus.BAD_REQUEST
     if cut_off or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:

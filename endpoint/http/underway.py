@@ -1,6 +1,7 @@
-"""Questions and updates under way: each is listed, and can be cancelled by its id.
+"""Running queries and updates: each is listed, and can be cancelled by its id.
 
-A question ends when its client goes away. An update does not: it is wanted whether or not someone hears of it."""
+A query ends when its client disconnects. An update does not: it is completed, whether or not its client is still
+there."""
 
 from __future__ import annotations
 
@@ -27,23 +28,25 @@ log = logging.getLogger("rillet.queries")
 T = TypeVar("T")
 Kind = Literal["query", "update"]
 
-#: How long after its deadline an evaluation may still tell of it itself, before it is answered for.
+#: How long after the deadline the evaluation may still report it; then the server answers in its place.
 _GRACE_S = 0.1
-#: Of a text that is listed: all of those under way might be of a megabyte.
+#: A listed text is cut here: each of the running queries may have a megabyte.
 _SHOWN_CHARACTERS = 2_000
 
 
 @dataclass(eq=False)
 class Question:
+    """A running query or update."""
+
     id: str
     text: str
-    control: Control  # of what is evaluated in this process
+    control: Control  # of the evaluation in this process
     timeout_s: float
     kind: Kind = "query"
     clock: Callable[[], float] = time.monotonic
     started: float = field(init=False)
     state: str = "running"  # then "sending", or "cancelled"
-    gone: bool = False  # whoever asked
+    gone: bool = False  # the client
     remote: WorkerQuery | None = None  # in a query worker
     here: asyncio.Future[Any] | None = None  # in a thread of this process
 
@@ -55,27 +58,28 @@ class Question:
         self.end()
 
     def end(self) -> None:
-        """Wherever it is evaluated."""
+        """Ends the evaluation, in this process or in a query worker."""
         self.control.cancel()
         if self.remote is not None:
             self.remote.cancel()
 
     def check_wanted(self) -> None:
-        """While the answer is sent; the deadline was for making it."""
+        """Called while the answer is sent: raises if the client is gone or the query was cancelled. The deadline
+        applies to the evaluation only."""
         if self.gone:
             raise Disconnected
         if self.state == "cancelled":
             raise QueryCancelled("the query was cancelled while its answer was sent")
 
     def close(self) -> None:
-        """What it has of the memory is free, once its evaluation here has ended; that of a worker is the worker's."""
+        """Frees its memory when its evaluation in this process has ended. A query worker frees its own."""
         if self.here is None or self.here.done():
             self.control.close()
         else:
             self.here.add_done_callback(lambda _: self.control.close())
 
     async def in_time(self, future: asyncio.Future[T]) -> T:
-        """What the future gives, or DeadlineExceeded: also while an operator does not look at its control."""
+        """The result of the future, or DeadlineExceeded, even if an operator does not check its control."""
         left = self.started + self.timeout_s + _GRACE_S - self.clock()
         await asyncio.wait({future}, timeout=max(0.0, left))
         if not future.done():
@@ -87,18 +91,18 @@ class Question:
     def spent_s(self) -> float:
         return self.clock() - self.started
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         since_ms = round((self.clock() - self.started) * 1000)
         text = self.text if len(self.text) <= _SHOWN_CHARACTERS else self.text[:_SHOWN_CHARACTERS] + " ..."
-        told = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: text}
-        return told if self.remote is None else {**told, "worker": self.remote.worker}
+        summary = {"id": self.id, "state": self.state, "for_ms": since_ms, self.kind: text}
+        return summary if self.remote is None else {**summary, "worker": self.remote.worker}
 
 
 class Underway:
-    """Touched on the event loop only."""
+    """Used on the event loop only."""
 
     def __init__(self, slow_s: float = 0.0, memory: QueryMemory | None = None) -> None:
-        """What takes `slow_s` is logged; 0: nothing is. `memory` is what all of them have together."""
+        """Queries that take `slow_s` or longer are logged; 0: none. `memory`: the memory that all queries share."""
         self._questions: dict[str, Question] = {}
         self._number = 0
         self.cancelled = 0
@@ -107,8 +111,8 @@ class Underway:
     def __len__(self) -> int:
         return len(self._questions)
 
-    def told(self) -> list[dict[str, Any]]:
-        return [question.told() for question in self._questions.values()]
+    def summaries(self) -> list[dict[str, Any]]:
+        return [question.summary() for question in self._questions.values()]
 
     def cancel(self, id: str) -> None:
         question = self._questions.get(id)
@@ -122,17 +126,19 @@ class Underway:
             question.cancel()
 
     @asynccontextmanager
-    async def asked(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
-        with self.listed("query", text, timeout_s, exchange.desk.limits) as question:
+    async def watched(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
+        """Lists the query while it runs, and ends it if its client disconnects."""
+        with self.listed("query", text, timeout_s, exchange.state.limits) as question:
             watcher = asyncio.create_task(_watch(exchange, question))
             try:
                 yield question
             finally:
                 watcher.cancel()
-                question.end()  # of whoever gave up waiting, the evaluation ends, too
+                question.end()  # if the request ended early, its evaluation ends, too
 
     @contextmanager
     def listed(self, kind: Kind, text: str, timeout_s: float, limits: HttpLimits) -> Iterator[Question]:
+        """Lists the query or update while it runs."""
         self._number += 1
         control = limits.control(timeout_s, kind, self._memory)
         question = Question(f"{kind[0]}{self._number}", text, control, timeout_s, kind)

@@ -1,6 +1,6 @@
-"""Threads for the calls that block, so that the event loop never does.
+"""Thread pools for blocking calls: the event loop itself never blocks.
 
-Each kind of call has its own threads: a push that waits for its evaluation holds no query back."""
+Each kind of call has threads of its own: a push that waits for its evaluation does not delay a query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RETRY_AFTER_S = 1
 
 
 class Pool:
-    """Threads of one kind; beyond `threads` busy and `waiting` queued calls the caller is told to come back."""
+    """The threads of one kind of call. If `threads` calls run and `waiting` calls wait, further calls get Overload."""
 
     def __init__(self, kind: str, threads: int, waiting: int) -> None:
         self.kind = kind
@@ -30,33 +30,33 @@ class Pool:
 
     @property
     def busy(self) -> int:
-        """Calls that run or wait."""
+        """The number of calls that run or wait."""
         return self._whole - self._room
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.submit(function, *args, **kwargs)
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-        """Its place is taken until the call has ended, also when nobody waits for it any more."""
+        """A call has its place until it ends, even if nobody waits for its result any more."""
         if self._room <= 0:
             self.refused += 1
             raise Overload(f"too many requests of this kind ({self.kind}) are waiting; try again", _RETRY_AFTER_S)
         return self.go_on(function, *args, **kwargs)
 
     def go_on(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-        """The next part of what has been let in already: never refused."""
+        """The next part of a call that was accepted before: never rejected."""
         try:
             future = asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
-        except RuntimeError as error:  # the pool has ended; this request was let in before
+        except RuntimeError as error:  # the pool is closed; this request was accepted before
             raise RilletError("the server is being closed; send this again when it is back") from error
-        self._room -= 1  # only ever touched on the event loop
+        self._room -= 1  # only used on the event loop
         future.add_done_callback(self._ended)
         return future
 
     def _ended(self, future: asyncio.Future[Any]) -> None:
         self._room += 1
         if not future.cancelled():
-            future.exception()  # looked at here for those whose caller has gone
+            future.exception()  # retrieved here in case the caller is gone
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -64,7 +64,7 @@ class Pool:
 
 class Workers:
     def __init__(self, limits: HttpLimits) -> None:
-        self.operations = Pool("operations", 2, limits.waiting)  # never for what may wait for the store
+        self.operations = Pool("operations", 2, limits.waiting)  # never for calls that may wait for the store
         self.readers = Pool("queries", limits.readers, limits.waiting)
         self.writers = Pool("writes", limits.writers, limits.waiting)
         self.unpackers = Pool("unpacking", limits.unpackers, limits.waiting)

@@ -1,3 +1,3 @@
-"""What is told of a server, whatever hangs: figures as they were last known, the lookout, the log.
+"""Monitoring that works while other parts hang: last known figures, the lookout, the log.
 
 It imports nothing of the endpoint; `routes.metrics` and `routes.operations` show it."""

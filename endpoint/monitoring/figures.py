@@ -1,7 +1,7 @@
-"""What the metrics say of single streams and queries: of so many of each, the oldest; each name is a series for ever.
+"""The figures of single streams and queries for the metrics, of the oldest ones only: each name is a series for ever.
 
-Reading them waits for whoever has the merge, who may wait for the store; so it is done where that hangs nobody
-(`endpoint.monitoring.last_known`)."""
+Reading them waits for the lock of the merge, whose owner may wait for the store. So a thread reads them that may
+hang (`endpoint.monitoring.last_known`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stream_ext.service.service import Service
 
-#: Of so many streams, and so many queries, there are figures of each one's own.
+#: The metrics have figures of at most so many streams, and so many queries.
 NAMES_MAX = 200
 
 

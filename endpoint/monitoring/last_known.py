@@ -1,7 +1,7 @@
-"""What was last known of something that may hang: whoever asks gets it in time, and hears how old it is.
+"""The last known value of something whose reading may hang: a caller gets it in time, with its age.
 
-Each has a thread of its own, which alone waits for the store, or for a lock that somebody has while he waits for it.
-Who asks waits for what is read from then on, but not for long; then what was read before has to do."""
+A thread of its own reads the value, and only this thread waits for the store or for a lock. A caller waits a short
+time for a value that is read after its call; then it gets the value that was read before."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from hbase_store.errors import StoreUnavailable
 K = TypeVar("K")
 T = TypeVar("T")
 
-#: How long one that is asked for waits.
+#: How long a call waits for a new value.
 PATIENCE_S = 0.05
-#: For how long a thread stays that nobody asks.
+#: After this time without a call the thread ends.
 _IDLE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
     value: T
-    age_s: float  # 0: it is of now
+    age_s: float  # 0: it was read just now
 
 
 class LastKnownOf(Generic[K, T]):
-    """Of things of one kind, each known by its key: the last `most` that were read."""
+    """The values of several things of one kind, by key: the last `most` that were read."""
 
     def __init__(
         self, what: str, read: Callable[[K], T], most: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._what, self._read, self._most, self._clock = what, read, most, clock
         self._changed = threading.Condition()
-        self._asking: dict[K, list[Future[T]]] = {}  # for what is read next
-        self._known: dict[K, tuple[T, float]] = {}  # what was read last stands last
+        self._callers: dict[K, list[Future[T]]] = {}  # waits for the next value
+        self._known: dict[K, tuple[T, float]] = {}  # the one that was read last is the last
         self._thread: threading.Thread | None = None
         self._closed = False
 
     async def get(self, key: K, patience_s: float = PATIENCE_S, first_s: float | None = None) -> Known[T]:
-        """Who asks for what has never been known waits for `first_s`; raises StoreUnavailable then."""
+        """The value, with its age. If none is known it waits for `first_s`, then raises StoreUnavailable."""
         future = self._ask(key)
         try:
             wait_s = patience_s if first_s is None or key in self._known else first_s
@@ -53,7 +53,7 @@ class LastKnownOf(Generic[K, T]):
             return self._last(key)
 
     def wait(self, key: K, patience_s: float = PATIENCE_S) -> Known[T]:
-        """As `get`, for a thread."""
+        """As `get`, for callers in threads."""
         future = self._ask(key)
         try:
             return Known(future.result(patience_s), 0.0)
@@ -62,7 +62,7 @@ class LastKnownOf(Generic[K, T]):
             return self._last(key)
 
     def close(self) -> None:
-        """Its thread ends, once what it waits for has come."""
+        """The thread ends when its present reading has ended."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -77,8 +77,8 @@ class LastKnownOf(Generic[K, T]):
     def _ask(self, key: K) -> Future[T]:
         future: Future[T] = Future()
         with self._changed:
-            waiting = [one for one in self._asking.get(key, ()) if not one.cancelled()]
-            self._asking[key] = [*waiting, future]
+            waiting = [one for one in self._callers.get(key, ()) if not one.cancelled()]
+            self._callers[key] = [*waiting, future]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=f"rillet-{self._what}", daemon=True)
                 self._thread.start()
@@ -88,43 +88,43 @@ class LastKnownOf(Generic[K, T]):
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._asking or self._closed, _IDLE_S)
-                if self._closed or not self._asking:
-                    self._thread = None  # the next who asks starts another
+                self._changed.wait_for(lambda: self._callers or self._closed, _IDLE_S)
+                if self._closed or not self._callers:
+                    self._thread = None  # the next call starts another
                     return
-                key, asking = next(iter(self._asking.items()))
-                del self._asking[key]
-            if any(not future.cancelled() for future in asking):
-                self._answer(key, asking)
+                key, callers = next(iter(self._callers.items()))
+                del self._callers[key]
+            if any(not future.cancelled() for future in callers):
+                self._answer(key, callers)
 
-    def _answer(self, key: K, asking: Sequence[Future[T]]) -> None:
+    def _answer(self, key: K, callers: Sequence[Future[T]]) -> None:
         at_s = self._clock()
         try:
             value = self._read(key)
-        except Exception as error:  # noqa: BLE001 -- it goes to whoever asked
-            for future in asking:
+        except Exception as error:  # noqa: BLE001 -- it is raised in the callers
+            for future in callers:
                 _settle(future, error)
             return
         self._known.pop(key, None)
         self._known[key] = value, at_s
         if len(self._known) > self._most:
             del self._known[next(iter(self._known))]
-        for future in asking:
+        for future in callers:
             _settle(future, value)
 
 
 class LastKnown(Generic[T]):
-    """Of one thing."""
+    """The last known value of one thing."""
 
     def __init__(self, what: str, read: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> None:
         self._of: LastKnownOf[None, T] = LastKnownOf(what, lambda _: read(), 1, clock)
 
     async def get(self, patience_s: float = PATIENCE_S) -> Known[T]:
-        """Raises StoreUnavailable where it has never been known."""
+        """The value, with its age. Raises StoreUnavailable if none is known."""
         return await self._of.get(None, patience_s)
 
     def wait(self, patience_s: float = PATIENCE_S) -> Known[T]:
-        """As `get`, for a thread."""
+        """As `get`, for callers in threads."""
         return self._of.wait(None, patience_s)
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class LastKnown(Generic[T]):
 
 
 def _settle(future: Future[T], outcome: T | Exception) -> None:
-    if future.set_running_or_notify_cancel():  # else whoever asked has been answered
+    if future.set_running_or_notify_cancel():  # otherwise the caller has its answer already
         if isinstance(outcome, Exception):
             future.set_exception(outcome)
         else:

@@ -3,10 +3,9 @@
     2026-11-19T08:00:00.123Z warning rillet.service the service waits for=store why="no answer for 2 s"
     {"time":"2026-11-19T08:00:00.123Z","level":"warning","logger":"rillet.service","message":"the service waits",...}
 
-Whoever logs gives a constant sentence and the facts: `log.warning("the service waits", extra={"fields": {...}})`.
-Facts may come from anybody, so nothing of them breaks a line or moves a terminal's cursor, each has a bounded length,
-and what looks like a secret is left out. A line is written by a thread of its own: whoever logs never waits for a full
-pipe."""
+Code logs a constant sentence and facts: `log.warning("the service waits", extra={"fields": {...}})`. Facts may come
+from clients. So line breaks and control characters in them are escaped, each has a limited length, and what looks like
+a secret is removed. A thread of its own writes the lines: code that logs never waits for a full pipe."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ Form = Literal["text", "json"]
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
 FORMS: tuple[Form, ...] = ("text", "json")
 
-#: Of one fact, of a traceback, and of lines that wait to be written.
+#: Limits of one fact, of a traceback, and of the lines that wait to be written.
 _VALUE_CHARACTERS = 500
 _LOOKED_AT_CHARACTERS = 4_000
 _TRACEBACK_CHARACTERS = 16_000
@@ -39,8 +38,8 @@ _LINES_MAX = 10_000
 _FLUSH_S = 2.0
 
 _HIDDEN = "***"
-#: What is never shown, whatever it is; and what looks like it, wherever it stands. Our own messages say "the bearer
-#: token" and "`Authorization: Bearer TOKEN`": these words are none.
+#: Fields with these names are hidden; and texts that look like secrets, in any field. Our own messages contain "the
+#: bearer token" and "`Authorization: Bearer TOKEN`": these are no secrets.
 _SECRET_NAMES = re.compile(r"authorization|cookie|password|passwd|secret|token", re.IGNORECASE)
 _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -55,7 +54,7 @@ _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"((?:token|password|passwd|secret|api[_-]?key)[\"']?\s*[=:]\s*[\"']?)[^\s&\"',;]+", re.I), r"\1***"),
     (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@?#]*@", re.I), r"\1***@"),
 )
-#: Whatever ends a line somewhere, moves a cursor, or turns the direction of a text.
+#: Characters that end a line in some terminals, move the cursor, or change the direction of text.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _BARE = re.compile(r"[^\s\"'=]+")
 
@@ -66,7 +65,8 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Formatter(logging.Formatter):
-    """`secrets`: texts that appear nowhere, the server's token for one."""
+    """Writes a record as one line. `secrets`: texts that are removed wherever they occur, for example the server's
+    token."""
 
     def __init__(self, form: Form, secrets: Sequence[str] = ()) -> None:
         super().__init__()
@@ -78,11 +78,11 @@ class Formatter(logging.Formatter):
         message, fields = self._shown(record.getMessage()), self._fields(getattr(record, "fields", {}))
         trace = self._traceback(record)
         if self._form == "json":
-            told = {"time": time, "level": level, "logger": logger, "message": message, **fields}
-            return msgspec.json.encode(told if trace is None else {**told, "traceback": trace}).decode()
-        told_fields = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
+            entry = {"time": time, "level": level, "logger": logger, "message": message, **fields}
+            return msgspec.json.encode(entry if trace is None else {**entry, "traceback": trace}).decode()
+        fields_text = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
         indented = "" if trace is None else "".join(f"\n  | {line}" for line in trace.split("\n"))
-        return f"{time} {level} {logger} {message}{told_fields}{indented}"
+        return f"{time} {level} {logger} {message}{fields_text}{indented}"
 
     def _fields(self, fields: Mapping[str, object]) -> dict[str, Any]:
         return {self._shown(name): self._field(name, value) for name, value in list(fields.items())[:_FIELDS_MAX]}
@@ -93,7 +93,7 @@ class Formatter(logging.Formatter):
         return value if value is None or isinstance(value, bool | int | float) else self._shown(str(value))
 
     def _shown(self, text: str) -> str:
-        # A pattern takes its time over megabytes; and a secret must not escape it by being cut in half.
+        # Cut first, as the patterns are slow on megabytes; but cut with a margin, so that no secret is cut in half.
         looked_at = self._without_secrets(text[:_LOOKED_AT_CHARACTERS])
         cut = "" if len(text) <= _VALUE_CHARACTERS else f"... ({len(text)} characters)"
         return _CONTROL.sub(_escaped, looked_at[:_VALUE_CHARACTERS]) + cut
@@ -106,7 +106,7 @@ class Formatter(logging.Formatter):
         return text
 
     def _traceback(self, record: logging.LogRecord) -> str | None:
-        """Its lines are ours; each is clean for itself."""
+        """The traceback; its lines are ours, and each is cleaned by itself."""
         if record.exc_info is None or record.exc_info[1] is None:
             return None
         text = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
@@ -125,7 +125,7 @@ def _quoted(value: object) -> str:
 
 
 class Handler(logging.Handler):
-    """Hands lines to a thread that writes them. While nobody reads what it writes, lines beyond some are left out."""
+    """Gives lines to a thread that writes them. If standard error is blocked, lines beyond a limit are dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Handler(logging.Handler):
             self._lines.put_nowait(self.format(record))
         except Full:
             self._left_out += 1
-        except Exception:  # noqa: BLE001 -- as logging has it: a line that cannot be written is told, and no more
+        except Exception:  # noqa: BLE001 -- as in logging: a line that cannot be written is reported by handleError
             self.handleError(record)
 
     def close(self) -> None:
@@ -152,13 +152,13 @@ class Handler(logging.Handler):
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
             lines = [line]
-            with contextlib.suppress(Empty):  # those that have come meanwhile go with it
+            with contextlib.suppress(Empty):  # with the lines that arrived meanwhile
                 while (line := self._lines.get_nowait()) is not None:
                     lines.append(line)
             if self._left_out:
                 lines.append(f"({self._left_out} lines were left out: they came faster than they are read)")
                 self._left_out = 0
-            with contextlib.suppress(OSError, ValueError):  # whoever read it has gone
+            with contextlib.suppress(OSError, ValueError):  # the reader of the pipe is gone
                 self._stream.write("\n".join(lines) + "\n")
                 self._stream.flush()
             if line is None:
@@ -167,13 +167,13 @@ class Handler(logging.Handler):
 
 @contextmanager
 def logging_to(stream: TextIO, settings: Settings, secrets: Sequence[str] = ()) -> Iterator[None]:
-    """Everything that is logged in this process goes there, until the end."""
+    """While the context is open, all log records of this process are written to this stream."""
     handler = Handler(stream)
     handler.setFormatter(Formatter(settings.form, secrets))
     root, ours = logging.getLogger(), logging.getLogger("rillet")
     before = root.handlers[:], root.level, ours.level
     root.handlers[:] = [handler]
-    # Of libraries only what is wrong. uvicorn would tell a second time of answers that are cut off, and of each
+    # Only warnings of libraries. Nothing of uvicorn: it would log answers that are cut off a second time, and each
     # connection that sends no HTTP.
     root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[settings.level.upper()]))
     ours.setLevel(settings.level.upper())
@@ -191,10 +191,10 @@ _current: Settings | None = None
 
 
 def current() -> Settings | None:
-    """How this process logs, for those that it starts; None: it is the embedding application's business."""
+    """The log settings of this process, for the processes that it starts; None: the embedding application decides."""
     return _current
 
 
 def of_terminal(stream: TextIO = sys.stderr) -> Level:
-    """By default: on a terminal only what needs somebody's attention."""
+    """The default settings: on a terminal only warnings."""
     return "warning" if stream.isatty() else "info"

@@ -1,5 +1,5 @@
-"""The lookout: notices within two seconds that the store does not answer, also when it says nothing at all, and writes
-into the log what the service begins and ceases to wait for."""
+"""The lookout: a thread that notices within two seconds that the store does not answer, and logs when the service
+begins and ends to wait for something."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Lookout:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._closed = threading.Event()
-        self._waits: dict[Kind, Wait] = {}  # as they were logged
+        self._waits: dict[Kind, Wait] = {}  # the waits that were logged
         self._runner: tuple[str, str] | None = None
         self._epochs = 0
 
     def start(self) -> None:
-        """On the event loop, which never waits for the store; the thread does."""
+        """Called on the event loop, which never waits for the store; the thread does."""
         threading.Thread(target=self._probe, name="rillet-lookout", daemon=True).start()
         self._look(asyncio.get_running_loop())
 
@@ -44,7 +44,7 @@ class Lookout:
                 waits.begin("store", str(error))
                 away = True
             except Exception as error:
-                if not self._closed.is_set():  # else the store has been closed meanwhile
+                if not self._closed.is_set():  # otherwise the store was closed meanwhile
                     log.error("the store cannot be looked at", exc_info=error)
                 return
             else:

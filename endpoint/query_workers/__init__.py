@@ -1,9 +1,9 @@
-"""Query workers: processes beside the server that answer questions expected to take long.
+"""Query workers: processes that answer queries which are expected to take long.
 
-    asking --> QueryWorkers (this side) --- messages, over a socket pair ---> process (that side)
+    route --> QueryWorkers (in the server) --- messages, over a socket pair ---> process (the worker)
 
-What an evaluation does in Python holds the interpreter of its process; in a process of its own it holds up neither
-small questions nor streams. A worker reads the same store, and writes nothing."""
+Python code of an evaluation holds the interpreter lock of its process. In a process of its own it delays neither
+small queries nor streams. A worker reads the same store, and writes nothing."""
 
 from endpoint.query_workers.crew import QueryWorkers, Worker, WorkerQuery
 from endpoint.query_workers.messages import Ask, Start

@@ -1,4 +1,4 @@
-"""The server's side of its query workers: starts them, gives them questions, replaces those that end.
+"""The server's side of its query workers: starts them, sends them queries, replaces those that end.
 
 Everything here happens on the event loop."""
 
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from endpoint.errors import Told, WorkerEnded
+from endpoint.errors import WorkerEnded, WorkerProblem
 from endpoint.query_workers.messages import (
     Ask,
     Began,
@@ -37,12 +37,12 @@ from stream_ext.query_memory import QueryMemory
 
 log = logging.getLogger("rillet.endpoint")
 
-#: After a process that ended before it was ready the next one waits, twice as long each time.
+#: If a process ends before it is ready, the next one starts after this time; twice as long each time.
 _RETRY_S, _RETRY_MAX_S = 0.5, 30.0
 
 
 class WorkerQuery:
-    """One question in a worker."""
+    """One query in a worker."""
 
     def __init__(self, worker: Worker, id: int) -> None:
         self._worker, self._id = worker, id
@@ -54,34 +54,34 @@ class WorkerQuery:
         return self._worker.number
 
     async def more(self) -> tuple[bytes, bool]:
-        """The next pieces, and whether they are the last."""
+        """The next pieces of the answer, and whether they are the last."""
         piece = await self._next
         self._expect_more(piece.last)
         return piece.piece, piece.last
 
     def cancel(self) -> None:
-        """Whoever asked wants it no more; nothing, where it is over."""
+        """Called when the client needs no answer any more; does nothing if the answer is complete."""
         self._worker.cancel(self._id)
         self.failed(QueryCancelled("the query was cancelled"))
 
-    def heard(self, said: Began | Piece) -> None:
-        if isinstance(said, Piece):
-            _settle(self._next, said)
+    def received(self, message: Began | Piece) -> None:
+        if isinstance(message, Piece):
+            _settle(self._next, message)
         else:
-            # One piece is made ahead, while the one before is sent.
-            self._expect_more(said.last)
-            _settle(self.began, said)
+            # One piece is computed ahead, while the piece before it is sent.
+            self._expect_more(message.last)
+            _settle(self.began, message)
 
     def failed(self, error: Exception) -> None:
         for future in (self.began, self._next):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # looked at, for whoever has gone
+                future.exception()  # retrieved, so that asyncio logs nothing if the client is gone
 
     def _expect_more(self, last: bool) -> None:
         self._next = asyncio.get_running_loop().create_future()
         if not last:
-            self._worker.say(More(self._id))
+            self._worker.send(More(self._id))
 
 
 def _settle(future: asyncio.Future[Any], value: object) -> None:
@@ -90,7 +90,7 @@ def _settle(future: asyncio.Future[Any], value: object) -> None:
 
 
 class Worker:
-    """One process."""
+    """The process of one query worker."""
 
     def __init__(self, number: int, crew: QueryWorkers, start: Start, memory: QueryMemory) -> None:
         self.number, self._crew, self.place = number, crew, memory.place()
@@ -102,7 +102,7 @@ class Worker:
         with theirs:
             files = [theirs.fileno(), memory.file]
             command = [sys.executable, "-P", "-m", "endpoint.query_workers.process", *map(str, [*files, self.place])]
-            # The modules are found where ours were, whatever lies in the current folder.
+            # The worker imports from the same folders as we do, not from the current folder.
             found_in = os.pathsep.join(place for place in sys.path if place)
             self.process = subprocess.Popen(
                 command,
@@ -117,21 +117,22 @@ class Worker:
     def ask(self, question: Callable[[int], Ask]) -> WorkerQuery:
         self._last_id += 1
         remote = self.questions[self._last_id] = WorkerQuery(self, self._last_id)
-        self.say(question(self._last_id))
+        self.send(question(self._last_id))
         return remote
 
     def cancel(self, id: int) -> None:
         if id in self.questions and id not in self._cancelled:
             self._cancelled.add(id)
-            self.say(Cancel(id))
-            asyncio.get_running_loop().call_later(self._crew.deaf_s, self._check_heard, id)
+            self.send(Cancel(id))
+            asyncio.get_running_loop().call_later(self._crew.deaf_s, self._check_ended, id)
 
-    def say(self, message: ToWorker) -> None:
+    def send(self, message: ToWorker) -> None:
         if not self._writer.is_closing():
             self._writer.write(frame(message))
 
-    def _check_heard(self, id: int) -> None:
-        """An operator that does not look at its control is ended with its process, once nobody else needs that."""
+    def _check_ended(self, id: int) -> None:
+        """If a cancelled query still runs (its operator does not check its control), its process is replaced, and
+        killed when no other query runs in it."""
         if id in self.questions:
             self._crew.retire(self)
             self._end_if_deaf()
@@ -140,51 +141,51 @@ class Worker:
         if self.is_retired and not self.questions.keys() - self._cancelled:
             self.process.kill()
 
-    # ---- its life -----------------------------------------------------------------------------------------------
+    # ---- life of the process -------------------------------------------------------------------------------------
 
     async def _live(self, ours: socket.socket, start: Start) -> None:
         reader, self._writer = await asyncio.open_connection(sock=ours)
-        self.say(start)
+        self.send(start)
         try:
             while True:
                 (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-                self._hear(from_worker.decode(await reader.readexactly(size)))
+                self._receive(from_worker.decode(await reader.readexactly(size)))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             self._writer.close()
-            self.process.kill()  # it has closed its socket, which it only does when it ends
+            self.process.kill()  # its socket is closed: the process has ended or is about to
             how = _how(await asyncio.to_thread(self.process.wait))
             for remote in list(self.questions.values()):
                 remote.failed(WorkerEnded(how))
             self.questions.clear()
             self._crew.ended(self, how)
 
-    def _hear(self, said: FromWorker) -> None:
-        if isinstance(said, Ready):
+    def _receive(self, message: FromWorker) -> None:
+        if isinstance(message, Ready):
             self.is_ready = True
             self._crew.ready()
             return
-        remote = self.questions.get(said.id)
+        remote = self.questions.get(message.id)
         if remote is None:
             return
-        match said:
+        match message:
             case Began() | Piece():
-                if said.last:
-                    self._forget(said.id)
-                remote.heard(said)
+                if message.last:
+                    self._forget(message.id)
+                remote.received(message)
             case Failed(problem=problem):
-                self._forget(said.id)
-                remote.failed(Told(problem))
+                self._forget(message.id)
+                remote.failed(WorkerProblem(problem))
             case Ended():
-                self._forget(said.id)
+                self._forget(message.id)
 
     def _forget(self, id: int) -> None:
         del self.questions[id]
         self._cancelled.discard(id)
         self._end_if_deaf()
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         state = "retired" if self.is_retired else "ready" if self.is_ready else "starting"
         return {
             "worker": self.number,
@@ -196,16 +197,16 @@ class Worker:
 
 
 class QueryWorkers:
-    """`count` processes; none, until they are started on the event loop."""
+    """`count` query workers. They are started on the event loop, by `start`."""
 
     def __init__(
         self, start: Start | None = None, count: int = 0, deaf_s: float = 5.0, memory: QueryMemory | None = None
     ) -> None:
-        """`deaf_s`: for how long an evaluation may go on that was cancelled, before its process is ended with it;
-        `memory`: what all queries have together, those of the server, too."""
+        """`deaf_s`: how long a cancelled evaluation may go on before its process is replaced; `memory`: the memory
+        that all queries share, those of the server included."""
         self._start, self.count, self.deaf_s, self._memory = start, count, deaf_s, memory
         self.workers: list[Worker] = []
-        self.replaced = 0  # processes that ended, or had to be ended
+        self.replaced = 0  # processes that ended or were killed
         self._number = self._failures = 0
         self._closed = False
 
@@ -214,28 +215,28 @@ class QueryWorkers:
             self._hire()
 
     def free(self) -> Worker | None:
-        """Who has least to do; None: nobody is there."""
+        """The worker with the fewest queries; None: no worker is ready."""
         able = [worker for worker in self.workers if worker.is_ready and not worker.is_retired]
         return min(able, key=lambda worker: len(worker.questions), default=None)
 
-    def told(self) -> list[dict[str, Any]]:
-        return [worker.told() for worker in self.workers]
+    def status(self) -> list[dict[str, Any]]:
+        return [worker.status() for worker in self.workers]
 
     def close(self) -> None:
-        """They only read: they can be ended at any time."""
+        """Kills the workers: they only read, so they can be killed at any time."""
         self._closed = True
         for worker in self.workers:
             worker.process.kill()
         for worker in self.workers:
             worker.process.wait()
 
-    # ---- what workers tell --------------------------------------------------------------------------------------
+    # ---- events of workers --------------------------------------------------------------------------------------
 
     def ready(self) -> None:
         self._failures = 0
 
     def retire(self, worker: Worker) -> None:
-        """It gets no more questions, and another takes its place at once."""
+        """The worker gets no more queries; another one is started at once."""
         if not worker.is_retired and not self._closed:
             log.warning("query worker %d does not hear that its query is cancelled: it is replaced", worker.number)
             worker.is_retired = True

@@ -1,11 +1,11 @@
-"""What the server and a query worker say to each other: frames of their length (4 bytes) and a message in msgpack.
+"""The messages between the server and a query worker: frames of a length (4 bytes) and a message in msgpack.
 
     Start ->   <- Ready                     once
     Ask ->     <- Began | Failed            the first piece of an answer
-    More ->    <- Piece | Failed            the next one: nothing is written before it is wanted
-    Cancel ->  <- Failed | Ended            at any time; nothing, where the answer is over already
+    More ->    <- Piece | Failed            the next piece: no piece is written before the server wants it
+    Cancel ->  <- Failed | Ended            at any time; no message, if the answer is complete
 
-An answer is over with its last piece, with Failed and with Ended."""
+An answer is complete with its last piece, with Failed, and with Ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stream_ext.remote.allowed_urls import Outside
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):
-    """What a worker is told before anything else."""
+    """The first message: what the worker needs to open the store and to evaluate."""
 
     store: str
     base: str
@@ -36,7 +36,7 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     text: str
     snapshot: int
     at: int | None
-    default: tuple[str, ...]  # the dataset that the request names
+    default: tuple[str, ...]  # the dataset of the request
     named: tuple[str, ...]
     format: str
     timeout_s: float

@@ -1,7 +1,7 @@
 """The process of a query worker: `python -m endpoint.query_workers.process FD MEMORY PLACE`.
 
-It is started anew and not forked, so that it inherits no lock, no thread, and no open store. One thread listens; the
-others answer. It ends when the server does: then its end of the socket is closed."""
+It is started as a new program and not forked, so that it inherits no lock, no thread, and no open store. One thread
+receives messages; the others evaluate queries. The process ends when the server closes its end of the socket."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ from stream_ext.windows.part import Ids
 
 log = logging.getLogger("rillet.endpoint")
 
-#: How often a worker that nobody asks takes in what was written, so that its next question finds it up to date.
+#: How often an idle worker refreshes its view of the store, so that its next query starts at once.
 _IDLE_S = 1.0
 _NICENESS = 10
-#: Of the process itself with its caches; and how many whole budgets fit beside them.
+#: Memory for the process and its caches; and for how many whole budgets of a query there is memory besides.
 CACHES_BYTES, QUERIES_MOST = 1536 << 20, 2
-#: Where memory runs out, the kernel ends a worker rather than the server.
+#: If the machine has no memory left, the kernel kills a worker rather than the server.
 _EXPENDABLE = "500"
 
 
@@ -65,7 +65,7 @@ class _Question:
     def __init__(self, control: Control) -> None:
         self.control = control
         self.pieces: Iterator[bytes] = iter(())
-        self.running = True  # in a thread; else it waits to be asked for more
+        self.running = True  # in a thread; False: it waits for the message More
         self.cancelled = False
 
     def cancel(self) -> None:
@@ -74,20 +74,20 @@ class _Question:
 
 
 class Answerer:
-    """Answers the questions of one server."""
+    """Evaluates the queries of one server."""
 
     def __init__(self, start: Start, store: Store, send: Callable[[FromWorker], None], memory: QueryMemory) -> None:
         self._start, self._store, self._send, self._memory = start, store, send, memory
         self._plans, self._known, self._clock = Plans(), KnownValues(store.terms), SystemClock()
         self._threads = ThreadPoolExecutor(start.threads, thread_name_prefix="rillet-queries")
-        self._lock = threading.Lock()  # of the questions, and of what is said about each
+        self._lock = threading.Lock()  # guards the questions, and the order of the messages about each
         self._questions: dict[int, _Question] = {}
 
     @property
     def is_idle(self) -> bool:
         return not self._questions
 
-    def hear(self, message: Ask | More | Cancel) -> None:
+    def handle(self, message: Ask | More | Cancel) -> None:
         match message:
             case Ask(id):
                 start = self._start
@@ -119,24 +119,24 @@ class Answerer:
                 self._send(Ended(id))
 
     def _answer(self, id: int, question: _Question, make: Callable[[], Began | Piece]) -> None:
-        said: Began | Piece | Failed
+        message: Began | Piece | Failed
         try:
-            said = make()
+            message = make()
         except MemoryError as error:
             too_large = QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less")
-            said = Failed(id, describe(too_large))
-        except Exception as error:  # noqa: BLE001 -- it goes to whoever asked; our own faults into the log, too
-            said = Failed(id, describe(error))
+            message = Failed(id, describe(too_large))
+        except Exception as error:  # noqa: BLE001 -- it is sent to the client; our own faults are logged, too
+            message = Failed(id, describe(error))
         with self._lock:
-            if question.cancelled and not isinstance(said, Failed):
-                said = Failed(id, describe(QueryCancelled("the query was cancelled")))
+            if question.cancelled and not isinstance(message, Failed):
+                message = Failed(id, describe(QueryCancelled("the query was cancelled")))
             question.running = False
-            if isinstance(said, Failed) or said.last:
+            if isinstance(message, Failed) or message.last:
                 self._end(id)
-            self._send(said)
+            self._send(message)
 
     def _end(self, id: int) -> None:
-        """Nothing of it runs any more."""
+        """Called when no thread works on it any more."""
         self._questions.pop(id).control.close()
 
     def _begin(self, ask: Ask, question: _Question) -> Began:
@@ -152,9 +152,9 @@ class Answerer:
 
 
 def bound_memory(query_bytes: int) -> None:
-    """What all questions together may take, and the caches: beyond that the one that wants more fails.
+    """Limits the memory of the process: all its queries together, and the caches. An allocation beyond it fails.
 
-    A budget counts what is alive, not what a step makes on its way; and several questions may be answered at a time."""
+    A budget counts what a query retains, not temporary memory within a step; and several queries may run at a time."""
     most = CACHES_BYTES + QUERIES_MOST * query_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
@@ -165,11 +165,12 @@ def _decoded(columns: Sequence[Ids], answer: Answer) -> Iterator[Decoded]:
 
 
 def run(connection: socket.socket, memory: tuple[int, int]) -> None:
-    """Until the server goes. `memory`: the file of what all queries have together, and our place in it."""
+    """Serves until the server closes the connection. `memory`: the file with the memory that all queries share, and
+    the place of this worker in it."""
     sending = threading.Lock()
 
     def send(message: FromWorker) -> None:
-        with sending, suppress(OSError):  # of a server that has gone the other thread hears
+        with sending, suppress(OSError):  # if the server is gone, the other thread notices
             connection.sendall(frame(message))
 
     start = to_worker.decode(receive(connection))
@@ -190,20 +191,20 @@ def _answer_until_it_goes(
     bound_memory(start.query_bytes)
     store = hbase_store.open(start.store, read_only=True)
     if isinstance(store.kv, LmdbKeyValue):
-        store.kv.reader_check()  # the worker before may have been killed while it read
+        store.kv.reader_check()  # an earlier worker may have been killed while it read
     answerer = Answerer(start, store, send, memory)
     send(Ready(int(store.head())))
     while True:
         if select.select([connection], [], [], _IDLE_S)[0]:
             message = to_worker.decode(receive(connection))
             assert not isinstance(message, Start), "a worker is told once what to read"
-            answerer.hear(message)
+            answerer.handle(message)
         elif answerer.is_idle:
             store.refresh()
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which tells us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which closes our connection
     os.nice(_NICENESS)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_EXPENDABLE)
@@ -212,10 +213,10 @@ def main() -> None:
         connection, memory, place = map(int, sys.argv[1:])
         run(socket.socket(fileno=connection), (memory, place))
     except (Closed, ConnectionError):
-        pass  # the server has gone
+        pass  # the server is gone
     except Exception:  # noqa: BLE001 -- the log has it
         status = 1
-    # What is still worked out has no one to go to, and the store is only read: nothing is waited for.
+    # Nobody needs the results of running queries, and the store is only read: we do not wait for them.
     os._exit(status)
 
 

@@ -1,3 +1,3 @@
-"""Routes: a module for each group of paths, and the table that leads to them. `openapi` describes what they answer.
+"""Routes: a module for each group of paths, and the table of all paths. `openapi` describes them.
 
-Its verb is *answer*. It imports http, query_workers and formats; neither pages nor commands."""
+It imports http, query_workers and formats; neither pages nor commands."""

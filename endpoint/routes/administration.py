@@ -1,6 +1,6 @@
-"""CREATE STREAM, DROP, UNREGISTER and SHOW on the protocol's routes, told as a SPARQL result.
+"""CREATE STREAM, DROP, UNREGISTER and SHOW on the protocol's routes, answered as a SPARQL result.
 
-So whoever has a SPARQL client has all of it, and needs nothing that knows our other routes."""
+So a plain SPARQL client can administer streams and queries, without our other routes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from stream_ext.service.administration import AdministrationAnswer, Statement, a
 
 
 async def run(exchange: Exchange, statement: Statement) -> None:
-    """Who calls has seen to it that a change does not come by GET."""
-    workers = exchange.desk.workers
+    """Runs the statement. The caller has rejected changes by GET."""
+    workers = exchange.state.workers
     if changes_state(statement):
         exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
     pool = workers.writers if changes_state(statement) else workers.readers
-    told: AdministrationAnswer = await pool.run(administer, statement, exchange.desk.service)
-    body = b"".join(results.write(offer.format, told.variables, results.few(told.rows), None))
+    answer: AdministrationAnswer = await pool.run(administer, statement, exchange.state.service)
+    body = b"".join(results.write(offer.format, answer.variables, results.few(answer.rows), None))
     await exchange.answer(200, body, results.content_type(offer))

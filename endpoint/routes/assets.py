@@ -1,6 +1,6 @@
-"""`/$/assets/...`: scripts and styles of the page /docs, from packages installed here: no network is needed.
+"""`/$/assets/...`: scripts and styles of the page /docs, from installed packages: no network is needed.
 
-Swagger UI comes as it was built, in the package flask-swagger-ui, of which nothing else is used."""
+Swagger UI is a part of the package flask-swagger-ui, of which nothing else is used."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from stream_ext.errors import NotFound
 
 if TYPE_CHECKING:
-    from endpoint.http.exchange import Exchange  # the pages behind it want this module first
+    from endpoint.http.exchange import Exchange  # an import cycle: the console imports this module
 
 PATH = "$/assets/"
 _TYPES = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
 _SWAGGER_UI = ("swagger-ui-bundle.js", "swagger-ui.css")
-_KEPT = (b"cache-control", b"public, max-age=86400")
+_CACHED = (b"cache-control", b"public, max-age=86400")
 
 
 async def give(exchange: Exchange, name: str) -> None:
@@ -26,7 +26,7 @@ async def give(exchange: Exchange, name: str) -> None:
     if packed is None:
         raise NotFound(f"there is no asset {name}; there is {', '.join(_packed())}")
     media_type = next(kind for ending, kind in _TYPES.items() if name.endswith(ending))
-    headers = [_KEPT, (b"vary", b"accept-encoding")]
+    headers = [_CACHED, (b"vary", b"accept-encoding")]
     if "gzip" in exchange.headers.get("accept-encoding", ""):
         await exchange.answer(200, packed, media_type, [*headers, (b"content-encoding", b"gzip")])
     else:

@@ -1,6 +1,6 @@
-"""Awaiting: until what was written has been evaluated, in threads of their own, so that no other write waits for one.
+"""wait=evaluated: waits until a written snapshot is evaluated, in threads of its own, so that it delays no other write.
 
-wait=evaluated, and it takes longer than a query may   =>   202, with "pending": true"""
+If this takes longer than the time limit of a query, the answer is 202 with "pending": true."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from stream_ext.errors import Overload
 
 
 async def is_pending(exchange: Exchange, wait: Wait, snapshot: int) -> bool:
-    """Whether this snapshot, which is published, should be evaluated by now and is not."""
+    """Whether the client waits for the evaluation of this published snapshot, and it is not complete in time."""
     if wait != "evaluated":
         return False
-    desk = exchange.desk
+    state = exchange.state
     try:
-        return not await desk.workers.waiters.run(desk.service.is_evaluated_in_time, snapshot)
-    except Overload:  # as many wait as may
+        return not await state.workers.waiters.run(state.service.is_evaluated_in_time, snapshot)
+    except Overload:  # the maximum number of requests wait already
         return True
 
 
 async def answer_pending(exchange: Exchange, snapshot: int) -> None:
-    """To whoever changed the store."""
+    """The answer to an update whose snapshot is published and not evaluated yet."""
     await exchange.answer_json(202, {"snapshot": snapshot, "pending": True}, snapshot=snapshot)

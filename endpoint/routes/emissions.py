@@ -1,9 +1,9 @@
-"""`/queries/{q}/results`: the latest answer, or what was emitted, as lines or as server-sent events.
+"""`/queries/{q}/results`: the latest answer, or the emissions, as lines or as server-sent events.
 
-    SSE:     id: 7                             a client that comes back says Last-Event-ID: 7,
-             data: {"query":...,"emission":7}  and goes on with 8
+    SSE:     id: 7                             a client that connects again sends Last-Event-ID: 7,
+             data: {"query":...,"emission":7}  and continues with 8
 
-A listener is woken from whichever thread stored the emission; nothing polls."""
+The thread that stores an emission wakes the listeners; nothing polls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from endpoint.formats import graph_results, results
 from endpoint.http.exchange import Exchange
 from endpoint.http.parameters import SPARQLWRAPPER, Parameters, whole_number
 from endpoint.negotiation import Offer
-from endpoint.routes.asking import send_pieces, written
+from endpoint.routes.one_shot import send_pieces, written
 from stream_ext.errors import NotFound
 
 if TYPE_CHECKING:
@@ -38,40 +38,40 @@ _STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which emissions are asked for, and whether to wait for those that are not there yet."""
+    """A range of emissions, and whether to wait for those that do not exist yet."""
 
     since: int  # after this number
     until: int | None
     limit: int | None
     follow: bool
     wait_s: float
-    resumes: bool = False  # whoever asks has seen that number
+    resumes: bool = False  # the client has received emission `since`
 
     def is_over(self, last: int, sent: int) -> bool:
         return (self.until is not None and last >= self.until) or (self.limit is not None and sent >= self.limit)
 
 
 async def read_results(exchange: Exchange, name: str) -> None:
-    """GET, or POST by a client that sends its query so; the query it sends is not ours to run."""
+    """GET, or POST by a client that sends its query so; the query in the body is ignored."""
     parameters = exchange.parameters()
     parameters.ignore(("query", *SPARQLWRAPPER))
     if (number := parameters.integer("emission")) is not None:
         parameters.done("emission alone: one emission, made again")
-        again = await exchange.desk.workers.readers.run(exchange.desk.service.emission_again, name, number)
+        again = await exchange.state.workers.readers.run(exchange.state.service.emission_again, name, number)
         await exchange.answer(200, again + b"\n", NDJSON.media_type.encode())
         return
     ranged = any(known in parameters for known in ("since", "until", "limit", "follow"))
-    definition = await exchange.desk.workers.readers.run(exchange.desk.service.query_definition, name)
+    definition = await exchange.state.workers.readers.run(exchange.state.service.query_definition, name)
     offers = graph_results.TRIPLES if definition.constructs else results.OFFERS
     offer = negotiation.choose(exchange.accept, (*offers, NDJSON, SSE))
     if ranged and offer not in (NDJSON, SSE):
-        offer = NDJSON  # a range is asked for: lines, whatever the client reads otherwise
+        offer = NDJSON  # a range of emissions: as lines, whatever the Accept header prefers
     if offer not in (NDJSON, SSE):
         await _latest(exchange, name, offer, parameters)
         return
     span = _span(exchange, parameters, offer)
-    check = exchange.desk.service.check_kept
-    await exchange.desk.workers.readers.run(check, name, span.since, span.resumes)  # 404, 410: now
+    check = exchange.state.service.check_kept  # 404 and 410 must be sent before the answer begins
+    await exchange.state.workers.readers.run(check, name, span.since, span.resumes)
     await emit(exchange, name, span, offer)
 
 
@@ -91,20 +91,20 @@ def _span(exchange: Exchange, parameters: Parameters, offer: Offer) -> Span:
 async def _latest(exchange: Exchange, name: str, offer: Offer, parameters: Parameters) -> None:
     wait_s = parameters.duration_s("wait") or 0.0
     parameters.done(_KNOWN)
-    service = exchange.desk.service
+    service = exchange.state.service
 
     def read() -> tuple[Answer, Iterator[bytes]]:
         answer = service.latest(name)
         return answer, written(exchange, answer, offer)
 
-    answer, pieces = await exchange.desk.workers.readers.run(read)
+    answer, pieces = await exchange.state.workers.readers.run(read)
     if wait_s and _is_empty(answer):
         deadline = asyncio.get_running_loop().time() + wait_s
-        status = await exchange.desk.workers.readers.run(service.query_status, name)
+        status = await exchange.state.workers.readers.run(service.query_status, name)
         async with _listening(exchange, name, since=int(status["emissions"])) as listener:
             waits = True
             while waits and not listener.over:
-                answer, pieces = await exchange.desk.workers.readers.run(read)
+                answer, pieces = await exchange.state.workers.readers.run(read)
                 waits = _is_empty(answer) and await listener.news(deadline)
                 await listener.take()
     await send_pieces(exchange, results.content_type(offer), int(answer.sn), pieces)
@@ -122,20 +122,20 @@ def _is_empty(answer: Answer) -> bool:
 
 
 async def emit(exchange: Exchange, name: str, span: Span, offer: Offer, headers: Sequence[Header] = ()) -> None:
-    """All that is stored after `since`, page by page, and then, if asked to, what comes."""
+    """Sends the stored emissions after `since`, page by page, and then, if the span says so, new ones."""
     sse = offer is SSE
     media_type = b"text/event-stream; charset=utf-8" if sse else b"application/x-ndjson"
     await exchange.start(200, media_type, [*_STREAMING, *headers])
     if sse:
-        await exchange.piece(b": rillet\n\n")  # so that the client sees at once that it is connected
+        await exchange.piece(b": rillet\n\n")  # so that the client notices at once that it is connected
     with suppress(NotFound):  # dropped meanwhile: its emissions are gone
-        # One subscription from the first page on: a query of the same name that comes later is another.
+        # One subscription from the first page on: a later query of the same name is another query.
         async with _listening(exchange, name, span.since) as listener:
-            await _tell(exchange, listener, span, sse)
+            await _send_all(exchange, listener, span, sse)
     await exchange.end()
 
 
-async def _tell(exchange: Exchange, listener: Listener, span: Span, sse: bool) -> None:
+async def _send_all(exchange: Exchange, listener: Listener, span: Span, sse: bool) -> None:
     last, sent = span.since, 0
     deadline = None if span.follow else asyncio.get_running_loop().time() + span.wait_s
     while not (listener.over or span.is_over(last, sent)):
@@ -161,7 +161,7 @@ async def _send(
         last, sent = emission.number, sent + 1
         block.append(b"id: %d\ndata: %s\n\n" % (last, emission.json) if sse else emission.json + b"\n")
         size += len(block[-1])
-        if size >= _BLOCK_BYTES:  # the next one is written when most of this is read
+        if size >= _BLOCK_BYTES:  # the next block is written when the client has read most of this one
             await exchange.piece(b"".join(block))
             block, size = [], 0
     if block:
@@ -173,7 +173,7 @@ async def _send(
 
 
 class Listener:
-    """A subscription as the event loop sees it: an event that any thread can set."""
+    """A subscription on the event loop: any thread can set its event."""
 
     def __init__(self, exchange: Exchange, wake: asyncio.Event, subscription: Subscription) -> None:
         self._exchange, self._wake, self.subscription = exchange, wake, subscription
@@ -181,17 +181,17 @@ class Listener:
 
     @property
     def over(self) -> bool:
-        return self.gone or self._exchange.desk.stopping
+        return self.gone or self._exchange.state.stopping
 
     async def take(self) -> list[Emission]:
-        # Cleared first: what comes while we take sets it again.
+        # Cleared first: an emission that is stored meanwhile sets it again.
         self._wake.clear()
-        return await self._exchange.desk.workers.followers.run(self.subscription.take)
+        return await self._exchange.state.workers.followers.run(self.subscription.take)
 
     async def news(self, deadline: float | None) -> bool:
-        """Waits to be woken. False: the deadline (else the time of one heartbeat) passed first."""
+        """Waits for new emissions. False: the deadline (without one: the time of a heartbeat) has passed."""
         loop = asyncio.get_running_loop()
-        until = deadline if deadline is not None else loop.time() + self._exchange.desk.limits.heartbeat_s
+        until = deadline if deadline is not None else loop.time() + self._exchange.state.limits.heartbeat_s
         try:
             async with asyncio.timeout_at(until):
                 await self._wake.wait()
@@ -200,7 +200,7 @@ class Listener:
         return True
 
     async def watch(self) -> None:
-        """Ends the listening when the client goes away."""
+        """Ends the subscription when the client disconnects."""
         while (await self._exchange.receive())["type"] != "http.disconnect":
             pass
         self.gone = True
@@ -209,19 +209,19 @@ class Listener:
 
 @asynccontextmanager
 async def _listening(exchange: Exchange, name: str, since: int) -> AsyncIterator[Listener]:
-    loop, wake, desk = asyncio.get_running_loop(), asyncio.Event(), exchange.desk
+    loop, wake, state = asyncio.get_running_loop(), asyncio.Event(), exchange.state
 
     def notify() -> None:
-        with suppress(RuntimeError):  # the loop is closed: the server has ended, and no one listens
+        with suppress(RuntimeError):  # the loop is closed: the server has ended
             loop.call_soon_threadsafe(wake.set)
 
-    subscription = await desk.workers.followers.run(desk.service.subscribe, name, since, notify)
+    subscription = await state.workers.followers.run(state.service.subscribe, name, since, notify)
     listener = Listener(exchange, wake, subscription)
-    desk.listen(wake)
+    state.listen(wake)
     watcher = asyncio.create_task(listener.watch())
     try:
         yield listener
     finally:
         watcher.cancel()
-        desk.unlisten(wake)
+        state.unlisten(wake)
         subscription.close()

@@ -19,8 +19,8 @@ from endpoint.formats import graph_results, results
 from endpoint.http import multipart
 from endpoint.http.exchange import Exchange
 from endpoint.http.parameters import Parameters, Wait
-from endpoint.routes.asking import send_pieces
 from endpoint.routes.awaiting import answer_pending, is_pending
+from endpoint.routes.one_shot import send_pieces
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.writer.graph_store import Document, GraphAnswer, checked_graph
 
@@ -33,7 +33,7 @@ _OF_QUADS = frozenset(offer.media_type for offer in graph_results.QUADS[:2])
 
 @dataclass(frozen=True, slots=True)
 class GraphTarget:
-    """The graph that a request is about. `iri` None: the default graph; `whole`: all of them."""
+    """The graph of a request. `iri` None: the default graph; `whole`: all graphs."""
 
     iri: str | None
     whole: bool = False
@@ -45,18 +45,18 @@ async def read(exchange: Exchange, path: str | None = None) -> None:
     parameters.refuse({"wait": "it belongs to writes; this reads"})
     parameters.done(_KNOWN)
     offer = negotiation.choose(exchange.accept, graph_results.QUADS if target.whole else graph_results.TRIPLES)
-    service = exchange.desk.service
+    service = exchange.state.service
 
     def ask() -> tuple[GraphAnswer, Iterator[bytes]]:
         answer = service.read_dataset(snapshot) if target.whole else service.read_graph(target.iri, snapshot)
         return answer, graph_results.write(offer.format, service.decoded(answer.columns, answer))
 
-    answer, pieces = await exchange.desk.workers.readers.run(ask)
+    answer, pieces = await exchange.state.workers.readers.run(ask)
     await send_pieces(exchange, results.content_type(offer), answer.sn, pieces)
 
 
 async def replace(exchange: Exchange, path: str | None = None) -> None:
-    parameters, service = exchange.parameters(), exchange.desk.service
+    parameters, service = exchange.parameters(), exchange.state.service
     target, wait = _one_graph(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
     documents = await _documents(exchange, _base_of(exchange, target))
@@ -65,11 +65,11 @@ async def replace(exchange: Exchange, path: str | None = None) -> None:
 
 
 async def merge(exchange: Exchange, path: str | None = None) -> None:
-    parameters, service = exchange.parameters(), exchange.desk.service
+    parameters, service = exchange.parameters(), exchange.state.service
     target, wait = _target(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
     if target.whole and not _has_quads(exchange):
-        target = GraphTarget(f"{exchange.desk.base}data/{uuid.uuid4()}")
+        target = GraphTarget(f"{exchange.state.base}data/{uuid.uuid4()}")
     documents = await _documents(exchange, _base_of(exchange, target))
     add = partial(service.add_quads if target.whole else partial(service.merge_graph, target.iri), documents)
     written = await _written(exchange, add)
@@ -80,7 +80,7 @@ async def drop(exchange: Exchange, path: str | None = None) -> None:
     parameters = exchange.parameters()
     target, wait = _one_graph(exchange, parameters, path), parameters.wait()
     _check_write(exchange, parameters)
-    written = await _written(exchange, partial(exchange.desk.service.drop_graph, target.iri))
+    written = await _written(exchange, partial(exchange.state.service.drop_graph, target.iri))
     if await is_pending(exchange, wait, written.snapshot):
         await answer_pending(exchange, written.snapshot)
         return
@@ -88,8 +88,8 @@ async def drop(exchange: Exchange, path: str | None = None) -> None:
 
 
 async def _written(exchange: Exchange, change: Callable[..., GraphWriteOutcome]) -> GraphWriteOutcome:
-    with closing(exchange.desk.limits.control_of_graphs(exchange.desk.memory)) as control:
-        return await exchange.desk.workers.writers.run(change, control=control)
+    with closing(exchange.state.limits.control_of_graphs(exchange.state.memory)) as control:
+        return await exchange.state.workers.writers.run(change, control=control)
 
 
 def _check_write(exchange: Exchange, parameters: Parameters) -> None:
@@ -118,7 +118,7 @@ def _target(exchange: Exchange, parameters: Parameters, path: str | None) -> Gra
         raise BadArgument("one graph a request: default, graph= or a path below /data, not several of them")
     if default:
         raise BadArgument(f"default={default}: it stands alone, /data?default")
-    iri = exchange.desk.base + "data/" + path if path is not None else graph
+    iri = exchange.state.base + "data/" + path if path is not None else graph
     if iri is not None:
         checked_graph(iri)
     return GraphTarget(iri, whole=iri is None and default is None)
@@ -132,8 +132,8 @@ def _one_graph(exchange: Exchange, parameters: Parameters, path: str | None) -> 
 
 
 def _base_of(exchange: Exchange, target: GraphTarget) -> str:
-    """What relative IRIs of a document resolve against: the graph's own IRI."""
-    return target.iri or exchange.desk.base + "data"
+    """The base for relative IRIs in a document: the IRI of the graph."""
+    return target.iri or exchange.state.base + "data"
 
 
 # ---- what is sent ----------------------------------------------------------------------------------------------
@@ -150,5 +150,5 @@ async def _documents(exchange: Exchange, base: str) -> list[Document]:
     body = await exchange.body()
     if exchange.media_type != multipart.TYPE:
         return [Document(body, content_type, base)]
-    parts = await exchange.desk.workers.writers.run(multipart.parts_of, body, content_type)
+    parts = await exchange.state.workers.writers.run(multipart.parts_of, body, content_type)
     return [Document(part.data, part.media_type, base) for part in parts]

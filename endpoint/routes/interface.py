@@ -1,4 +1,4 @@
-"""The description of the interface: for programs /openapi.json, for people /docs."""
+"""The description of the HTTP interface: /openapi.json for programs, /docs for people."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ async def docs(request: Request) -> Response:
 
 
 def root(request: Request) -> str:
-    """Where this application is mounted."""
+    """The path prefix at which this application is mounted."""
     return str(request.scope.get("root_path", "")).rstrip("/")

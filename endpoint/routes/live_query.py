@@ -1,7 +1,7 @@
-"""A live query: a windowed text asked with `Accept: text/event-stream`, answered for as long as somebody listens.
+"""A live query: a windowed query with `Accept: text/event-stream`, answered until the client disconnects.
 
-It is a registration that ends with its connection, under a name that nobody chose; one that a crash has left behind is
-dropped when the service starts."""
+It is registered under a generated name and dropped when its connection ends. After a crash it is dropped when the
+service starts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contextlib import suppress
 from endpoint import negotiation
 from endpoint.http.exchange import Exchange
 from endpoint.http.parameters import Parameters
-from endpoint.routes.asking import offers_of
 from endpoint.routes.emissions import SSE, Span, emit
+from endpoint.routes.one_shot import offers_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE
@@ -23,7 +23,7 @@ _ONCE = "it belongs to a question that is asked once; a live query (Accept: text
 
 
 def is_wanted(exchange: Exchange, query: Query) -> bool:
-    """Whether events are what the client likes best of all that there is."""
+    """Whether the client prefers events to all other formats of the answer."""
     accept = exchange.accept.lower()
     return "text/event-stream" in accept and negotiation.choose(accept, (*offers_of(query.form), SSE)) is SSE
 
@@ -37,12 +37,12 @@ async def listen(exchange: Exchange, text: str, query: Query, parameters: Parame
             "to be told of its changes, or asked once with another Accept"
         )
     exchange.check_may_write()
-    writers, service = exchange.desk.workers.writers, exchange.desk.service
+    writers, service = exchange.state.workers.writers, exchange.state.service
     name = f"live.{secrets.token_hex(8)}"
-    with exchange.desk.room_to_listen():
+    with exchange.state.room_to_listen():
         await writers.run(service.register_live, text, name)
         try:
             await emit(exchange, name, _ALL, SSE, [(b"location", exchange.url("queries", name).encode())])
         finally:
-            with suppress(NotFound):  # somebody else has dropped it
+            with suppress(NotFound):  # it was dropped by another request
                 await asyncio.shield(writers.go_on(service.drop_query, name))

@@ -1,8 +1,9 @@
-"""`/$/loads`: what was loaded, and a load beside the running server.
+"""`/$/loads`: the loads of the store, and a new load into the running server.
 
-    POST /$/loads?path=/data/a.nq&size=...     lines of N-Triples or N-Quads, however many: one snapshot
+    POST /$/loads?path=/data/a.nq&size=...     lines of N-Triples or N-Quads, any number: one snapshot
 
-The body is read as it comes, piece by piece, and is nowhere whole; nothing of it is in the store before its end."""
+The body is processed while it arrives and is never in memory as a whole. If it ends early, nothing of it is in the
+store."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _PIECE_BYTES = 4 << 20
 
 async def list_loads(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    found = await exchange.desk.workers.readers.run(exchange.desk.service.loads)
-    await exchange.answer_json(200, {"loads": [_told(each) for each in found]})
+    found = await exchange.state.workers.readers.run(exchange.state.service.loads)
+    await exchange.answer_json(200, {"loads": [_as_json(each) for each in found]})
 
 
 async def load(exchange: Exchange) -> None:
@@ -43,16 +44,16 @@ async def load(exchange: Exchange) -> None:
         )
     if what.graph is not None:
         checked_graph(what.graph)
-    lines, run = UnusualLineReader(quads, go_on), exchange.desk.workers.writers.run
+    lines, run = UnusualLineReader(quads, go_on), exchange.state.workers.writers.run
     loading = Loading(lines, quads)
     async for piece in _pieces(exchange):
         await run(loading.read, piece)
     await run(loading.end)
     what.statements, what.bad = loading.statements, lines.bad
     recorded = what if what.path else None
-    what.sn = await run(exchange.desk.service.load, loading, what.graph, recorded)
-    told = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.told]
-    await exchange.answer_json(200, {**_told(what), "first_bad": told}, snapshot=what.sn)
+    what.sn = await run(exchange.state.service.load, loading, what.graph, recorded)
+    first_bad = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.told]
+    await exchange.answer_json(200, {**_as_json(what), "first_bad": first_bad}, snapshot=what.sn)
 
 
 def _what(parameters: Parameters) -> Loaded:
@@ -66,7 +67,7 @@ def _what(parameters: Parameters) -> Loaded:
     return Loaded(path, size or 0, int(modified), graph, digest=digest, part=part)
 
 
-def _told(what: Loaded) -> dict[str, object]:
+def _as_json(what: Loaded) -> dict[str, object]:
     return {
         "path": what.path,
         "size": what.size,
@@ -82,15 +83,15 @@ def _told(what: Loaded) -> dict[str, object]:
 
 async def _pieces(exchange: Exchange) -> AsyncIterator[bytes]:
     """The body, some megabytes at a time."""
-    held: list[bytes] = []
+    pieces: list[bytes] = []
     size, more, receive = 0, True, exchange.paced()
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
-        held.append(message.get("body", b""))
-        size += len(held[-1])
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
         more = message.get("more_body", False)
         if size >= _PIECE_BYTES or not more:
-            yield b"".join(held)
-            held, size = [], 0
+            yield b"".join(pieces)
+            pieces, size = [], 0

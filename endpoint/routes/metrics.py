@@ -1,7 +1,7 @@
-"""`/$/metrics`: counters and gauges in the text form of Prometheus. Names say their unit; counters end in _total.
+"""`/$/metrics`: counters and gauges in the text format of Prometheus. Names end in their unit, counters in _total.
 
-What is read here waits for nothing: whatever hangs, it is of now. Only what is said of single streams and queries may
-be older, and then says so."""
+Nothing here waits, so the figures of the process are always present ones. Only the figures of single streams and
+queries may be older; another metric shows their age."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hbase_store.version import __version__
 from stream_ext.waits import Kind
 
 if TYPE_CHECKING:
-    from endpoint.http.app_state import Desk
+    from endpoint.http.app_state import AppState
     from endpoint.monitoring.figures import Figures
     from endpoint.monitoring.last_known import Known
     from endpoint.query_workers import QueryWorkers
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-def text(desk: Desk, figures: Known[Figures] | None) -> bytes:
-    """All of it. `figures`: as they were last known."""
+def text(state: AppState, figures: Known[Figures] | None) -> bytes:
+    """All metrics. `figures`: the last known ones of streams and queries."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Families(desk, figures))
+    registry.register(_Families(state, figures))
     return generate_latest(registry)
 
 
 class _Families(Collector):
-    def __init__(self, desk: Desk, figures: Known[Figures] | None) -> None:
-        self._desk, self._figures = desk, figures
+    def __init__(self, state: AppState, figures: Known[Figures] | None) -> None:
+        self._state, self._figures = state, figures
 
     def collect(self) -> Iterator[Metric]:
-        desk = self._desk
-        yield from _of_build(desk)
-        yield from _of_http(desk)
-        yield from _of_connections(desk)
-        yield from _of_service(desk.service.status_at_once())
-        yield from _of_waits(desk)
+        state = self._state
+        yield from _of_build(state)
+        yield from _of_http(state)
+        yield from _of_connections(state)
+        yield from _of_service(state.service.status_at_once())
+        yield from _of_waits(state)
         yield _gauge(
             "rillet_figures_age_seconds",
             "How old what is said of single streams and queries is; 0: of now.",
@@ -60,8 +60,8 @@ class _Families(Collector):
         )
         if self._figures is not None:
             yield from _of_figures(self._figures.value)
-        yield from _of_store_calls(getattr(desk.service.store.kv, "calls", None))
-        yield from _of_query_workers(desk.query_workers)
+        yield from _of_store_calls(getattr(state.service.store.kv, "calls", None))
+        yield from _of_query_workers(state.query_workers)
 
 
 def _gauge(name: str, help: str, value: float) -> Metric:
@@ -79,7 +79,7 @@ def _of_each(
     label: str,
     values: Iterable[tuple[object, float | None]],
 ) -> Metric:
-    """A sample for each value of a label; none where nothing is known."""
+    """A sample for each value of a label; no metric if there is none."""
     family = kind(name, help, labels=[label])
     for of, value in values:
         if value is not None:
@@ -87,21 +87,21 @@ def _of_each(
     return family
 
 
-def _of_build(desk: Desk) -> Iterator[Metric]:
-    status = desk.service.status_at_once()
+def _of_build(state: AppState) -> Iterator[Metric]:
+    status = state.service.status_at_once()
     build = {
         "version": __version__,
         "python": platform.python_version(),
         "store": status["store"].partition(":")[0],
-        "engine": "spark" if desk.service.has_spark else "inline",
+        "engine": "spark" if state.service.has_spark else "inline",
     }
     family = GaugeMetricFamily("rillet_build_info", "What runs here: always 1.", labels=list(build))
     family.add_metric(list(build.values()), 1)
     yield family
 
 
-def _of_http(desk: Desk) -> Iterator[Metric]:
-    requests, workers = desk.requests, desk.workers
+def _of_http(state: AppState) -> Iterator[Metric]:
+    requests, workers = state.requests, state.workers
     counted = CounterMetricFamily(
         "rillet_http_requests_total", "Requests answered.", labels=["route", "method", "status"]
     )
@@ -122,15 +122,15 @@ def _of_http(desk: Desk) -> Iterator[Metric]:
         GaugeMetricFamily, "rillet_calls_under_way", under_way, "pool", [(pool.kind, pool.busy) for pool in pools]
     )
     refused = [(pool.kind, pool.refused) for pool in pools]
-    told = "Calls that a full pool told to come back."
-    yield _of_each(CounterMetricFamily, "rillet_calls_refused_total", told, "pool", refused)
+    refused_help = "Calls that a full pool told to come back."
+    yield _of_each(CounterMetricFamily, "rillet_calls_refused_total", refused_help, "pool", refused)
     yield _gauge(
-        "rillet_questions_under_way", "Queries and updates of /sparql that run or are sent.", len(desk.underway)
+        "rillet_questions_under_way", "Queries and updates of /sparql that run or are sent.", len(state.underway)
     )
-    yield _counter("rillet_questions_cancelled_total", "Queries and updates ended by DELETE.", desk.underway.cancelled)
-    taken = "What queries that are evaluated or sent have of the memory for all of them."
-    yield _gauge("rillet_query_memory_bytes", taken, desk.memory.used)
-    yield _counter("rillet_remembered_hits_total", "Answers that were remembered.", desk.remembered.hits)
+    yield _counter("rillet_questions_cancelled_total", "Queries and updates ended by DELETE.", state.underway.cancelled)
+    used = "What queries that are evaluated or sent have of the memory for all of them."
+    yield _gauge("rillet_query_memory_bytes", used, state.memory.used)
+    yield _counter("rillet_remembered_hits_total", "Answers that were remembered.", state.answer_cache.hits)
 
 
 def _times(requests: Requests) -> Metric:
@@ -144,8 +144,8 @@ def _times(requests: Requests) -> Metric:
     return family
 
 
-def _of_connections(desk: Desk) -> Iterator[Metric]:
-    connections = desk.connections
+def _of_connections(state: AppState) -> Iterator[Metric]:
+    connections = state.connections
     busy, all_ = connections.busy, len(connections.open)
     open_ = [("busy", busy), ("waiting", all_ - busy)]
     yield _of_each(GaugeMetricFamily, "rillet_connections", "Open connections.", "state", open_)
@@ -153,8 +153,8 @@ def _of_connections(desk: Desk) -> Iterator[Metric]:
     yield _of_each(
         CounterMetricFamily, "rillet_connections_ended_total", "Connections that the server ended.", "reason", ended
     )
-    yield _gauge("rillet_bodies_bytes", "What the bodies of requests under way take.", desk.bodies.nbytes)
-    yield _counter("rillet_bodies_refused_total", "Bodies for which there was no room.", desk.bodies.refused)
+    yield _gauge("rillet_bodies_bytes", "What the bodies of requests under way take.", state.bodies.nbytes)
+    yield _counter("rillet_bodies_refused_total", "Bodies for which there was no room.", state.bodies.refused)
 
 
 def _of_service(status: dict[str, Any]) -> Iterator[Metric]:
@@ -176,9 +176,9 @@ def _of_service(status: dict[str, Any]) -> Iterator[Metric]:
     yield _gauge("rillet_runs_on_spark", "1 while Spark steps the queries, 0 while the server does.", on_spark)
 
 
-def _of_waits(desk: Desk) -> Iterator[Metric]:
-    now_ms = desk.service.clock.now_ms()
-    since = {wait.kind: wait.since_ms for wait in desk.service.waits.current()}
+def _of_waits(state: AppState) -> Iterator[Metric]:
+    now_ms = state.service.clock.now_ms()
+    since = {wait.kind: wait.since_ms for wait in state.service.waits.current()}
     waited = [(kind, (now_ms - since[kind]) / 1000 if kind in since else 0.0) for kind in get_args(Kind)]
     yield _of_each(
         GaugeMetricFamily, "rillet_waits_seconds", "For how long it is waited for; 0: it is not.", "for", waited
@@ -255,21 +255,21 @@ def _of_store_calls(calls: Calls | None) -> Iterator[Metric]:
 
 
 def _of_query_workers(crew: QueryWorkers) -> Iterator[Metric]:
-    told = crew.told()
-    busy = [(one["worker"], one["queries"]) for one in told]
+    workers = crew.status()
+    busy = [(one["worker"], one["queries"]) for one in workers]
     answers = "Queries that a query worker answers now."
     yield _of_each(GaugeMetricFamily, "rillet_query_worker_queries", answers, "worker", busy)
-    asked = [(one["worker"], one["asked"]) for one in told]
+    received = [(one["worker"], one["asked"]) for one in workers]
     given = "Queries that a query worker was given."
-    yield _of_each(CounterMetricFamily, "rillet_query_worker_queries_total", given, "worker", asked)
-    memory = [(one["worker"], _resident_bytes(one["pid"])) for one in told]
+    yield _of_each(CounterMetricFamily, "rillet_query_worker_queries_total", given, "worker", received)
+    memory = [(one["worker"], _resident_bytes(one["pid"])) for one in workers]
     resident = "Resident memory of a query worker."
     yield _of_each(GaugeMetricFamily, "rillet_query_worker_resident_memory_bytes", resident, "worker", memory)
     yield _counter("rillet_query_workers_replaced_total", "Query workers that ended early.", crew.replaced)
 
 
 def _resident_bytes(pid: int) -> int:
-    """0 of a process that has just ended."""
+    """0 for a process that has just ended."""
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -1,7 +1,7 @@
-"""The interface as an OpenAPI document: every path of the table of routes, each method with what it takes and gives.
+"""The interface as an OpenAPI document: every path of the table of routes, with its methods, parameters and answers.
 
-The page at /docs shows it. Protocol routes are answered before FastAPI sees them, so FastAPI cannot write it for us; a
-test compares it with the routes."""
+The page /docs shows it. FastAPI cannot generate it, as these routes are answered before FastAPI sees them; a test
+compares it with the table of routes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIME: Schema = {"type": "string", "description": "milliseconds since 1970, or a
 _DURATION: Schema = {"type": "string", "example": "30s"}
 _WAIT: Schema = {"type": "string", "enum": ["published", "evaluated"], "default": "published"}
 
-#: name -> (schema, what it means)
+#: name -> (schema, description)
 _PARAMETERS: dict[str, tuple[Schema, str]] = {
     "query": (_TEXT, "the text: a query, an update, or a statement of the language for streams"),
     "update": (_TEXT, "the same as query: the text decides what the request does"),
@@ -78,7 +78,7 @@ class Operation:
     body: Sequence[str] = ()  # media types; the body is needed unless "" is one of them
     gives: Sequence[str] = ()
     status: int = 200
-    also: Sequence[int] = ()  # other good answers, and errors of its own
+    also: Sequence[int] = ()  # other statuses of success, and its own errors
     tag: str = "SPARQL"
     writes: bool = False
 
@@ -192,7 +192,7 @@ OPERATIONS: dict[str, dict[str, Operation]] = {
     **_OF_OPERATION,
 }
 
-_SAID = {
+_STATUS_MEANINGS = {
     200: "the result",
     201: "created; Location is the address",
     202: "the change is durable and readable; if evaluations were waited for and are not done, the body says so",
@@ -282,7 +282,7 @@ def _responses(found: Operation) -> dict[str, Any]:
         content = {TEXT: {"schema": _TEXT}, "application/problem+json": {"schema": _PROBLEM_REF}}
         if status < 300:
             content = {each: _content(each) for each in found.gives} if status != 204 else {}
-        responses[str(status)] = {"description": _SAID[status], **({"content": content} if content else {})}
+        responses[str(status)] = {"description": _STATUS_MEANINGS[status], **({"content": content} if content else {})}
         if status < 300:
             responses[str(status)]["headers"] = {"Rillet-Snapshot": {"schema": _NUMBER}}
     return responses

@@ -1,7 +1,7 @@
-"""`/$/...`: is it there, is it ready, how is it doing.
+"""`/$/...`: whether the server runs, whether it is ready, and its status.
 
-Answered in a tenth of a second whatever hangs: here nothing waits for the store, nor for a thread that may. What cannot
-be known so is what was known last (`endpoint.monitoring.last_known`)."""
+These routes answer within a tenth of a second whatever hangs: they wait for neither the store nor for threads that
+may wait for it. What cannot be read so is the last known value (`endpoint.monitoring.last_known`)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ async def ping(exchange: Exchange) -> None:
 
 
 async def ready(exchange: Exchange) -> None:
-    """Ready: it answers from the store, takes writes, and is not on its way out."""
+    """Ready: the server reads from the store, accepts writes, and is not stopping."""
     exchange.parameters().done("none")
-    service, stopping = exchange.desk.service, exchange.desk.stopping
+    service, stopping = exchange.state.service, exchange.state.stopping
     waits, status = service.waits.current(), service.status_at_once()
     fault = status["fault"] or status["writer"]["fault"]
     lines = [f"waits for the {wait.kind}: {wait.why}" for wait in waits]
@@ -41,14 +41,14 @@ async def ready(exchange: Exchange) -> None:
 
 async def stats(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    desk = exchange.desk
+    state = exchange.state
     try:
-        status, age_s = astuple(await desk.status.get())
+        status, age_s = astuple(await state.status.get())
     except StoreUnavailable:
         status, age_s = {}, None
-    at_once = desk.service.status_at_once()
-    told = {**status, **at_once, "age_ms": _ms(age_s), "query_workers": desk.query_workers.told()}
-    await exchange.answer_json(200, told)
+    at_once = state.service.status_at_once()
+    body = {**status, **at_once, "age_ms": _ms(age_s), "query_workers": state.query_workers.status()}
+    await exchange.answer_json(200, body)
 
 
 def _ms(age_s: float | None) -> int | None:
@@ -57,22 +57,22 @@ def _ms(age_s: float | None) -> int | None:
 
 async def running(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    await exchange.answer_json(200, {"queries": exchange.desk.underway.told()})
+    await exchange.answer_json(200, {"queries": exchange.state.underway.summaries()})
 
 
 async def cancel(exchange: Exchange, id: str) -> None:
     exchange.parameters().done("none")
     exchange.check_may_write()
-    exchange.desk.underway.cancel(id)
+    exchange.state.underway.cancel(id)
     await exchange.answer(204)
 
 
 async def metrics(exchange: Exchange) -> None:
     exchange.parameters().done("none")
-    desk = exchange.desk
+    state = exchange.state
     try:
-        figures: Known[Figures] | None = await desk.figures.get()
+        figures: Known[Figures] | None = await state.figures.get()
     except StoreUnavailable:
         figures = None
-    body = await desk.workers.operations.run(text_of_metrics, desk, figures)
+    body = await state.workers.operations.run(text_of_metrics, state, figures)
     await exchange.answer(200, body, METRICS_TYPE)

@@ -1,7 +1,7 @@
 """SPARQL 1.1 Protocol: `/sparql`, `/query`, `/update`.
 
-What a text does is decided by our own parse, never by the name of the parameter it came in: SPARQLWrapper sends
-`REGISTER QUERY <loadAlerts>` as an update and `REGISTER QUERY <q1> AS SELECT` as a query over GET."""
+The text itself decides whether it is a query, an update or a statement, not the name of its parameter: SPARQLWrapper
+sends `REGISTER QUERY <loadAlerts>` as an update and `REGISTER QUERY <q1> AS SELECT` as a query by GET."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from endpoint.http.exchange import FORM, Exchange
 from endpoint.http.parameters import SPARQLWRAPPER, Parameters, parse_pairs
 from endpoint.negotiation import Offer
 from endpoint.routes import administration, live_query
-from endpoint.routes.asking import SHORT_CHARACTERS, Asked, ask
 from endpoint.routes.awaiting import answer_pending, is_pending
 from endpoint.routes.emissions import SSE
+from endpoint.routes.one_shot import SHORT_CHARACTERS, QueryRequest, ask
 from hbase_store.layout.terms import iri, literal
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.language.algebra.algebra import CreateStream, Drop, Explain, Query, Register, Show, Unit, Update
@@ -47,30 +47,30 @@ _BY_POST = "this changes the state of the server: send it by POST (with SPARQLWr
 _EXPLAIN = re.compile(r"((?:\s++|#[^\n]*+\n)*+)EXPLAIN(?=\s)", re.IGNORECASE)
 
 
-#: Bodies up to this length are taken apart on the event loop.
+#: Bodies up to this length are parsed on the event loop.
 _SHORT_BYTES = 1 << 14
 
 
-#: All that these routes answer but the query page.
+#: The formats of these routes, except the query page.
 _WRITTEN = (*results.OFFERS, *graph_results.TRIPLES, *OFFERS, SSE)
 
 
 async def sparql(exchange: Exchange) -> None:
-    desk = exchange.desk
+    state = exchange.state
     if exchange.method == "GET" and negotiation.prefers_html(exchange.accept, _WRITTEN):
         await _page(exchange)
         return
     exchange.check_may_read()
-    body = await exchange.body(desk.limits.text_bytes * 4) if exchange.method == "POST" else b""
+    body = await exchange.body(state.limits.text_bytes * 4) if exchange.method == "POST" else b""
     key = (exchange.query_string, exchange.accept, exchange.headers.get("content-type", ""), body)
-    said = desk.remembered.get(key, desk.head())
-    if said is not None:
-        await exchange.answer(200, said.body, said.media_type, [*said.headers])
+    reply = state.answer_cache.get(key, state.head())
+    if reply is not None:
+        await exchange.answer(200, reply.body, reply.media_type, [*reply.headers])
         return
     if len(body) <= _SHORT_BYTES:
         text, parameters = read_request(exchange, body)
     else:
-        text, parameters = await desk.workers.readers.run(read_request, exchange, body)
+        text, parameters = await state.workers.readers.run(read_request, exchange, body)
     if text is None:
         await about(exchange, parameters)
         return
@@ -81,22 +81,22 @@ async def sparql(exchange: Exchange) -> None:
         await _explain(exchange, text)
         return
     if len(text) <= SHORT_CHARACTERS:
-        await _answer(exchange, text, *_remembered(text, desk.base), key, parameters)
+        await _answer(exchange, text, *_read_cached(text, state.base), key, parameters)
         return
-    timeout_s = parameters.timeout_s(desk.limits.query_s)
-    async with desk.underway.asked(exchange, text, timeout_s) as question:
-        reading = desk.workers.readers.submit(_read, text, desk.base, question.control.check)
+    timeout_s = parameters.timeout_s(state.limits.query_s)
+    async with state.underway.watched(exchange, text, timeout_s) as question:
+        reading = state.workers.readers.submit(_read, text, state.base, question.control.check)
         unit, warnings = await question.in_time(reading)
     await _answer(exchange, text, unit, warnings, key, parameters, question.spent_s)
 
 
 def _read(text: str, base: str, check: Check | None = None) -> tuple[Unit, Warnings]:
-    """What a text means, and what of it can hardly be meant."""
+    """The parsed text, and warnings about what is probably not meant."""
     unit = parse_again(text, base, check)
     return unit, warnings_of(unit) if isinstance(unit, Query) else ()
 
 
-_remembered = lru_cache(maxsize=256)(_read)
+_read_cached = lru_cache(maxsize=256)(_read)
 
 
 async def _answer(
@@ -108,13 +108,13 @@ async def _answer(
     parameters: Parameters,
     spent_s: float = 0.0,
 ) -> None:
-    """`spent_s`: of the time that it has."""
+    """`spent_s`: the part of its time limit that parsing took."""
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
         await live_query.listen(exchange, text, unit, parameters)
     elif isinstance(unit, Query):
-        await ask(exchange, replace(_asked(exchange, text, unit, key, parameters, spent_s), warnings=warnings))
+        await ask(exchange, replace(_query_request(exchange, text, unit, key, parameters, spent_s), warnings=warnings))
     else:
         await _run(exchange, text, unit, parameters, spent_s)
 
@@ -129,16 +129,16 @@ async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters
         parameters.done("query, update")
         await administration.run(exchange, unit)
     else:
-        assert isinstance(unit, Explain)  # behind a prologue
+        assert isinstance(unit, Explain)  # after a prologue
         parameters.done(_KNOWN)
         await _explain(exchange, text)
 
 
-# ---- what is asked ----
+# ---- the request ----
 
 
 def read_request(exchange: Exchange, body: bytes) -> tuple[str | None, Parameters]:
-    """The text, from wherever the protocol lets it stand (None: there is none), and the other parameters."""
+    """The text, from any of the places that the protocol defines (None: there is none), and the other parameters."""
     parameters = exchange.parameters()
     direct, form = None, b""
     if exchange.method == "POST":
@@ -172,68 +172,70 @@ def _without_text(exchange: Exchange, form: bytes) -> str:
 
 
 def strip_explain(text: str) -> tuple[str, bool]:
-    """The text without the word EXPLAIN before it; blanks keep every line and column in place."""
+    """The text without EXPLAIN at its beginning; blanks replace the word, so that lines and columns stay the same."""
     found = _EXPLAIN.match(text)
     if not found:
         return text, False
     return found[1] + " " * len("EXPLAIN") + text[found.end() :], True
 
 
-# ---- what is done ----
+# ---- the actions ----
 
 
 async def _page(exchange: Exchange) -> None:
-    """For people, whatever the address says: a link that somebody follows must not run what somebody else wrote."""
-    if exchange.desk.console is None:
+    """The query page for a browser. It never runs a text in the address: someone else may have written the link."""
+    if exchange.state.console is None:
         exchange.check_may_read()
         await _describe(exchange, negotiation.choose("", OFFERS))
     else:
-        await exchange.hand_on(exchange.desk.console, CONSOLE, "/query")
+        await exchange.hand_on(exchange.state.console, CONSOLE, "/query")
 
 
 async def about(exchange: Exchange, parameters: Parameters) -> None:
-    """No text: programs get the service description."""
+    """A request without a text: programs get the service description."""
     parameters.ignore(SPARQLWRAPPER)
     parameters.done("query, update (without a text no other parameter means anything)")
     await _describe(exchange, negotiation.choose(exchange.accept, OFFERS))
 
 
 async def _describe(exchange: Exchange, offer: Offer) -> None:
-    readers, description = exchange.desk.workers.readers, exchange.desk.description
-    body = await readers.run(description.written, offer.format, exchange.desk.head())
+    readers, description = exchange.state.workers.readers, exchange.state.description
+    body = await readers.run(description.written, offer.format, exchange.state.head())
     await exchange.answer(200, body, offer.media_type.encode())
 
 
 async def _explain(exchange: Exchange, text: str) -> None:
-    explained = await exchange.desk.workers.readers.run(exchange.desk.service.explain, text)
+    explained = await exchange.state.workers.readers.run(exchange.state.service.explain, text)
     await exchange.answer_json(200, explained)
 
 
-def _asked(exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters, spent_s: float) -> Asked:
+def _query_request(
+    exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters, spent_s: float
+) -> QueryRequest:
     parameters.refuse(dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY))
     dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
     snapshot, at = parameters.integer("snapshot"), parameters.time("at")
-    timeout_s = parameters.timeout_s(exchange.desk.limits.query_s) - spent_s
+    timeout_s = parameters.timeout_s(exchange.state.limits.query_s) - spent_s
     parameters.ignore(("timeout",))
     parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
     parameters.done(_KNOWN)
-    return Asked(text, query, key, snapshot, at, timeout_s, dataset or None)
+    return QueryRequest(text, query, key, snapshot, at, timeout_s, dataset or None)
 
 
 async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s: float) -> None:
     wait = parameters.wait()
     parameters.refuse(dict.fromkeys(OF_QUERY, _NOT_OF_UPDATE))
     parameters.refuse(dict.fromkeys(("snapshot", "at"), "it belongs to queries; this is an update"))
-    limits = exchange.desk.limits
+    limits = exchange.state.limits
     timeout_s = parameters.timeout_s(limits.query_s) - spent_s
     parameters.ignore(("timeout",))
     dataset = Dataset(parameters.texts(OF_UPDATE[0]), parameters.texts(OF_UPDATE[1]))
     parameters.done(_KNOWN)
     exchange.check_may_write()
-    desk = exchange.desk
-    with desk.underway.listed("update", text, timeout_s, limits) as listed:
-        run = desk.workers.writers.run
-        done = await run(desk.service.update, text, "published", dataset or None, listed.control)
+    state = exchange.state
+    with state.underway.listed("update", text, timeout_s, limits) as listed:
+        run = state.workers.writers.run
+        done = await run(state.service.update, text, "published", dataset or None, listed.control)
     if await is_pending(exchange, wait, done.snapshot):
         await answer_pending(exchange, done.snapshot)
         return
@@ -241,19 +243,19 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s
 
 
 def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
-    """How many quads there are more and fewer; nothing is said where that is not known any more."""
+    """The headers with the numbers of inserted and deleted quads, if these are known."""
     counts = ((b"rillet-inserted", done.inserted), (b"rillet-deleted", done.deleted))
     return [(name, b"%d" % count) for name, count in counts if count is not None]
 
 
 async def _register(exchange: Exchange, text: str, parameters: Parameters) -> None:
-    """Acknowledged as a result of one row, for whoever reads SPARQL results only."""
+    """Registers a query; the answer is a SPARQL result of one row, for clients that read only these."""
     parameters.refuse({"wait": "a registration is answered when the query stands"})
     parameters.refuse(dict.fromkeys((*OF_QUERY, *OF_UPDATE), _NOT_OF_OTHERS))
     parameters.done(_KNOWN)
     exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
-    definition, created, warnings = await exchange.desk.workers.writers.run(exchange.desk.service.register, text)
+    definition, created, warnings = await exchange.state.workers.writers.run(exchange.state.service.register, text)
     row = {
         "query": literal(definition.name),
         "iri": iri(definition.iri),

@@ -1,4 +1,4 @@
-"""`/queries`: register, describe, drop. What they say is in `endpoint.routes.emissions`."""
+"""`/queries`: register, describe, pause, drop. Their emissions are in `endpoint.routes.emissions`."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _NO_PARAMETERS = "none"
 
 async def list_queries(exchange: Exchange) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    service = exchange.desk.service
+    service = exchange.state.service
 
     def read() -> bytes:
         listed = [{"query": q.name, "iri": q.iri, "r2s": q.r2s, "text": q.text} for q in service.queries()]
         return msgspec.json.encode({"queries": listed}) + b"\n"
 
-    await exchange.answer(200, await exchange.desk.workers.operations.run(read), JSON)
+    await exchange.answer(200, await exchange.state.workers.operations.run(read), JSON)
 
 
 async def register(exchange: Exchange, name: str | None = None) -> None:
     """POST /queries, PUT /queries/{q}: the body is a REGISTER text or a bare windowed query."""
     text = await _text(exchange)
     exchange.check_may_write()
-    service = exchange.desk.service
+    service = exchange.state.service
 
     def stand() -> tuple[int, dict[str, Any]]:
         definition, created, warnings = service.register(text, name)
         explained = service.explain(text)
-        if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be over by now
+        if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be complete by now
             warnings = [*warnings, f"it has failed already: {why}"]
         return (201 if created else 200), {
             "query": definition.name,
@@ -45,14 +45,14 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
             **({"warnings": list(warnings)} if warnings else {}),
         }
 
-    status, registered = await exchange.desk.workers.writers.run(stand)
+    status, registered = await exchange.state.workers.writers.run(stand)
     location = (b"location", exchange.url("queries", registered["query"]).encode())
     await exchange.answer_json(status, registered, [location])
 
 
 async def _text(exchange: Exchange) -> str:
     if exchange.media_type == FORM:
-        body = await exchange.body(exchange.desk.limits.text_bytes * 4)
+        body = await exchange.body(exchange.state.limits.text_bytes * 4)
         text, parameters = read_request(exchange, body)
         parameters.done("query")
         return exchange.checked_text(text or "")
@@ -67,14 +67,14 @@ async def _text(exchange: Exchange) -> str:
 
 async def status(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    desk, query = exchange.desk, exchange.desk.service.query_definition(name)
-    await exchange.answer_json(200, await desk.last_known(desk.one_query, (query.iri, query.number)))
+    state, query = exchange.state, exchange.state.service.query_definition(name)
+    await exchange.answer_json(200, await state.last_known(state.one_query, (query.iri, query.number)))
 
 
 async def drop(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
     exchange.check_may_write()
-    await exchange.desk.workers.writers.run(exchange.desk.service.drop_query, name)
+    await exchange.state.workers.writers.run(exchange.state.service.drop_query, name)
     await exchange.answer(204)
 
 
@@ -90,9 +90,9 @@ async def act(exchange: Exchange, name: str) -> None:
     if (action == "move") != (runner is not None):
         raise BadArgument("action=move and runner=inline or runner=spark belong together")
     exchange.check_may_write()
-    service, run = exchange.desk.service, exchange.desk.workers.writers.run
+    service, run = exchange.state.service, exchange.state.workers.writers.run
     if runner is not None:
         await run(service.move_query, name, runner)
     else:
         await run(service.pause_query if action == "pause" else service.resume_query, name)
-    await exchange.answer_json(200, await exchange.desk.workers.readers.run(service.query_status, name))
+    await exchange.answer_json(200, await exchange.state.workers.readers.run(service.query_status, name))

@@ -1,4 +1,4 @@
-"""`/streams`: create, push, heartbeat, describe, drop, and what came late."""
+"""`/streams`: create, push, heartbeat, describe, drop; and the late elements of a stream."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 _PUSH_KNOWN = "timestamp, wait, source, seq"
 _NO_PARAMETERS = "none"
-_OPTIONS_BYTES_MAX = 1 << 20  # far more than there are options
+_OPTIONS_BYTES_MAX = 1 << 20  # far more than all options need
 _LATE_OFFERS = (Offer("application/json", "json"), Offer(NDJSON, "ndjson"))
 
 
 async def list_streams(exchange: Exchange) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    listed = await exchange.desk.listed.get()
+    listed = await exchange.state.listed.get()
     await exchange.answer_json(200, {"streams": listed.value, "age_ms": round(listed.age_s * 1000)})
 
 
 async def describe(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
-    desk, stream = exchange.desk, exchange.desk.service.stream(name)
-    await exchange.answer_json(200, await desk.last_known(desk.one_stream, (stream.iri, stream.number)))
+    state, stream = exchange.state, exchange.state.service.stream(name)
+    await exchange.answer_json(200, await state.last_known(state.one_stream, (stream.iri, stream.number)))
 
 
 async def create(exchange: Exchange, name: str) -> None:
     exchange.parameters().done("none; options are a JSON object in the body")
     exchange.check_may_write()
     options = _options(await exchange.body(_OPTIONS_BYTES_MAX))
-    found, created = await exchange.desk.workers.writers.run(exchange.desk.service.create_stream, name, options)
+    found, created = await exchange.state.workers.writers.run(exchange.state.service.create_stream, name, options)
     location = (b"location", exchange.url("streams", found.name).encode())
     await exchange.answer_json(201 if created else 200, described(found), [location])
 
@@ -49,14 +49,14 @@ async def change(exchange: Exchange, name: str) -> None:
     exchange.parameters().done("none; options are a JSON object in the body")
     exchange.check_may_write()
     options = _options(await exchange.body(_OPTIONS_BYTES_MAX))
-    found = await exchange.desk.workers.writers.run(exchange.desk.service.change_stream, name, options)
+    found = await exchange.state.workers.writers.run(exchange.state.service.change_stream, name, options)
     await exchange.answer_json(200, described(found))
 
 
 async def drop(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
     exchange.check_may_write()
-    await exchange.desk.workers.writers.run(exchange.desk.service.drop_stream, name)
+    await exchange.state.workers.writers.run(exchange.state.service.drop_stream, name)
     await exchange.answer(204)
 
 
@@ -70,12 +70,12 @@ async def push(exchange: Exchange, name: str) -> None:
     if not media_type:
         raise UnsupportedMedia("a push says what it is: send a Content-Type, text/turtle for example")
     data = await exchange.body()
-    service = exchange.desk.service
+    service = exchange.state.service
 
     def send() -> PushReceipt:
         return service.push(name, data, media_type, timestamp=timestamp, source=source, seq=seq)
 
-    receipt = await exchange.desk.workers.writers.run(send)
+    receipt = await exchange.state.workers.writers.run(send)
     await _acknowledge(exchange, receipt, await is_pending(exchange, wait, int(receipt.snapshot)))
 
 
@@ -86,26 +86,26 @@ async def heartbeat(exchange: Exchange, name: str) -> None:
     if timestamp is None:
         raise BadArgument("a heartbeat says what time it is: ?timestamp=T")
     exchange.check_may_write()
-    receipt = await exchange.desk.workers.writers.run(exchange.desk.service.heartbeat, name, timestamp)
+    receipt = await exchange.state.workers.writers.run(exchange.state.service.heartbeat, name, timestamp)
     await _acknowledge(exchange, receipt, await is_pending(exchange, wait, int(receipt.snapshot)))
 
 
 async def late(exchange: Exchange, name: str) -> None:
-    """As one object; or, for who wants lines, an element each."""
+    """The late elements: as one JSON object, or as lines, one for each element."""
     parameters = exchange.parameters()
     since, limit = parameters.integer("since"), parameters.integer("limit")
     parameters.done("since, limit")
-    offer, service = negotiation.choose(exchange.accept, _LATE_OFFERS), exchange.desk.service
+    offer, service = negotiation.choose(exchange.accept, _LATE_OFFERS), exchange.state.service
 
     def read() -> bytes:
         found = service.late_elements(name, since or 0, limit)
-        # One by one: to write all of them in one call would hold back every other thread.
+        # One by one: encoding all in one call would block every other thread.
         elements = [msgspec.json.encode(each) for each in found.pop("elements")]
         if offer.format == "ndjson":
             return b"".join(element + b"\n" for element in elements)
         return b'%s,"elements":[%s]}\n' % (msgspec.json.encode(found)[:-1], b",".join(elements))
 
-    await exchange.answer(200, await exchange.desk.workers.readers.run(read), offer.media_type.encode())
+    await exchange.answer(200, await exchange.state.workers.readers.run(read), offer.media_type.encode())
 
 
 async def _acknowledge(exchange: Exchange, receipt: PushReceipt, pending: bool) -> None:

@@ -1,4 +1,4 @@
-"""Where a raw path leads. A table, so that it can be read, tested and documented."""
+"""The table of routes: which raw path has which methods. A table, so that it can be read, tested and documented."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ROUTES = (
     Route("/$/loads", {"GET": loads.list_loads, "POST": loads.load}),
 )
 
-#: Where reading is closed: what says nothing of the store, and what looks itself, for it may show the sign-in page.
+#: Routes without a read token: they show nothing of the store, or check it themselves to show the sign-in page.
 OPEN = ("/$/ping", "/$/assets/{asset}", "/sparql", "/query", "/update")
 
 _Tree = dict[bytes, Any]
@@ -66,7 +66,7 @@ _ANY, _REST = b"{}", b"{...}"
 
 
 def _grow(paths: dict[str, Any]) -> _Tree:
-    """Path segments as nested dicts; `{}` stands for a name, `{...}` for all that follows."""
+    """The routes as nested dicts of path segments; `{}` stands for a name, `{...}` for all further segments."""
     tree: _Tree = {}
     for path, value in paths.items():
         node = tree
@@ -81,7 +81,7 @@ _TREE = _grow({route.path: route.methods for route in ROUTES})
 
 
 def knows(path: bytes) -> bool:
-    """Whether the first segment of the path is one of ours."""
+    """Whether the first segment of the path belongs to one of these routes."""
     return path[1:].split(b"/", 1)[0] in _TREE
 
 
@@ -97,7 +97,7 @@ async def dispatch(exchange: Exchange) -> None:
 
 
 def allowed(path: bytes) -> list[tuple[bytes, bytes]]:
-    """The header that says what may be asked of a path; nothing for a path that is not there."""
+    """The Allow header of a path; none for an unknown path."""
     try:
         _, methods, _ = _find(path)
     except (NotFound, BadArgument):
@@ -107,7 +107,7 @@ def allowed(path: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _find(path: bytes) -> tuple[str, Any, list[str]]:
-    """The route, and what stands in the path for its names."""
+    """The route, and the names in the path."""
     node, found = _TREE, []
     segments = path[1:].split(b"/")
     for place, segment in enumerate(segments):

@@ -30,7 +30,7 @@ def test_what_the_client_counts_is_what_the_server_answered(server: Live, connec
     figures = http.measured(port_of(server), connections, 0.3, http.SAME)
     assert figures["requests_per_s"] > 0
     assert 0 < figures["ms_p50"] <= figures["ms_p99"]
-    (counted,) = (n for (route, _, _), n in server.server._app.desk.requests.counted.items() if route == "/sparql")
+    (counted,) = (n for (route, _, _), n in server.server._app.app_state.requests.counted.items() if route == "/sparql")
     assert counted >= 0.3 * figures["requests_per_s"]
 
 

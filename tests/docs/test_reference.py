@@ -77,7 +77,7 @@ def kinds() -> set[type[Exception]]:
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, of_engine.RilletError | of_store.StoreError)
     }
-    return found - {of_engine.TextError, of_endpoint.Told}
+    return found - {of_engine.TextError, of_endpoint.WorkerProblem}
 
 
 def dashed(kind: type[Exception]) -> str:

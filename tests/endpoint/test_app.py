@@ -43,7 +43,7 @@ def test_it_is_an_rdflib_endpoint_that_can_be_mounted_in_another(tmp_path: Path)
                 assert (await client.get("/elsewhere")).status_code == 404
 
         asyncio.run(talk())
-        app.desk.workers.close()
+        app.app_state.workers.close()
 
 
 def test_one_call_too_many_is_told_to_come_back() -> None:

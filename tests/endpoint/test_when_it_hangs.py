@@ -76,7 +76,7 @@ def server(gate: Gate, tmp_path: Path) -> Iterator[Live]:
 @contextmanager
 def all_threads_hang(server: Live, gate: Gate) -> Iterator[None]:
     """Queries, small and large ones, pushes and pages, more than there are threads for them."""
-    desk = server.server._app.desk
+    state = server.server._app.app_state
 
     def send(method: str, path: str, **more: Any) -> None:
         with suppress(httpx.HTTPError):
@@ -102,7 +102,7 @@ def all_threads_hang(server: Live, gate: Gate) -> Iterator[None]:
     with gate.closed():
         for thread in threads:
             thread.start()
-        until(lambda: gate.hanging > FEW.readers and desk.workers.writers.busy > FEW.writers, "all threads hang")
+        until(lambda: gate.hanging > FEW.readers and state.workers.writers.busy > FEW.writers, "all threads hang")
         yield
     for thread in threads:
         thread.join()
@@ -255,6 +255,6 @@ def test_the_console_says_which_methods_it_knows(server: Live, method: str) -> N
 def test_texts_under_way_are_listed_in_short() -> None:
     underway, text = Underway(), "SELECT * { ?s ?p ?o } #" + "x" * 100_000
     with underway.listed("query", text, 1.0, HttpLimits()):
-        (listed,) = underway.told()
+        (listed,) = underway.summaries()
     assert text.startswith(listed["query"].removesuffix(" ..."))
     assert len(listed["query"]) < 3_000

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from endpoint.cli import talking, terminal
+from endpoint.cli import server_commands, terminal
 from endpoint.cli.command_line import build_parser, main
 from endpoint.cli.completion import script
 from endpoint.cli.flags import UsageError
@@ -321,7 +321,7 @@ def test_a_watcher_is_told_why_there_is_nothing_yet(near: Live) -> None:
         text = NEAR.replace("near", name).replace("STREAM taxis", f"STREAM {stream}")
         near.register(text).raise_for_status()
     with Client(near.url) as client:
-        said = {name: talking._why_nothing(client, client.query_status(name)) for name in ("after", "waiting")}
+        said = {name: server_commands._why_nothing(client, client.query_status(name)) for name in ("after", "waiting")}
     assert said["after"] == "; its streams have come to 2023-11-14T22:13:20Z, and it begins after that"
     assert said["waiting"] == "; it waits for silent"
 
@@ -421,7 +421,7 @@ def test_a_table_counts_its_rows(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"s": {"type": "literal", "value": "x"}}
     emission = {"query": "q", "r2s": "RSTREAM", "emission": 1, "time": 5, "head": {"vars": ["s"]}}
     for rows, says in ((0, "0 rows"), (1, "1 row"), (2, "2 rows")):
-        talking._draw({**emission, "results": {"bindings": [row] * rows}}, {})
+        server_commands._draw({**emission, "results": {"bindings": [row] * rows}}, {})
         assert capsys.readouterr().out.splitlines()[1] == says
 
 

@@ -315,11 +315,11 @@ def test_with_a_token_any_name_will_do_unless_names_are_given(guarded: Live, tmp
 def test_an_application_of_others_has_its_own_rules(tmp_path: Path) -> None:
     with Service.open(f"lmdb:{tmp_path}", base=BASE, clock=SystemClock(), engine="inline") as service:
         app = create_app(service)
-        app.desk.access.check_host("anything.example")
+        app.app_state.access.check_host("anything.example")
         with pytest.raises(Forbidden):
-            app.desk.access.check_write(caller(host="anything.example", origin="http://evil.example"))
-        app.desk.access.check_write(caller(host="anything.example", origin="http://anything.example"))
-        app.desk.workers.close()
+            app.app_state.access.check_write(caller(host="anything.example", origin="http://evil.example"))
+        app.app_state.access.check_write(caller(host="anything.example", origin="http://anything.example"))
+        app.app_state.workers.close()
 
 
 def test_loopback_is_this_machine_alone() -> None:
@@ -420,7 +420,7 @@ def test_an_origin_that_is_let_in_writes_with_the_bearer_token_alone(let_in: Liv
 def test_the_subclass_lets_any_origin_read_if_it_is_told_to(tmp_path: Path) -> None:
     with Service.open(f"lmdb:{tmp_path}", base=BASE, clock=SystemClock(), engine="inline") as service:
         app = create_app(service, token=TOKEN, cors_enabled=True)
-        access = app.desk.access
+        access = app.app_state.access
         assert (b"access-control-allow-origin", b"*") in access.for_origin("https://any.example")
         access.check_write(caller(origin="https://any.example", authorization=f"Bearer {TOKEN}"))
         for origin in ("null", "chrome-extension://a", "file://"):
@@ -428,7 +428,7 @@ def test_the_subclass_lets_any_origin_read_if_it_is_told_to(tmp_path: Path) -> N
                 access.check_write(caller(origin=origin, authorization=f"Bearer {TOKEN}"))
         with pytest.raises(Forbidden):
             access.check_write(caller(origin="https://any.example", authorization=basic("u", TOKEN)))
-        app.desk.workers.close()
+        app.app_state.workers.close()
 
 
 # ---- reading

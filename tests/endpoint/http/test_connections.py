@@ -73,7 +73,7 @@ def drip(client: socket.socket, piece: bytes) -> threading.Thread:
 
 
 def ended(server: Live, reason: str) -> int:
-    return server.server._app.desk.connections.ended[reason]
+    return server.server._app.app_state.connections.ended[reason]
 
 
 PUSH = b"POST /streams/taxis?timestamp=1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/n-triples\r\n"
@@ -123,7 +123,7 @@ def test_a_url_has_a_bound(server: Live) -> None:
         client.sendall(b"GET /sparql?query=" + b"x" * (5 << 20))
     all_of(client)
     assert ended(server, "head") == before + 1
-    assert server.server._app.desk.connections.heads_bytes == 0
+    assert server.server._app.app_state.connections.heads_bytes == 0
 
 
 def test_a_path_has_a_bound(server: Live) -> None:
@@ -231,7 +231,7 @@ def test_a_listener_who_does_not_read_is_cut_and_costs_little_meanwhile(tmp_path
         ) as client:
             assert client.recv(12) == b"HTTP/1.1 200"
             large, most, time_ms = "x" * 200_000, 0, 0
-            connections = server.server._app.desk.connections
+            connections = server.server._app.app_state.connections
             while not connections.ended["unread"]:
                 time_ms += 10
                 server.push(time_ms, f'<http://ex/s> <http://ex/p> "{large}" .').raise_for_status()
@@ -249,7 +249,7 @@ def test_idle_connections_give_way_to_those_who_ask(server: Live) -> None:
         for _ in range(3 * QUICK.connections):
             opened.enter_context(raw(server))
         assert server.http.get("/$/ping").text == "pong\n"
-        assert len(server.server._app.desk.connections.open) <= QUICK.connections
+        assert len(server.server._app.app_state.connections.open) <= QUICK.connections
         until(lambda: ended(server, "room") > QUICK.connections, "the oldest make room")
 
 
@@ -258,7 +258,7 @@ def test_when_all_connections_are_busy_one_more_is_refused_in_words(server: Live
         "REGISTER RSTREAM quiet AS SELECT ?o FROM NAMED WINDOW <http://w> ON STREAM taxis [RANGE 1s STEP 1s] "
         "WHERE { WINDOW <http://w> { ?s ?p ?o } }"
     ).raise_for_status()
-    connections = server.server._app.desk.connections
+    connections = server.server._app.app_state.connections
     listen = b"GET /queries/quiet/results HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
     with ExitStack() as opened:
         for _ in range(QUICK.connections):

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from endpoint.http.answer_cache import Remembered, Said
+from endpoint.http.answer_cache import AnswerCache, Reply
 from endpoint.limits import HttpLimits
 from stream_ext.errors import DeadlineExceeded, QueryCancelled
 from stream_ext.evaluation_budget import Control
@@ -182,7 +182,7 @@ def test_a_cancel_while_the_answer_is_sent_cuts_it_off(running: Live) -> None:
 def test_nothing_more_is_written_for_a_client_that_goes_away_while_it_reads(running: Live) -> None:
     with httpx.stream("GET", running.url + "/sparql", params={"query": ALL}, timeout=20) as answer:
         next(answer.iter_bytes())
-        assert len(running.server._app.desk.underway) == 1
+        assert len(running.server._app.app_state.underway) == 1
     for _ in range(200):
         if not running.http.get("/$/queries").json()["queries"]:
             return
@@ -238,12 +238,12 @@ def test_what_is_asked_again_is_not_evaluated_again_until_the_snapshot_changes(
 
 
 def test_the_remembered_is_bounded() -> None:
-    kept = Remembered(bytes_max=100)
+    kept = AnswerCache(bytes_max=100)
     assert kept.get((b"a", "", "", b""), 7) is None
-    kept.put((b"a", "", "", b""), 7, Said(b"x" * 60, b"t"))
-    kept.put((b"old", "", "", b""), 6, Said(b"x", b"t"))
+    kept.put((b"a", "", "", b""), 7, Reply(b"x" * 60, b"t"))
+    kept.put((b"old", "", "", b""), 6, Reply(b"x", b"t"))
     assert kept.get((b"old", "", "", b""), 7) is None
-    assert kept.get((b"a", "", "", b""), 7) == Said(b"x" * 60, b"t")
-    kept.put((b"b", "", "", b""), 7, Said(b"y" * 60, b"t"))
+    assert kept.get((b"a", "", "", b""), 7) == Reply(b"x" * 60, b"t")
+    kept.put((b"b", "", "", b""), 7, Reply(b"y" * 60, b"t"))
     assert kept.get((b"a", "", "", b""), 7) is None
     assert kept.get((b"b", "", "", b""), 8) is None

@@ -97,7 +97,7 @@ def test_those_who_have_gone_are_forgotten(source: Source, known: LastKnown[int]
     source.goes_on.clear()
     for _ in range(1_000):
         known.wait(0)
-    assert len(known._of._asking[None]) < 5
+    assert len(known._of._callers[None]) < 5
 
 
 def test_each_key_is_known_by_itself_and_the_last_that_were_read_are_remembered() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from endpoint.limits import HttpLimits
 from endpoint.query_workers.process import CACHES_BYTES, QUERIES_MOST
-from endpoint.routes import asking
+from endpoint.routes import one_shot
 from endpoint.serve import ServeSettings
 from stream_ext.errors import BadArgument, QueryCancelled
 from stream_ext.values.functions.custom import register_function, unregister_function
@@ -87,7 +87,7 @@ def test_a_worker_says_what_the_server_would_say(server: Live) -> None:
         there = ask(server, text, accept)
         assert (there.status_code, asked(server)) == (200, count), accept
         with pytest.MonkeyPatch.context() as here_alone:
-            here_alone.setattr(server.server._app.desk.query_workers, "free", lambda: None)
+            here_alone.setattr(server.server._app.app_state.query_workers, "free", lambda: None)
             here = ask(server, text + " # otherwise it is remembered", accept)
         assert asked(server) == count, accept
         assert sorted(there.text.splitlines()) == sorted(here.text.splitlines()), accept
@@ -98,7 +98,7 @@ def test_a_worker_says_what_the_server_would_say(server: Live) -> None:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, nothing goes to a worker because it has run for long."""
-    monkeypatch.setattr(asking, "PATIENCE_S", 600.0)
+    monkeypatch.setattr(one_shot, "PATIENCE_S", 600.0)
 
 
 def test_what_is_light_stays_here(server: Live) -> None:
@@ -112,7 +112,7 @@ def test_what_takes_longer_than_was_thought_goes_to_a_worker(server: Live, monke
     here = ask(server, light).text
     assert asked(server) == 0
     endless = Endless()
-    monkeypatch.setattr(asking, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(one_shot, "PATIENCE_S", 0.05)
     monkeypatch.setattr(server.service, "query", endless)
     assert ask(server, light + " # again").text == here
     assert asked(server) == 1
@@ -135,7 +135,7 @@ def test_a_worker_reads_what_was_written_just_now_and_what_was_there_before(serv
 def test_the_dataset_that_the_request_names_goes_with_the_question(
     server: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "HEAVY_ROWS", -1.0)
+    monkeypatch.setattr(one_shot, "HEAVY_ROWS", -1.0)
     answer = ask(server, "SELECT ?s ?o { ?s ?p ?o }", **{"default-graph-uri": "http://ex/g"})
     assert (answer.text.splitlines(), asked(server)) == (["s,o", "http://ex/a,ä"], 1)
 
@@ -156,7 +156,7 @@ def test_errors_of_a_worker_are_told_as_those_of_the_server(server: Live, monkey
     text = "SELECT ?a ?b { ?a <http://ex/p> ?x . ?b <http://ex/p> ?x }"
     there = server.http.get("/sparql", params={"query": text}, headers={"accept": "text/csv, application/problem+json"})
     assert asked(server) == 1
-    monkeypatch.setattr(server.server._app.desk.query_workers, "free", lambda: None)
+    monkeypatch.setattr(server.server._app.app_state.query_workers, "free", lambda: None)
     here = server.http.get("/sparql", params={"query": text}, headers={"accept": "text/csv, application/problem+json"})
     assert (there.status_code, there.json()) == (here.status_code, here.json())
     assert there.json()["type"] == "urn:rillet:error:query-too-large"
@@ -183,7 +183,7 @@ def test_who_waits_for_a_worker_is_answered_in_time(server: Live) -> None:
 
 
 def test_a_worker_that_does_not_hear_a_cancel_is_replaced(server: Live, stopped: int) -> None:
-    server.server._app.desk.query_workers.deaf_s = 0.05
+    server.server._app.app_state.query_workers.deaf_s = 0.05
     assert ask(server, ALL, timeout="50ms").status_code == 503
     until(lambda: worker_of(server)["pid"] != stopped and worker_of(server)["state"] == "ready", "there is another")
     with pytest.raises(ProcessLookupError):
@@ -281,7 +281,7 @@ def test_what_others_leave_no_memory_for_is_429_wherever_it_is_answered(store: P
     limits = HttpLimits(query_bytes=1 << 30, queries_bytes=1 << 30)
     with live(store, limits=limits, query_workers=workers) as running:
         until(lambda: worker_of(running)["state"] == ("ready" if workers else "none"), "the worker is ready")
-        memory = running.server._app.desk.memory
+        memory = running.server._app.app_state.memory
         large = "SELECT (COUNT(DISTINCT ?t) AS ?n) { ?s <http://ex/p> ?x . ?t <http://ex/p> ?x FILTER(?s != ?t) }"
         assert ask(running, large).status_code == 200
         memory.reserve(1020 << 20)

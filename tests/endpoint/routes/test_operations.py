@@ -120,8 +120,8 @@ def test_a_client_that_goes_away_is_counted_as_499(server: Live) -> None:
     with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 20) as client:
         head = "POST /streams/taxis?timestamp=1 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/n-triples\r\n"
         client.sendall(f"{head}Content-Length: 100\r\n\r\n<a:".encode())
-        desk, until = server.server._app.desk, time.monotonic() + 30
-        while not desk.bodies.nbytes:
+        state, until = server.server._app.app_state, time.monotonic() + 30
+        while not state.bodies.nbytes:
             assert time.monotonic() < until
     while samples(server).get(status, 0) != before + 1:
         assert time.monotonic() < until
@@ -139,17 +139,17 @@ def test_lag_is_told_in_seconds(tmp_path: Path) -> None:
     """The clock is the test's: what is published at one moment and evaluated much later has waited for that long."""
     clock, gate = ManualClock(1_000_000), threading.Event()
     with Service.open(f"lmdb:{tmp_path}", base=BASE, clock=clock, engine="inline") as service:
-        desk = create_app(service).desk
+        state = create_app(service).app_state
         service.register(NEAR)
         with mock.patch.object(Shard, "step", autospec=True, side_effect=held_until(gate, Shard.step)):
             data = TAXI_IN_ZONE.encode()
             service.push("taxis", data, "application/n-triples", timestamp=1_000_000)
             clock.advance(7_250)
-            text = metrics.text(desk, Known(figures.read(service), 0.0)).decode()
+            text = metrics.text(state, Known(figures.read(service), 0.0)).decode()
             gate.set()
             service.heartbeat("taxis", 1_010_000, wait="evaluated")
-        after = metrics.text(desk, Known(figures.read(service), 0.5)).decode()
-    desk.close()
+        after = metrics.text(state, Known(figures.read(service), 0.5)).decode()
+    state.close()
     assert "\nrillet_lag_seconds 7.25\n" in text
     assert '\nrillet_query_lag_seconds{query="near"} 7.25\n' in text
     assert '\nrillet_stream_behind_seconds{stream="taxis"} 7.25\n' in text

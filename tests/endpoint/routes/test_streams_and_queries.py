@@ -164,7 +164,7 @@ def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_
             )
             slow.sendall(b"Content-Type: application/n-triples\r\n\r\n" + large[:half])
             # A push that came before it would have it refused.
-            until(lambda: server.server._app.desk.bodies.nbytes, "the slow body is known")
+            until(lambda: server.server._app.app_state.bodies.nbytes, "the slow body is known")
             refused = push(large)
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
             assert refused.headers["connection"] == "close"
@@ -173,7 +173,7 @@ def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_
             slow.sendall(large[half:])
             assert slow.recv(12) == b"HTTP/1.1 202"
         assert push(large).status_code == 202
-        assert server.server._app.desk.bodies.nbytes == 0
+        assert server.server._app.app_state.bodies.nbytes == 0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""What one says to a running server: `rillet register`, `watch`, `status`; of a query `pause`, `resume`, `move` and
-`drop`; of a stream `heartbeat` and `late`."""
+"""Commands for a running server: `rillet register`, `watch`, `status`; `pause`, `resume`, `move` and `drop` of a
+query; `heartbeat` and `late` of a stream."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def text_of(arguments: argparse.Namespace) -> str:
 
 
 def _is_file(text: str) -> bool:
-    """A text of SPARQL has braces or blanks; one word is the name of a file."""
+    """Whether the argument is a file name: SPARQL has braces or blanks, one word is a name."""
     from pathlib import Path
 
     if set(text) & set("{} \n") or not text:
@@ -125,7 +125,7 @@ def read(name: str) -> bytes:
 
 @contextmanager
 def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
-    """A client whose errors are told to a person."""
+    """A client that turns errors into messages for people."""
     import httpx
 
     from endpoint.client import Client, Refused
@@ -133,7 +133,7 @@ def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
 
     try:
         client = Client(arguments.server, token=arguments.token or None)
-    except OSError as error:  # with no name of a file in it
+    except OSError as error:  # an error without a file name
         trusted = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
         raise RilletError(f"{trusted} (SSL_CERT_FILE) has no certificates: {error.strerror or error}") from error
     try:
@@ -152,7 +152,7 @@ def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
 
 
 def _why_not_connected(server: str, why: str) -> str:
-    """Where TLS failed somebody does answer."""
+    """The cause of a failed connection; if only TLS failed, there is a server."""
     if "CERTIFICATE_VERIFY_FAILED" in why:
         return f"{server} is not trusted: {why}; SSL_CERT_FILE=FILE names the certificates (PEM) that are"
     if "SSL" in why:
@@ -287,7 +287,7 @@ def _say(line: str) -> None:
 
 
 def _draw(emission: dict[str, Any], prefixes: dict[str, str]) -> None:
-    """The whole screen anew: the answer is the table, not what led to it."""
+    """Draws the whole screen: the answer as a table."""
     import shutil
 
     columns, rows = terminal.answer_rows(emission, prefixes)
@@ -302,7 +302,7 @@ def _draw(emission: dict[str, Any], prefixes: dict[str, str]) -> None:
 
 
 def _print_lines(emission: dict[str, Any]) -> None:
-    """number, time, and the values of one row; an empty answer is a line too."""
+    """Prints number, time, and the values of one row; an empty answer is a line, too."""
     _, rows = terminal.answer_rows(emission)
     for row in rows or [["(empty)"]]:
         print("\t".join([str(emission["emission"]), str(emission["time"]), *row]), flush=True)

@@ -1,4 +1,4 @@
-"""The query editor, and EXPLAIN. What a text does is decided by our own parse, as on the protocol's routes."""
+"""The query editor, and EXPLAIN. The text itself decides what it is, as on the protocol's routes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from endpoint.console.answers import FORMS, GRAPH_FORMS, TABLE, Table, table_of, told
+from endpoint.console.answers import FORMS, GRAPH_FORMS, TABLE, Table, administration_table, table_of
 from endpoint.console.examples import EXPLAINED, FIRST, QUERIES
 from endpoint.console.room import Room
 from endpoint.console.shown import number, prefixes_of
@@ -27,7 +27,8 @@ _DEADLINE_S = 60.0
 
 
 def query(room: Room) -> ResponseReturnValue:
-    """A text in the address is filled in and waits for the button: whoever wrote the address did not press it."""
+    """A text in the address is only filled in; it runs when the user presses the button, as someone else may have
+    written the address."""
     if request.method != "POST":
         return _editor(text=request.args.get("query", FIRST), came="query" in request.args)
     text = request.form.get("query", "")
@@ -54,8 +55,8 @@ def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
         for warning in warnings:
             flash(warning, "warning")
         return redirect(url_for(".registered", name=definition.name))
-    said = administer(unit, room.service)
-    return _editor(text=text, table=told(said.variables, said.rows))
+    result = administer(unit, room.service)
+    return _editor(text=text, table=administration_table(result.variables, result.rows))
 
 
 def _done(updated: Updated) -> str:

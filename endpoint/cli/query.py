@@ -1,4 +1,4 @@
-"""`rillet query`: one question, to a server or to a store itself; or an update."""
+"""`rillet query`: runs a query or an update, on a server or directly on a store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from endpoint.cli import terminal
 from endpoint.cli.flags import Commands, UsageError, add_command, add_server, whole
-from endpoint.cli.talking import add_text, client_of, print_json, text_of
+from endpoint.cli.server_commands import add_text, client_of, print_json, text_of
 
 if TYPE_CHECKING:
     from stream_ext.language.algebra.algebra import Query
@@ -22,7 +22,7 @@ _ROWS = {
     "tsv": "text/tab-separated-values",
     "ndjson": "application/x-ndjson",
 }
-#: What CONSTRUCT and DESCRIBE answer; json and xml are what these words mean for a graph.
+#: The formats of CONSTRUCT and DESCRIBE; json and xml mean JSON-LD and RDF/XML.
 _GRAPH = {
     "turtle": "text/turtle",
     "nt": "application/n-triples",
@@ -88,7 +88,7 @@ def query(arguments: argparse.Namespace) -> None:
 
 
 def _read(text: str) -> Query | None:
-    """The query that the text is, if it is one; of a text that is at fault the server says what is wrong."""
+    """The parsed query; None for an update or a statement, and for a text with errors, which the server reports."""
     from stream_ext.errors import TextError
     from stream_ext.language.algebra.algebra import Query
     from stream_ext.language.syntax import parse
@@ -114,7 +114,7 @@ def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: b
         raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
     if local.changes(text):
         return _changed(arguments, text)
-    with local.asked(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
+    with local.answered(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
         if is_graph:
             pieces = graph_results.write({"table": "nt", "json": "json-ld"}.get(format, format), batches)
         else:
@@ -123,7 +123,7 @@ def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: b
 
 
 def _changed(arguments: argparse.Namespace, text: str) -> Any:
-    """By way of the server that holds the store, if one does."""
+    """Runs an update; through the server that has the store open, if one has."""
     from endpoint.files import local
     from endpoint.files.writer import by_whoever_writes
 
@@ -141,7 +141,7 @@ def _changed(arguments: argparse.Namespace, text: str) -> Any:
     return by_whoever_writes(here, there)
 
 
-# ---- for people ------------------------------------------------------------------------------------------------
+# ---- output for people -----------------------------------------------------------------------------------------------
 
 
 def _table(answer: Mapping[str, Any], prefixes: Mapping[str, str], seconds: float) -> Iterable[str]:
@@ -156,7 +156,7 @@ def _table(answer: Mapping[str, Any], prefixes: Mapping[str, str], seconds: floa
 
 
 def _parsed(body: Any) -> Any:
-    """A client has parsed what came as JSON."""
+    """The answer as JSON; the client has parsed it already if its type is JSON."""
     import json
 
     return json.loads(body) if isinstance(body, str) else body

@@ -1,4 +1,4 @@
-"""`rillet warm`, `doctor`, `bench`, `completion`: what looks after the machine and the program itself."""
+"""`rillet warm`, `doctor`, `bench`, `completion`: commands about the machine and the program itself."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def bench(arguments: argparse.Namespace) -> None:
 
 
 def _benchmarks() -> dict[str, Any]:
-    """They are no part of the installed packages: they measure a checkout, beside other engines."""
+    """The benchmarks. They are not part of the installed packages: they need a checkout and other engines."""
     try:
         benches: dict[str, Any] = import_module("tests.benchmarks").BENCHES
     except ModuleNotFoundError as error:

@@ -189,7 +189,7 @@ class Network:
             moment.vocabulary.renew()
         return self.answer.step(moment, _with_room(moment.control, self._changed(moment)))
 
-    def said(self, moment: Moment) -> tuple[Columns, Weights]:
+    def emitted(self, moment: Moment) -> tuple[Columns, Weights]:
         """As `step`, in an order that does not depend on how what came in was cut into steps."""
         emitted = self.step(moment)
         return emitted if self.answer.is_in_order else in_order(*emitted)

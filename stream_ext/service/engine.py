@@ -15,7 +15,7 @@ from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefin
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_beside
+from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_inline
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge, Role
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
@@ -41,7 +41,7 @@ from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatc
 log = logging.getLogger("rillet.queries")
 
 _CLOCK_EVERY_MS = 1_000
-_TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
+_TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_inline}
 
 
 class Engine:

@@ -606,7 +606,7 @@ def test_what_others_said_once_is_forgotten_with_its_terms(
     line: Line, windowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("stream_ext.continuous.query_run", "stream_ext.continuous.store_run"):
-        monkeypatch.setattr(f"{module}.TERMS_MADE_MAX", 10)
+        monkeypatch.setattr(f"{module}.TERMS_CREATED_MAX", 10)
     stepped: list[Shard] = []
     step = Shard.step
     monkeypatch.setattr(Shard, "step", lambda shard, sn: (stepped.append(shard), step(shard, sn))[1])

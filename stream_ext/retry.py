@@ -23,19 +23,19 @@ _PAUSE_MS = 250
 _GIVE_UP_MS = 300_000
 
 
-def insist(
+def retry(
     commit: Callable[[], Result],
     clock: Clock,
     over: Callable[[], bool] = lambda: False,
-    held: threading.Condition | None = None,
+    lock: threading.Condition | None = None,
     waits: Waits | None = None,
 ) -> Result:
     """What `commit` returns; StoreUnavailable only after five minutes of it, or once it is `over`.
 
-    `held`: a condition with a lock that may be taken again, which the caller holds, and that is let go between two
+    `lock`: a condition with a lock that may be taken again, which the caller holds, and that is let go between two
     tries. `waits` says meanwhile what is waited for."""
     until_ms = clock.now_ms() + _GIVE_UP_MS
-    pause = held or threading.Condition()
+    pause = lock or threading.Condition()
     waited: Kind | None = None
     try:
         while True:

@@ -76,7 +76,7 @@ async def ask(exchange: Exchange, asked: Asked) -> None:
     is_short = len(asked.text) <= SHORT_CHARACTERS
     async with desk.underway.asked(exchange, asked.text, asked.timeout_s) as question:
         # A worker knows neither the one nor the other.
-        derived = partial(desk.service.asks_derived, asked.query, asked.dataset)
+        derived = partial(desk.service.reads_derived, asked.query, asked.dataset)
         stays = bool(registered_functions()) or (derived() if is_short else await desk.workers.readers.run(derived))
         worker = None if stays else desk.query_workers.free()
         if worker is None:

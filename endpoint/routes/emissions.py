@@ -70,7 +70,7 @@ async def read_results(exchange: Exchange, name: str) -> None:
         await _latest(exchange, name, offer, parameters)
         return
     span = _span(exchange, parameters, offer)
-    check = exchange.desk.service.check_kept
+    check = exchange.desk.service.check_retained
     await exchange.desk.workers.readers.run(check, name, span.since, span.resumes)  # 404, 410: now
     await emit(exchange, name, span, offer)
 

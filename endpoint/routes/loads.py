@@ -51,7 +51,7 @@ async def load(exchange: Exchange) -> None:
     what.statements, what.bad = loading.statements, lines.bad
     recorded = what if what.path else None
     what.sn = await run(exchange.desk.service.load, loading, what.graph, recorded)
-    told = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.told]
+    told = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.reported]
     await exchange.answer_json(200, {**_told(what), "first_bad": told}, snapshot=what.sn)
 
 

@@ -100,7 +100,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
         """Whether a runner has it: it is neither paused nor failed."""
         return not self.paused and self.failure is None
 
-    def standing(self, stored: QueryState | None) -> QueryState:
+    def current_state(self, stored: QueryState | None) -> QueryState:
         """Where it goes on: from what a runner said of it, if it was said since it runs."""
         return stored if stored is not None and stored.sn >= max(self.since, 1) else self.state
 
@@ -298,14 +298,14 @@ def names_of(key: str, folder: str, own_iri: str | None = None) -> Names:
     return Names(local if local != key and _NAME.fullmatch(local) else key, key)
 
 
-def generated_name(taken: Callable[[str], bool]) -> str:
+def generated_name(is_used: Callable[[str], bool]) -> str:
     """q1, q2, ...: the first that is free, where none in between is; found in some steps, not by trying all."""
-    if not taken("q1"):
+    if not is_used("q1"):
         return "q1"
     low, high = 1, 2
-    while taken(f"q{high}"):
+    while is_used(f"q{high}"):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if taken(f"q{middle}") else (low, middle)
+        low, high = (middle, high) if is_used(f"q{middle}") else (low, middle)
     return f"q{high}"

@@ -457,7 +457,8 @@ class QueryRun:
         self._control.begin(retained_bytes + self._vocabulary.made_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
-            vocabulary=self._vocabulary, outside=self._backoff.outside, elsewhere=self._backoff, heard=self._received,
+            vocabulary=self._vocabulary, allowed_urls=self._backoff.outside, backoff=self._backoff,
+            received=self._received,
         )  # fmt: skip
 
     def _empty_run(self, sn: int, due: Due) -> Run | None:

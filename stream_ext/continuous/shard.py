@@ -452,7 +452,7 @@ class Shard:
         """None: the query is paused, has failed, or waits until there is a stream."""
         if not definition.is_evaluated:
             return None
-        query, state_now = query_over(definition, catalog), definition.standing(state)
+        query, state_now = query_over(definition, catalog), definition.current_state(state)
         if definition.any_stream and not query.windows:
             return None
         timing = timing_of(query, catalog, state_now.t0)

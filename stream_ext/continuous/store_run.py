@@ -134,7 +134,7 @@ class StoreRun:
         low = self._stepped_sn
         assert low is not None, "a query that is stepped has been answered before"
         unchanged = ChangesBetween(self._store, low, low)
-        self._network.step(replace(self._moment(sn, unchanged), snapshot=self._store.at(low), asks_again=False))
+        self._network.step(replace(self._moment(sn, unchanged), snapshot=self._store.at(low), requests_again=False))
 
     def _moment(self, sn: int, changes: ChangesBetween | None, evaluated: LastEvaluation | None = None) -> Moment:
         """The moment of a snapshot; NOW() and chance may be those of an earlier evaluation."""
@@ -143,7 +143,7 @@ class StoreRun:
         self._control.begin(self._network.kept(self._state_bytes) + self._vocabulary.made_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
-            vocabulary=self._vocabulary, outside=self._backoff.outside, elsewhere=self._backoff,
+            vocabulary=self._vocabulary, allowed_urls=self._backoff.outside, backoff=self._backoff,
         )  # fmt: skip
 
     def _time(self, sn: int) -> int:

@@ -43,7 +43,7 @@ class GroupMembership(msgspec.Struct, frozen=True, array_like=True):
         return number - self.before - 1 + self.first
 
 
-class _Standing(msgspec.Struct, frozen=True, array_like=True):
+class _OwnProgress(msgspec.Struct, frozen=True, array_like=True):
     """As it is stored of a query that is, or was, in groups. `state` is what is its own: in a group, how it came."""
 
     state: QueryState
@@ -51,7 +51,7 @@ class _Standing(msgspec.Struct, frozen=True, array_like=True):
     last: int
 
 
-class _Together(msgspec.Struct, frozen=True, array_like=True):
+class _GroupProgress(msgspec.Struct, frozen=True, array_like=True):
     """As it is stored of a group."""
 
     state: QueryState
@@ -59,17 +59,19 @@ class _Together(msgspec.Struct, frozen=True, array_like=True):
 
 
 # What is stored of a query by itself is its state, an array; before the others stands a byte that begins no array.
-_STANDING, _TOGETHER = b"M", b"G"
+_OWN, _GROUP = b"M", b"G"
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class EmissionGroup:
-    """`queries`: those of its last part, and `absent` those of them that are in it no more. `kept`: its state, as it is
-    stored."""
+    """Queries whose emissions are stored together.
+
+    `queries`: those of the group's last part; `absent`: those of them that have left since. `stored_state`: the state
+    as it is in the store."""
 
     def __init__(self, number: int, reports: bool, state: QueryState, records: int) -> None:
         self.number, self.reports, self.state, self.records = number, reports, state, records
-        self.kept = state
+        self.stored_state = state
         self.queries: Ids = np.empty(0, np.uint64)
         self.absent: set[int] = set()
         self.members = 0
@@ -116,14 +118,14 @@ class ProgressLog(Protocol):
     def states(self) -> dict[int, bytes]: ...
 
 
-class Standings:
+class Progress:
     """Not safe to use from several threads: the merge has the lock."""
 
     def __init__(self, log: ProgressLog, queries: Mapping[int, QueryDefinition], new_number: Callable[[], int]) -> None:
         """`new_number`: one that no query and no group has had."""
         self._new_number = new_number
         self._states: dict[int, QueryState] = {}  # of those in a group: how they came
-        self._kept: dict[int, QueryState] = {}  # as stored, of those in no group
+        self._stored_states: dict[int, QueryState] = {}  # as stored, of those in no group
         self._numbers: dict[int, int] = {}  # the last emission, but for those in a group that reports
         self._members: dict[int, GroupMembership] = {}
         self._past: dict[int, list[GroupMembership]] = {}
@@ -138,29 +140,29 @@ class Standings:
         self._read(log, queries)
 
     def _read(self, log: ProgressLog, queries: Mapping[int, QueryDefinition]) -> None:
-        standings: dict[int, _Standing] = {}
+        own: dict[int, _OwnProgress] = {}
         for number, body in log.states().items():
-            if body[:1] == _TOGETHER:
-                stored = msgspec.msgpack.decode(body[1:], type=_Together)
+            if body[:1] == _GROUP:
+                stored = msgspec.msgpack.decode(body[1:], type=_GroupProgress)
                 self._groups[number] = EmissionGroup(number, stored.reports, stored.state, log.last(number))
             elif number not in queries:
                 self._gone.add(number)
-            elif body[:1] == _STANDING:
-                standings[number] = msgspec.msgpack.decode(body[1:], type=_Standing)
+            elif body[:1] == _OWN:
+                own[number] = msgspec.msgpack.decode(body[1:], type=_OwnProgress)
             else:
-                self._states[number] = self._kept[number] = msgspec.msgpack.decode(body, type=QueryState)
+                self._states[number] = self._stored_states[number] = msgspec.msgpack.decode(body, type=QueryState)
         self._numbers = {query: log.last(query) for query in queries}
         together: dict[int, list[int]] = {}
-        for query, standing in standings.items():
-            self._states[query] = standing.state
-            self._numbers[query] = max(self._numbers[query], standing.last)
-            past = self._past[query] = standing.memberships
+        for query, progress in own.items():
+            self._states[query] = progress.state
+            self._numbers[query] = max(self._numbers[query], progress.last)
+            past = self._past[query] = progress.memberships
             if past and past[-1].until is None:
                 member = self._members[query] = past.pop()
                 together.setdefault(member.group, []).append(query)
             else:
-                self._kept[query] = standing.state
-        for query, state in self._kept.items():
+                self._stored_states[query] = progress.state
+        for query, state in self._stored_states.items():
             self._follow(query, state)
         for number, members in together.items():
             group = self._groups[number]
@@ -206,8 +208,8 @@ class Standings:
         if member is None:
             return state
         group = self._groups[member.group]
-        said = group.reports and group.records >= member.first
-        return state.among(group.state, state.gap and not said)
+        emitted = group.reports and group.records >= member.first
+        return state.among(group.state, state.gap and not emitted)
 
     def last(self, query: int) -> int:
         """The number of its last emission."""
@@ -245,19 +247,19 @@ class Standings:
         self._evaluations[query] += evaluations
         self._dirty.add(query)
 
-    def say(self, query: int, rows: int) -> int:
+    def count_emission(self, query: int, rows: int) -> int:
         """The number of what a query says by itself."""
         self._rows[query] += rows
         number = self._numbers[query] = self._numbers.get(query, 0) + 1
         return number
 
-    def say_in_silence(self, query: int) -> tuple[int, bool]:
+    def count_silent_emission(self, query: int) -> tuple[int, bool]:
         """The same for one of a group that does not report, and whether it is the first since a pause."""
         state = self._states[query]
         if state.gap:
             self._states[query] = msgspec.structs.replace(state, gap=False)
             self._dirty.add(query)
-        return self.say(query, 0), state.gap
+        return self.count_emission(query, 0), state.gap
 
     def together(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> EmissionGroup | None:
         """The group that this part is of, after it; None: none of its queries is there any more."""
@@ -328,8 +330,8 @@ class Standings:
     def _that_of_most(self, part: SharedPart) -> EmissionGroup | None:
         """The first, the last and the one in the middle mostly say which it is."""
         some = part.queries[[0, len(part.queries) // 2, -1]].tolist()
-        for asked in (some, part.queries.tolist()):
-            counted = Counter(member.group for query in asked if (member := self._members.get(query)) is not None)
+        for sample in (some, part.queries.tolist()):
+            counted = Counter(member.group for query in sample if (member := self._members.get(query)) is not None)
             for number, _ in counted.most_common(1):
                 group = self._groups[number]
                 common = len(np.intersect1d(group.queries, part.queries, assume_unique=True)) - len(group.absent)
@@ -405,7 +407,7 @@ class Standings:
         groups = ((number, self._groups[number]) for number in self._dirty_groups)
         return {
             **{query: self._body(query) for query in self._dirty if query in self._states},
-            **{number: _TOGETHER + _encode(_Together(group.state, group.reports)) for number, group in groups},
+            **{number: _GROUP + _encode(_GroupProgress(group.state, group.reports)) for number, group in groups},
             **dict.fromkeys(self._gone),
         }
 
@@ -413,7 +415,7 @@ class Standings:
         state, memberships = self._states[query], list(self._stored_memberships(query))
         if not memberships and query not in self._past:  # else the log does not know of all that it has said
             return _encode(state)
-        return _STANDING + _encode(_Standing(state, memberships, self._numbers.get(query, 0)))
+        return _OWN + _encode(_OwnProgress(state, memberships, self._numbers.get(query, 0)))
 
     def _stored_memberships(self, query: int) -> Iterator[GroupMembership]:
         yield from (each for each in self._past.get(query, ()) if each.group in self._groups)
@@ -424,18 +426,18 @@ class Standings:
         """What `unstored` said is stored now."""
         for query in self._dirty:
             if query in self._states and query not in self._members:
-                self._kept[query] = self._states[query]
+                self._stored_states[query] = self._states[query]
             else:
-                self._kept.pop(query, None)
+                self._stored_states.pop(query, None)
         for number in self._dirty_groups:
-            self._groups[number].kept = self._groups[number].state
+            self._groups[number].stored_state = self._groups[number].state
         for number in self._gone:
-            self._kept.pop(number, None)
+            self._stored_states.pop(number, None)
         self._dirty.clear()
         self._dirty_groups.clear()
         self._gone.clear()
         self.moved = False
 
     def as_stored(self, position: int) -> Stored:
-        groups = [(group.queries, group.kept) for group in self._groups.values() if group.members]
-        return Stored(position, dict(self._kept), groups, frozenset(self._members))
+        groups = [(group.queries, group.stored_state) for group in self._groups.values() if group.members]
+        return Stored(position, dict(self._stored_states), groups, frozenset(self._members))

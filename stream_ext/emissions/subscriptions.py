@@ -112,16 +112,16 @@ class Emissions:
     def oldest(self, query: int) -> int:
         """The number of the oldest emission that is kept; one more than the last if none is."""
         own = self._log.oldest(query)
-        kept = [own] if own <= self._log.last(query) else []
+        retained = [own] if own <= self._log.last(query) else []
         for member in self._memberships(query):
             record, until = max(self._log.oldest(member.group), member.first), member.until or 0
             if record <= until:
-                kept.append(member.number(record))
-        return min(kept, default=self._last(query) + 1)
+                retained.append(member.number(record))
+        return min(retained, default=self._last(query) + 1)
 
-    def collect(self, before_ms: int, kept_after: Mapping[int, int]) -> None:
+    def collect(self, before_ms: int, retained_after: Mapping[int, int]) -> None:
         """As the log does it; and what is gone there is not remembered."""
-        self._log.collect(before_ms, kept_after)
+        self._log.collect(before_ms, retained_after)
         with self._lock:
             queries = {query for query, _ in self._recent}
         oldest = {query: self._log.oldest(query) for query in queries}
@@ -171,11 +171,11 @@ class Emissions:
 
     # ---- what is remembered ------------------------------------------------------------------------------------
 
-    def _remember_as(self, key: tuple[int, int], known: EmissionRow, made: Emission | _Shared) -> None:
+    def _remember_as(self, key: tuple[int, int], known: EmissionRow, decoded: Emission | _Shared) -> None:
         with self._lock:
             if self._recent.get(key) is known:  # nobody was quicker, and it is still wanted
-                self._recent[key] = made
-                self._recent_bytes += _size(made) - _size(known)
+                self._recent[key] = decoded
+                self._recent_bytes += _size(decoded) - _size(known)
                 self._forget()
 
     def _forget(self) -> None:
@@ -219,10 +219,10 @@ class Subscription:
         """What there is after the last one taken, at most some hundreds; empty: wait for `notify`."""
         if self.ended:
             return []
-        taken = self._hub.read(self.query, self._after)
-        if taken:
-            self._after = taken[-1].number
-        return taken
+        emissions = self._hub.read(self.query, self._after)
+        if emissions:
+            self._after = emissions[-1].number
+        return emissions
 
     def close(self) -> None:
         """It is told nothing more."""
@@ -246,7 +246,7 @@ class Subscriptions:
             gone = [query for query in self._of if query not in queries]
         for query in gone:
             self.end(query)
-        self.said(queries)
+        self.announce(queries)
 
     def has(self, query: int) -> bool:
         """Whether anybody reads what it says."""
@@ -269,22 +269,22 @@ class Subscriptions:
     def read(self, query: int, since: int) -> list[Emission]:
         return self._emissions.read(query, since, _TAKE_MAX, _TAKE_BYTES) if self._last(query) > since else []
 
-    def said(self, queries: Collection[int], groups: Collection[int] = ()) -> None:
+    def announce(self, queries: Collection[int], groups: Collection[int] = ()) -> None:
         """These queries, and those of these groups, have new emissions."""
         with self._lock:
-            told = [subscription for query in queries for subscription in self._of.get(query, ())]
+            notified = [subscription for query in queries for subscription in self._of.get(query, ())]
             others = [(query, list(those)) for query, those in self._of.items() if those] if groups else []
         for query, subscriptions in others:
             if any(member.group in groups for member in self._memberships(query)):
-                told += subscriptions
-        for subscription in told:
+                notified += subscriptions
+        for subscription in notified:
             self._notify(subscription)
 
     def end(self, query: int, fault: BaseException | None = None) -> None:
         """The query is gone, and its emissions with it; or nothing more will come, and `fault` says why."""
         with self._lock:
-            told = self._of.pop(query, set())
-        for subscription in told:
+            notified = self._of.pop(query, set())
+        for subscription in notified:
             subscription.fault, subscription.ended = fault, True
             self._notify(subscription)
 

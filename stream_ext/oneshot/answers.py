@@ -43,7 +43,7 @@ def answer_once(
     graphs_for: Callable[[Query], Sequence[DerivedGraph]] = lambda _: (),
 ) -> Answer:
     """`graphs_for`: what is beside the graphs of the store, for a query that may read it."""
-    unit = _asked(text, base, at, dataset, asking)
+    unit = _read_question(text, base, at, dataset, asking)
     with placed(text):
         if at is None or not unit.windows:
             # Without windows every time has the same answer.
@@ -55,7 +55,9 @@ def answer_once(
         return evaluate(store, wide, sn, windows, Instant(at), asking=asking, graphs=graphs_for(wide))
 
 
-def _asked(text: str, base: str, at: int | None, dataset: DatasetOverride | None, asking: Asking | None) -> Query:
+def _read_question(
+    text: str, base: str, at: int | None, dataset: DatasetOverride | None, asking: Asking | None
+) -> Query:
     """What is asked, if it may be asked like this."""
     unit = read_runnable(text, base, dataset, asking.control.check if asking else None)
     if isinstance(unit, Register):
@@ -71,7 +73,7 @@ def _asked(text: str, base: str, at: int | None, dataset: DatasetOverride | None
             "give the time (--at T, at=T) to have it evaluated once"
         )
     if asking is None or asking.plans is None or not asking.plans.has(unit):  # what is kept was allowed then
-        check_services(query_parts(unit), asking.outside if asking else NOTHING, text)
+        check_services(query_parts(unit), asking.allowed_urls if asking else NOTHING, text)
     return unit
 
 
@@ -87,7 +89,7 @@ def rows_expected(
     """So many rows its operators are expected to make together, by the estimates that order its joins.
 
     Of windows nothing is known beforehand: infinity. Nor of calls that may take long for one row."""
-    query = _asked(text, base, at, dataset, asking)
+    query = _read_question(text, base, at, dataset, asking)
     if query.windows or asking.plans is None or is_costly(query):
         return math.inf
     network = asking.plans.network(query, store.at(sn), store.permanent_ids, asking.control.check)
@@ -119,7 +121,7 @@ def answer_at_last_evaluation(
     catalog: Catalog,
     definition: QueryDefinition,
     state: QueryState,
-    outside: Outside,
+    allowed_urls: Outside,
     control: Control = Control.FREE,
 ) -> Answer:
     """The whole answer of the evaluation that `state` speaks of, asked again.
@@ -128,7 +130,7 @@ def answer_at_last_evaluation(
     last = state.evaluated
     assert last is not None
     query = query_over(definition, catalog)
-    runs = definition.is_evaluated and definition.standing(state) is state
+    runs = definition.is_evaluated and definition.current_state(state) is state
     # While it runs, only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
     then = max(last.sn, store.oldest()) if runs or not reads_store(query) else last.sn
     if not query.windows:
@@ -136,7 +138,7 @@ def answer_at_last_evaluation(
     instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
     windows = windows_of(query, catalog, state.t0, last.arrived)
     asking = Asking(
-        seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), outside=outside,
+        seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
         control=control,
     )  # fmt: skip
     with placed(definition.text):

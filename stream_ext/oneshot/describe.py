@@ -26,21 +26,21 @@ def describe(
     snapshot: Snapshot,
     graph: IdGraph,
     control: Control = Control.FREE,
-    beside: Sequence[Triples] = (),
+    extra: Sequence[Triples] = (),
 ) -> Triples:
-    """`beside`: what else is in the default graph."""
+    """`extra`: what else is in the default graph."""
     edges = StoreEdges(snapshot, graph, control)
     parts: list[Triples] = []
-    made = 0
+    found_count = 0
     waiting, seen = np.unique(resources), np.empty(0, np.uint64)
     while len(waiting):
         control.check()
         found = _triples_of(waiting, edges)
-        if beside:
-            found = _distinct([found, *(_of_subjects(waiting, each) for each in beside)])
+        if extra:
+            found = _distinct([found, *(_of_subjects(waiting, each) for each in extra)])
         parts.append(found)
-        made += len(found[0])
-        control.room(made, _WIDTH)
+        found_count += len(found[0])
+        control.room(found_count, _WIDTH)
         seen = np.union1d(seen, waiting)
         blanks = found[2][terms.tag_of(found[2]) == terms.BLANK]
         waiting = np.setdiff1d(blanks, seen)

@@ -102,7 +102,7 @@ class Asking:
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE
-    outside: Outside = NOTHING  # what LOAD and SERVICE may ask for
+    allowed_urls: Outside = NOTHING  # what LOAD and SERVICE may ask for
     plans: Plans | None = None
     known: KnownValues | None = None
     salt: bytes = b""  # by which the blank nodes of a CONSTRUCT are other ones
@@ -128,11 +128,11 @@ def evaluate(
     if at is None and asking.plans is not None and not graphs:
         network = asking.plans.network(query, snapshot, store.permanent_ids, check)
     else:
-        held = _windows_of(graphs, moment)
+        graph_windows = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs], check)
-        by_name = {window.name: window for window in (*windows, *held)}
+        by_name = {window.name: window for window in (*windows, *graph_windows)}
         network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check)
-        _arrive(graphs, held, network, moment)
+        _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
     rows = network.once(moment, 1 if query.form is Form.ASK else None)
@@ -143,8 +143,10 @@ def _windows_of(graphs: Sequence[DerivedGraph], moment: Moment) -> list[Schedule
     return [graph.window(-place, moment.time) for place, graph in enumerate(graphs, 1)]
 
 
-def _arrive(graphs: Sequence[DerivedGraph], held: Sequence[ScheduledWindow], network: Network, moment: Moment) -> None:
-    for graph, window in zip(graphs, held, strict=True):
+def _arrive(
+    graphs: Sequence[DerivedGraph], graph_windows: Sequence[ScheduledWindow], network: Network, moment: Moment
+) -> None:
+    for graph, window in zip(graphs, graph_windows, strict=True):
         network.arrive(graph.arrival(window, moment))
 
 
@@ -161,11 +163,11 @@ def pattern_network(
     select: Select,
     snapshot: Snapshot,
     vocabulary: Vocabulary,
-    held: Sequence[ScheduledWindow] = (),
+    graph_windows: Sequence[ScheduledWindow] = (),
     check: Check = Control.FREE.check,
 ) -> Network:
     """Of a bare pattern, whose constants need not be known to the store."""
-    windows = {window.name: window for window in held}
+    windows = {window.name: window for window in graph_windows}
     return Network(select, windows, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)), check=check)
 
 
@@ -174,21 +176,21 @@ def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: 
     return network.once(_solving(snapshot, vocabulary, asking))
 
 
-def solve_beside(
+def solve_with_graphs(
     select: Select, graphs: Sequence[DerivedGraph], snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking
 ) -> ZSet:
     """The same, where there are graphs beside those of the store, which `where` was told of."""
     moment = _solving(snapshot, vocabulary, asking)
-    held = _windows_of(graphs, moment)
-    network = pattern_network(select, snapshot, vocabulary, held, asking.control.check)
-    _arrive(graphs, held, network, moment)
+    graph_windows = _windows_of(graphs, moment)
+    network = pattern_network(select, snapshot, vocabulary, graph_windows, asking.control.check)
+    _arrive(graphs, graph_windows, network, moment)
     return network.once(moment)
 
 
 def _solving(snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> Moment:
     return Moment(
         0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
-        vocabulary=vocabulary, base=asking.base, outside=asking.outside,
+        vocabulary=vocabulary, base=asking.base, allowed_urls=asking.allowed_urls,
     )  # fmt: skip
 
 
@@ -208,7 +210,7 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
     return Moment(
         at.time if at else 0, snapshot, None, last=True, settled=at is not None, now_ms=now_ms,
         seed=asking.seed, control=asking.control,
-        vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, outside=asking.outside,
+        vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, allowed_urls=asking.allowed_urls,
     )  # fmt: skip
 
 
@@ -243,8 +245,8 @@ def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Derive
         names = {each.name for each in given}
         scope = replace(scope, graphs=tuple(each for each in scope.graphs or () if each not in names))
     graph = id_graph(scope, lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0]))
-    beside = [each.columns(vocabulary) for each in given]
-    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control, beside)
+    extra = [each.columns(vocabulary) for each in given]
+    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control, extra)
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:

@@ -16,7 +16,7 @@ from stream_ext.language.algebra.algebra import Query
 from stream_ext.network.network import Encode, Network
 from stream_ext.plan.pipeline import logic_of
 
-_KEPT_MAX = 512
+_PLANS_MAX = 512
 #: After so many snapshots joins are ordered anew.
 _SNAPSHOTS_MAX = 256
 
@@ -57,6 +57,6 @@ class Plans:
 
         with self._lock:
             self._plans[key] = _CachedPlan(weakref(query, forget), network, sn)
-            while len(self._plans) > _KEPT_MAX:
+            while len(self._plans) > _PLANS_MAX:
                 self._plans.popitem(last=False)
         return network

@@ -40,7 +40,7 @@ class Rerun:
     query: Query
     windows: Sequence[ScheduledWindow]
     store: Store
-    outside: Outside
+    allowed_urls: Outside
     control: Control = Control.FREE
 
     def json(self, body: EmissionBody) -> bytes:
@@ -54,14 +54,14 @@ class Rerun:
         now = self._answer(at)
         if body.r2s != R2S.RSTREAM.value and now.boolean is None:
             rows = self._changes(body.r2s, now, None if body.before is None else self._answer(body.before))
-            columns, made = _encoded(rows, len(body.variables), self.store)
+            columns, created = _encoded(rows, len(body.variables), self.store)
         else:
-            columns, made = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
+            columns, created = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
         # Of an ASK only what has come, or gone, is said.
         boolean = body.boolean if body.r2s != R2S.RSTREAM.value else now.boolean
         part = Part(
             self.definition.number, body.sn, at.k, body.time, body.windows, columns, boolean, body.repeated, body.first,
-            QueryState(), True, made, body.gap,
+            QueryState(), True, created, body.gap,
         )  # fmt: skip
         decode: Callable[[Ids], list[bytes]] = self.store.terms
         return to_json(body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph))
@@ -75,7 +75,10 @@ class Rerun:
     def _answer(self, at: LastEvaluation, is_retained: bool = False) -> Answer:
         number = self.definition.number
         asking = Asking(
-            seed=seed_of(number, at.sn, at.k), salt=salt_of(number), outside=self.outside, control=self.control
+            seed=seed_of(number, at.sn, at.k),
+            salt=salt_of(number),
+            allowed_urls=self.allowed_urls,
+            control=self.control,
         )
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.
@@ -92,10 +95,10 @@ class Rerun:
 
     def _changes(self, r2s: str, now: Answer, before: Answer | None) -> Rows:
         came, went = _rows(now), [] if before is None else _rows(before)
-        said, other = (came, went) if r2s == R2S.ISTREAM.value else (went, came)
+        emitted, other = (came, went) if r2s == R2S.ISTREAM.value else (went, came)
         left = Counter(other)
         found = []
-        for row in said:
+        for row in emitted:
             if left[row] > 0:
                 left[row] -= 1
             else:

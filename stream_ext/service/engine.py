@@ -35,7 +35,7 @@ from stream_ext.upkeep.retention import Retain, Retention
 from stream_ext.waits import Waits
 from stream_ext.writer.catalog_changes import fail_query
 from stream_ext.writer.derived_streams import Derived
-from stream_ext.writer.gathering import Idle, Taken
+from stream_ext.writer.gathering import Accepted, Idle
 from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatch, goes_on_after
 
 log = logging.getLogger("rillet.queries")
@@ -55,7 +55,7 @@ class Engine:
         injector: Injector,
         spark: SparkSettings | None,
         retain: Retain,
-        outside: Outside,
+        allowed_urls: Outside,
         waits: Waits,
         budget: Budget,
         catch_up_ms: int,
@@ -66,7 +66,7 @@ class Engine:
         """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
         self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
-        self._base, self._outside, self._pace, self._budget = base, outside, pace, budget
+        self._base, self._allowed_urls, self._pace, self._budget = base, allowed_urls, pace, budget
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self.elements: Counter[int] = Counter()  # that came to each stream since this process started
@@ -106,7 +106,7 @@ class Engine:
             store.terms,
             lambda: injector.numbers.new("query"),
             on_owner_change=lambda: self.inline.owner_changed(),
-            on_emissions=self._tell,
+            on_emissions=self._announce,
             on_silence=lambda times: self.derived.silent(times),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
             on_fault=self._failed,
@@ -116,18 +116,18 @@ class Engine:
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
         return Quarantine(
             self.merge,
-            Process(self._store.url, self._base, self._outside, self._budget, spark),
+            Process(self._store.url, self._base, self._allowed_urls, self._budget, spark),
             all_queries=self._on_spark,
             park=self._park,
             publish=self._publish_nothing,
-            on_change=self._held_changed,
+            on_change=self._suspended_changed,
         )
 
     def _new_inline(self) -> InlineRunner:
         return InlineRunner(
             self.merge,
             self._shard,
-            self._sent_beside,
+            self._notify_spark,
             lambda: self.quarantine.held,
             self._look_at_fault,
             MonotonicClock(self.clock),
@@ -138,8 +138,8 @@ class Engine:
     def _new_spark(self, settings: SparkSettings) -> SparkRunner:
         return SparkRunner(
             settings, self.merge, self._store.url, self._base, self.clock, quarantine=self.quarantine,
-            outside=self._outside, budget=self._budget, on_silence=self._spark_is_silent, on_step=self._lag.stepped,
-            on_fault=self._look_at_fault, has_room=self._has_room,
+            outside=self._allowed_urls, budget=self._budget, on_silence=self._spark_is_silent,
+            on_step=self._lag.stepped, on_fault=self._look_at_fault, has_room=self._has_room,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -147,7 +147,7 @@ class Engine:
         states, catalog = self.merge.states(), self._injector.catalog
         for query in catalog.queries.values():
             if query.is_evaluated:
-                self.lateness.follow(query, query.standing(states.get(query.number)), catalog)
+                self.lateness.follow(query, query.current_state(states.get(query.number)), catalog)
         for stream in catalog.streams:
             self._set_close_alarm(stream)
             self._set_idle_alarm(stream)
@@ -168,8 +168,8 @@ class Engine:
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 
     def published(self, news: PublishedBatch) -> None:
-        for taken in news.taken:
-            self.elements[taken.stream] += len(taken.element_times)
+        for accepted in news.accepted:
+            self.elements[accepted.stream] += len(accepted.element_times)
         for step in news.steps:
             self._follow(step, news)
             self._follow_home(step)
@@ -186,10 +186,10 @@ class Engine:
             if isinstance(step.definition, StreamDefinition):
                 self._set_idle_alarm(step.number)
 
-    def late_in(self, taken: Taken) -> int:
-        late = self.lateness.take(taken, self._injector.head)
-        self._set_close_alarm(taken.stream)
-        self._set_idle_alarm(taken.stream)
+    def late_in(self, accepted: Accepted) -> int:
+        late = self.lateness.take(accepted, self._injector.head)
+        self._set_close_alarm(accepted.stream)
+        self._set_idle_alarm(accepted.stream)
         return late
 
     def _has_room(self) -> bool:
@@ -197,9 +197,9 @@ class Engine:
 
     def _room_again(self) -> None:
         self.inline.owner_changed()
-        self._sent_beside()
+        self._notify_spark()
 
-    def _sent_beside(self) -> None:
+    def _notify_spark(self) -> None:
         if self.spark is not None:
             self.spark.merged()
 
@@ -214,7 +214,7 @@ class Engine:
 
     def _shard(self, role: Role) -> Shard:
         return Shard(
-            self._store, _TAKES[role], self._outside, budget=self._budget, pace=self._pace,
+            self._store, _TAKES[role], self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed,
         )  # fmt: skip
 
@@ -254,7 +254,7 @@ class Engine:
         """A snapshot, for what was missed is made up for when one is stepped."""
         return int(self._injector.own_change(lambda view: Intent(result=int, write=lambda batch: None)).result())
 
-    def _held_changed(self) -> None:
+    def _suspended_changed(self) -> None:
         if self.spark is not None:
             self.spark.held_changed()
 
@@ -285,15 +285,15 @@ class Engine:
             under_way_ms = max(under_way_ms, self.spark.under_way_ms())
         return self._lag.ahead_ms(self.merge.position, under_way_ms, limit_ms)
 
-    def _tell(self, rows: Sequence[EmissionRow]) -> None:
+    def _announce(self, rows: Sequence[EmissionRow]) -> None:
         self.emissions.remember(rows)
-        self.derived.said(rows)
+        self.derived.emitted(rows)
         numbers = {row.query for row in rows}
         queries = numbers & self._queries.keys()
-        self.subscriptions.said(queries, numbers - queries)
+        self.subscriptions.announce(queries, numbers - queries)
 
     def _collect_emissions(self, before_ms: int) -> None:
-        self.emissions.collect(before_ms, self.derived.kept_after())
+        self.emissions.collect(before_ms, self.derived.retained_after())
         self.merge.collected(self._store.emissions.oldest)
 
     def _head_moved(self, sn: int) -> None:
@@ -367,9 +367,9 @@ class Engine:
         if due_ms is None:
             self.alarms.cancel(alarm)
         else:
-            self.alarms.set(alarm, due_ms, lambda: self._tell_time(stream))
+            self.alarms.set(alarm, due_ms, lambda: self._send_clock_heartbeat(stream))
 
-    def _tell_time(self, stream: int) -> None:
+    def _send_clock_heartbeat(self, stream: int) -> None:
         if stream in self._injector.catalog.streams:
             self._injector.clock_heartbeat(stream)
 

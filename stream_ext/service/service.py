@@ -62,7 +62,7 @@ from stream_ext.service.status import (
     stream_figures,
     stream_status,
 )
-from stream_ext.upkeep.late_elements import told
+from stream_ext.upkeep.late_elements import as_objects
 from stream_ext.upkeep.retention import Retain
 from stream_ext.values.known_values import KnownValues
 from stream_ext.waits import Waits
@@ -77,7 +77,7 @@ from stream_ext.writer.catalog_changes import (
     pause_query,
     resume_query,
 )
-from stream_ext.writer.derived_graphs import DerivedGraphs, asked_of
+from stream_ext.writer.derived_graphs import DerivedGraphs, read_by
 from stream_ext.writer.elements import Elements, Ids, read_push
 from stream_ext.writer.gathering import Heartbeat, Push
 from stream_ext.writer.graph_store import Document, GraphAnswer, GraphWriteOutcome, checked_graph
@@ -144,11 +144,11 @@ class Service:
         limits: Limits,
         spark: SparkSettings | None,
         retain: Retain,
-        outside: Outside,
+        allowed_urls: Outside,
         budget: Budget = USUAL,
     ) -> None:
         """Use `Service.open`."""
-        self.store, self.base, self.limits, self.outside = store, base, limits, outside
+        self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
@@ -167,7 +167,7 @@ class Service:
         injector = Injector(self.store, self.clock, self._pace, self.waits)
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
-            self.store, self.base, self.clock, injector, self._spark, self._retain, self.outside, self.waits,
+            self.store, self.base, self.clock, injector, self._spark, self._retain, self.allowed_urls, self.waits,
             self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
         )  # fmt: skip
         try:
@@ -218,7 +218,7 @@ class Service:
         address: str = "",
         durability: Literal["process", "power"] = "process",
         retain: Retain | None = None,
-        outside: Outside = NOTHING,
+        allowed_urls: Outside = NOTHING,
         budget: Budget = USUAL,
     ) -> Service:
         """Takes the writer's lease, and goes on where the last writer stopped."""
@@ -231,7 +231,7 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside, budget)
+            return cls(store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget)
         except BaseException:
             store.close()
             raise
@@ -301,8 +301,8 @@ class Service:
         """How many elements came late; those of them that are kept, after a snapshot."""
         definition, late = self.stream(stream), self._engine.lateness.elements
         names = {number: query.name for number, query in self._injector.catalog.queries.items()}
-        kept = late.kept(definition.number, since)[:limit]
-        found = told(self.store, definition.number, kept, names)
+        retained = late.retained(definition.number, since)[:limit]
+        found = as_objects(self.store, definition.number, retained, names)
         return {"stream": definition.name, "late": late.counted(definition.number), "elements": found}
 
     def _check_takes_pushes(self, stream: StreamDefinition) -> None:
@@ -443,7 +443,7 @@ class Service:
 
     def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
         return DerivedGraphs(
-            self.store, self._injector.catalog, self._origin, sn, self.outside, control or self._again()
+            self.store, self._injector.catalog, self._origin, sn, self.allowed_urls, control or self._again()
         )
 
     def _origin(self, query: int) -> int | None:
@@ -451,12 +451,12 @@ class Service:
         state = self._engine.merge.state(query)
         return None if state is None else state.t0
 
-    def asks_derived(self, query: Query, dataset: DatasetOverride | None = None) -> bool:
+    def reads_derived(self, query: Query, dataset: DatasetOverride | None = None) -> bool:
         """Whether it may read what a registered query said, of which the store alone says nothing."""
         if not self._injector.catalog.deriving:
             return False
-        asked = query if dataset is None else dataset.over(query)
-        return isinstance(asked, Query) and any(asked_of(self._injector.catalog, asked))
+        read = query if dataset is None else dataset.over(query)
+        return isinstance(read, Query) and any(read_by(self._injector.catalog, read))
 
     def rows_expected(
         self, text: str, snapshot: int, at: int | None, dataset: DatasetOverride | None, control: Control = Control.FREE
@@ -469,7 +469,7 @@ class Service:
         return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def _asking(self, control: Control) -> Asking:
-        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.outside, self._plans, self._known)
+        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.allowed_urls, self._plans, self._known)
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()
@@ -578,7 +578,7 @@ class Service:
 
     def _read_registration(self, text: str, name: str | None) -> Registration:
         registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
-        check_services(query_parts(registration.query), self.outside, text)
+        check_services(query_parts(registration.query), self.allowed_urls, text)
         return registration
 
     def queries(self) -> list[QueryDefinition]:
@@ -635,14 +635,14 @@ class Service:
             if body is not None:
                 return answer_of(body, self.store)
         return answer_at_last_evaluation(
-            self.store, self._injector.catalog, definition, state, self.outside, self._again()
+            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again()
         )
 
     def _again(self) -> Control:
         """For an evaluation that is made again, because somebody asks for its answer."""
         return self._budget.control()
 
-    def check_kept(self, name: str, since: int, seen: bool = False) -> None:
+    def check_retained(self, name: str, since: int, seen: bool = False) -> None:
         """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is. Also if that
         one is said to be `seen` and the query has not made it: another of its name had."""
         query = self.query_definition(name)
@@ -658,7 +658,7 @@ class Service:
                 raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
 
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
-        self.check_kept(name, since)
+        self.check_retained(name, since)
         return self._engine.emissions.read(self.query_definition(name).number, since, limit)
 
     def emission_again(self, name: str, number: int) -> bytes:
@@ -666,17 +666,17 @@ class Service:
         definition = self.query_definition(name)
         if not 0 < number <= self._engine.merge.last(definition.number):
             raise NotFound(f"query {definition.name!r} has made no emission {number}")
-        self.check_kept(name, number - 1)
+        self.check_retained(name, number - 1)
         if (body := self._engine.emissions.body(definition.number, number)) is None:
             raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store, self.outside, self._again()).json(body)
+        return Rerun(definition, query, windows, self.store, self.allowed_urls, self._again()).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""
-        self.check_kept(name, since)
+        self.check_retained(name, since)
         return self._engine.subscriptions.add(self.query_definition(name).number, since, notify)
 
     # ---- operations --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import msgspec
 
 from hbase_store.backends.keyvalue import KeyValue, Put
 from hbase_store.errors import StoreError
-from stream_ext.upkeep.late_elements import KEPT_MAX, Late, LateElements
+from stream_ext.upkeep.late_elements import RETAINED_MAX, Late, LateElements
 
 _PREFIX = b"late/"
 _KEY = struct.Struct(">QQI")
@@ -31,11 +31,11 @@ class _Row(msgspec.Struct, array_like=True, frozen=True):
 class LateLog:
     """The writer's thread alone uses it."""
 
-    def __init__(self, kv: KeyValue, kept_max: int = KEPT_MAX) -> None:
-        self._kv, self._kept_max = kv, kept_max
+    def __init__(self, kv: KeyValue, retained_max: int = RETAINED_MAX) -> None:
+        self._kv, self._retained_max = kv, retained_max
         #: Of each stream its rows: key, snapshot, how many elements.
         self._rows: dict[int, deque[tuple[bytes, int, int]]] = {}
-        self._held: Counter[int] = Counter()  # elements in the rows of each stream
+        self._counts: Counter[int] = Counter()  # elements in the rows of each stream
         self._unwritten: list[Put] = []
 
     def read(self, into: LateElements, counted: Counter[tuple[int, int]]) -> None:
@@ -50,7 +50,7 @@ class LateLog:
     def add(self, stream: int, late: Sequence[Late], counted: int, by_query: dict[int, int]) -> None:
         """These have come in one push; the counts are those after it."""
         key = _PREFIX + _KEY.pack(stream, late[0].sn, late[0].push)
-        row = _Row(counted, by_query, list(late[-self._kept_max :]))
+        row = _Row(counted, by_query, list(late[-self._retained_max :]))
         self._unwritten.append(Put("meta", key, msgspec.msgpack.encode(row), late[0].sn))
         self._append(stream, key, late[0].sn, row)
         try:
@@ -62,18 +62,18 @@ class LateLog:
 
     def forget(self, stream: int) -> None:
         """It was dropped."""
-        del self._held[stream]
+        del self._counts[stream]
         for key, sn, _ in self._rows.pop(stream, ()):
             self._kv.delete("meta", [key], sn)
 
     def _append(self, stream: int, key: bytes, sn: int, row: _Row) -> None:
         self._rows.setdefault(stream, deque()).append((key, sn, len(row.late)))
-        self._held[stream] += len(row.late)
+        self._counts[stream] += len(row.late)
 
     def _let_go(self, stream: int) -> None:
         """Of the rows that the latest elements do not need."""
         rows = self._rows[stream]
-        while self._held[stream] - rows[0][2] >= self._kept_max:
+        while self._counts[stream] - rows[0][2] >= self._retained_max:
             key, sn, count = rows.popleft()
-            self._held[stream] -= count
+            self._counts[stream] -= count
             self._kv.delete("meta", [key], sn)

@@ -23,7 +23,7 @@ from stream_ext.upkeep.late_elements import LateElements, found_late
 from stream_ext.upkeep.late_log import LateLog
 from stream_ext.windows.openings import Openings, opened, openings_of
 from stream_ext.windows.schedule import QueryState, Schedule, Timing
-from stream_ext.writer.gathering import Taken
+from stream_ext.writer.gathering import Accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class _Place:
     idle: bool = False
     openings: Openings = ()
 
-    def after(self, taken: Taken) -> _Place:
-        times, first, openings = taken.element_times, self.first, self.openings
+    def after(self, accepted: Accepted) -> _Place:
+        times, first, openings = accepted.element_times, self.first, self.openings
         if len(times):
             least = int(times.min())
             first = least if first is None else min(first, least)
             openings = opened(openings, times, self.latest, self.heartbeat)
-        return _Place(taken.latest, taken.heartbeat, first, taken.idle, openings)
+        return _Place(accepted.latest, accepted.heartbeat, first, accepted.idle, openings)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,15 +66,15 @@ class _Grid:
     origin: int
     step_ms: int
     lateness_ms: int
-    holds_end: bool
+    includes_end: bool
 
     def due_ms(self, place: _Place) -> int:
         """When the clock comes to the next one."""
         assert place.latest is not None
-        reached = place.latest - self.lateness_ms - self.holds_end
+        reached = place.latest - self.lateness_ms - self.includes_end
         reached = reached if place.heartbeat is None else max(reached, place.heartbeat)
         following = self.origin + ((reached - self.origin) // self.step_ms + 1) * self.step_ms
-        return following + self.lateness_ms + self.holds_end
+        return following + self.lateness_ms + self.includes_end
 
 
 _NOWHERE = _Place()
@@ -108,7 +108,7 @@ class Lateness:
             return  # it has ended with its registration: nothing comes too late for it
         idles = any(w.by_variable or catalog.streams[w.stream].options.idle_ms is not None for w in timing.windows)
         followed = _Followed(timing, state, idles)
-        schedule = self._made(followed)
+        schedule = self._schedule_now(followed)
         latest = self._latest.get(timing)
         if latest is not None and self._is_alike(latest, followed, schedule):
             latest.queries[query.number] = None
@@ -128,7 +128,7 @@ class Lateness:
         """Whether `other`, with its schedule, stands where that one does: from here on both will."""
         if not one.queries or one.idles != other.idles:
             return False
-        at = one.schedule or self._made(one)
+        at = one.schedule or self._schedule_now(one)
         return (at.timing, at.t0, at.after, at.last, at.begins) == (
             schedule.timing, schedule.t0, schedule.after, schedule.last, schedule.begins,
         )  # fmt: skip
@@ -170,22 +170,24 @@ class Lateness:
             for timing in dict.fromkeys(followed.timing for followed in self._readers[stream]):
                 self._add_grids(timing, stream)
 
-    def take(self, taken: Taken, sn: int) -> int:
+    def take(self, accepted: Accepted, sn: int) -> int:
         """How many of these elements, which are in snapshot `sn`, are late for at least one query."""
         missed = []
-        closely = list(self._closely.get(taken.stream, ()))
-        for followed in closely if self._is_in_time(taken) else self._readers.get(taken.stream, ()):
-            late = self._take(followed, taken)
+        closely = list(self._closely.get(accepted.stream, ()))
+        for followed in closely if self._is_in_time(accepted) else self._readers.get(accepted.stream, ()):
+            late = self._take(followed, accepted)
             if count := int(late.sum()):
-                self.counted.update(dict.fromkeys(((taken.stream, query) for query in followed.queries), count))
+                self.counted.update(dict.fromkeys(((accepted.stream, query) for query in followed.queries), count))
                 missed.append((followed.queries, late))
-        self._places[taken.stream] = self._places.get(taken.stream, _NOWHERE).after(taken)
-        found = found_late(sn, taken.ordinal, taken.element_times, missed)
+        self._places[accepted.stream] = self._places.get(accepted.stream, _NOWHERE).after(accepted)
+        found = found_late(sn, accepted.ordinal, accepted.element_times, missed)
         if found:
-            self.elements.add(taken.stream, found)
+            self.elements.add(accepted.stream, found)
             if self._log is not None:
-                by_query = {query: count for (stream, query), count in self.counted.items() if stream == taken.stream}
-                self._log.add(taken.stream, found, self.elements.counted(taken.stream), by_query)
+                by_query = {
+                    query: count for (stream, query), count in self.counted.items() if stream == accepted.stream
+                }
+                self._log.add(accepted.stream, found, self.elements.counted(accepted.stream), by_query)
         return len(found)
 
     def forget_stream(self, stream: int) -> None:
@@ -200,23 +202,23 @@ class Lateness:
         for place in [place for place in self.counted if place[0] == stream]:
             del self.counted[place]
 
-    def _is_in_time(self, taken: Taken) -> bool:
+    def _is_in_time(self, accepted: Accepted) -> bool:
         """Whether no element is older than what the reader that is furthest ahead takes for its stream's time."""
-        place, times = self._places.get(taken.stream, _NOWHERE), taken.element_times
+        place, times = self._places.get(accepted.stream, _NOWHERE), accepted.element_times
         if not len(times):
             return True
-        least, ahead_ms = int(times.min()), self._lateness_ms_min.get(taken.stream, 0)
+        least, ahead_ms = int(times.min()), self._lateness_ms_min.get(accepted.stream, 0)
         if place.latest is not None and least < place.latest - ahead_ms:
             return False
         # A window that holds its end closes on a heartbeat at it, and holds what has this time.
         return place.heartbeat is None or least > place.heartbeat
 
-    def _take(self, followed: _Followed, taken: Taken) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _take(self, followed: _Followed, accepted: Accepted) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         if followed.schedule is None:
-            return self._made(followed).take(taken)
+            return self._schedule_now(followed).take(accepted)
         schedule, unsettled = followed.schedule, not followed.timing.is_settled
-        late = schedule.take(taken)
-        for due in schedule.due(taken):
+        late = schedule.take(accepted)
+        for due in schedule.due(accepted):
             if due.arrived is None:
                 schedule.skip_to_bound()
             else:
@@ -230,7 +232,7 @@ class Lateness:
                 self._closely[stream].pop(followed, None)
         return late
 
-    def _made(self, followed: _Followed) -> Schedule:
+    def _schedule_now(self, followed: _Followed) -> Schedule:
         """As it is where the streams stand. What has been evaluated is what they have come to: both only grow."""
         schedule = Schedule(followed.timing, followed.state, self._places)
         schedule.skip_to_bound()
@@ -252,7 +254,7 @@ class Lateness:
 
     def waits_for(self, query: int) -> list[int]:
         followed = self._queries.get(query)
-        return [] if followed is None else (followed.schedule or self._made(followed)).waits_for()
+        return [] if followed is None else (followed.schedule or self._schedule_now(followed)).waits_for()
 
     def late_of(self, query: int) -> int:
         """How many elements of all streams were late for it."""

@@ -181,7 +181,7 @@ class Retention:
         found: dict[tuple[object, ...], _Place] = {}
         for number in self._queries.keys() - stored.grouped:
             needs = self._queries[number]
-            state = view.catalog.queries[number].standing(stored.states.get(number))
+            state = view.catalog.queries[number].current_state(stored.states.get(number))
             key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last, state.stands)
             found.setdefault(key, (number, needs, state))
         # Of a group each query reads the same, and stands where it does, or, where it was resumed since, later.

@@ -28,7 +28,7 @@ from stream_ext.oneshot.evaluate import Asking, DerivedGraph, evaluate
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.places import GraphsInScope
 from stream_ext.remote.allowed_urls import Outside
-from stream_ext.writer.derived_streams import taken_of
+from stream_ext.writer.derived_streams import received_of
 
 #: The origin of a query's closes, where its first push decided it.
 Origin = Callable[[int], int | None]
@@ -42,12 +42,12 @@ class DerivedGraphs:
     catalog: Catalog
     origin: Origin
     sn: int
-    outside: Outside  # whom these may ask when their answer is made again
+    allowed_urls: Outside  # whom these may ask when their answer is made again
     control: Control = Control.FREE  # what that may take
 
     def of_query(self, query: Query) -> tuple[DerivedGraph, ...]:
         """Those that a question may mean."""
-        return self._there(asked_of(self.catalog, query))
+        return self._there(read_by(self.catalog, query))
 
     def of_pattern(self, pattern: Pattern, of: GraphsInScope) -> tuple[DerivedGraph, ...]:
         """Those that a bare pattern over such a dataset may mean."""
@@ -92,7 +92,7 @@ class DerivedGraphs:
 
     def _graph_of(self, definition: QueryDefinition) -> DerivedGraph | None:
         """None: there is no triple in it."""
-        number = taken_of(self.store.vts(self.sn).get(definition.output or 0), definition.number)
+        number = received_of(self.store.vts(self.sn).get(definition.output or 0), definition.number)
         row = next(self.store.emissions.read(definition.number, number - 1, 1), None) if number else None
         if row is None and not number:
             return None
@@ -104,18 +104,20 @@ class DerivedGraphs:
         if definition.r2s == R2S.RSTREAM.value:
             found = DerivedGraph(Constant(iri(definition.iri)), body.terms, columns_of(body))
         else:
-            found = self._asked_again(definition, body)
+            found = self._evaluated_again(definition, body)
         return found if len(found.triples[0]) else None
 
-    def _asked_again(self, definition: QueryDefinition, body: EmissionBody) -> DerivedGraph:
+    def _evaluated_again(self, definition: QueryDefinition, body: EmissionBody) -> DerivedGraph:
         query = query_of(definition.text, definition.base)
         if not query.windows:  # it is silent where nothing came, or went
             with placed(definition.text):
-                answer = evaluate(self.store, query, self.sn, asking=Asking(outside=self.outside, control=self.control))
+                answer = evaluate(
+                    self.store, query, self.sn, asking=Asking(allowed_urls=self.allowed_urls, control=self.control)
+                )
         else:
             is_last = body.number == self.store.emissions.last(definition.number)
             windows = windows_of(query, self.catalog, self.origin(definition.number))
-            rerun = Rerun(definition, query, windows, self.store, self.outside, self.control)
+            rerun = Rerun(definition, query, windows, self.store, self.allowed_urls, self.control)
             answer = rerun.answer(body, is_last)
         assert answer.graph is not None, "a CONSTRUCT makes a graph"
         ids, places = np.unique(np.concatenate(answer.graph), return_inverse=True)
@@ -123,7 +125,7 @@ class DerivedGraphs:
         return DerivedGraph(Constant(iri(definition.iri)), texts, np.split(places.reshape(-1).astype(np.int32), 3))
 
 
-def asked_of(catalog: Catalog, query: Query) -> Iterator[QueryDefinition]:
+def read_by(catalog: Catalog, query: Query) -> Iterator[QueryDefinition]:
     """The queries whose answers it names as graphs, or ranges over."""
     clauses = query.shape.graphs
     return _meant(catalog, {clause.graph for clause in clauses}, query_parts(query), not clauses)

@@ -56,7 +56,7 @@ def source_of(query: int) -> str:
     return f"query/{query}"
 
 
-def taken_of(position: StreamPosition | None, query: int) -> int:
+def received_of(position: StreamPosition | None, query: int) -> int:
     """The number of the last emission of the query that its stream has."""
     return 0 if position is None else position.sources.get(source_of(query), 0)
 
@@ -105,13 +105,13 @@ class Derived:
         """Pushes again what was stored and did not come to its stream; `evaluated`: for what time each query was last,
         be it silently. Before anything is evaluated."""
         for query in self._pushes.catalog.deriving:
-            self.said(list(log.read(query.number, self._line(query).next - 1)))
+            self.emitted(list(log.read(query.number, self._line(query).next - 1)))
             time, position = evaluated.get(query.number), self._pushes.positions.get(query.output or 0)
             come_to = None if position is None else position.heartbeat
             if time is not None and (come_to is None or come_to < time):
                 self.silent({query.number: Silence(time, self._last(query.number))})
 
-    def said(self, rows: Sequence[EmissionRow]) -> None:
+    def emitted(self, rows: Sequence[EmissionRow]) -> None:
         """These emissions are stored."""
         catalog = self._pushes.catalog
         with self._changed:
@@ -146,11 +146,13 @@ class Derived:
             self.faults.pop(query, None)
             self._changed.notify_all()
 
-    def kept_after(self) -> dict[int, int]:
+    def retained_after(self) -> dict[int, int]:
         """Of each query, the last emission that nobody here needs any more: the next is pushed again at a start, or is
         the graph that is read under the query's name."""
         positions = self._pushes.positions
-        return {q.number: taken_of(positions.get(q.output or 0), q.number) - 1 for q in self._pushes.catalog.deriving}
+        return {
+            q.number: received_of(positions.get(q.output or 0), q.number) - 1 for q in self._pushes.catalog.deriving
+        }
 
     def depth(self) -> int:
         """No chain is longer than this."""
@@ -180,7 +182,7 @@ class Derived:
     def _line(self, query: QueryDefinition) -> _PendingEmissions:
         if query.number not in self._lines:
             position = self._pushes.positions.get(query.output or 0)
-            self._lines[query.number] = _PendingEmissions(taken_of(position, query.number) + 1, {})
+            self._lines[query.number] = _PendingEmissions(received_of(position, query.number) + 1, {})
         return self._lines[query.number]
 
     def _push_in_turn(self, catalog: Catalog, number: int) -> None:

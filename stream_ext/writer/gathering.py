@@ -59,7 +59,7 @@ Request = Push | Heartbeat | Idle
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Accepted:
     """A push, heartbeat or mark of idleness as it was taken in: its times, and where its stream stands after it."""
 
     stream: int
@@ -71,7 +71,7 @@ class Taken:
     ordinal: int = 0
 
 
-REPEATED = Taken(0, np.empty(0, np.int64), None, None)
+REPEATED = Accepted(0, np.empty(0, np.int64), None, None)
 _NO_TIMES = np.empty(0, np.int64)
 
 
@@ -90,7 +90,7 @@ class _Moving:
     idle: bool = False
     decided: bool = False  # who it runs by, in this snapshot
     marks: list[PushMark] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)
+    accepted: list[Accepted] = field(default_factory=list)
     sources_moved: dict[str, int] = field(default_factory=dict)
 
     def arrives(self, time: int) -> None:
@@ -119,7 +119,7 @@ class Gathering:
     def __bool__(self) -> bool:
         return bool(self._moving)
 
-    def push(self, push: Push) -> Taken:
+    def push(self, push: Push) -> Accepted:
         """Takes it in, or raises and changes nothing. `REPEATED`: its source has sent it before."""
         moving = self._at(push.stream)
         if _is_repeated(moving, push):
@@ -140,7 +140,7 @@ class Gathering:
         moving.idle = False
         return self._mark(moving, times, push.elements)
 
-    def heartbeat(self, heartbeat: Heartbeat) -> Taken:
+    def heartbeat(self, heartbeat: Heartbeat) -> Accepted:
         moving = self._at(heartbeat.stream)
         if heartbeat.by_clock:
             moving.arrives(heartbeat.time)
@@ -149,7 +149,7 @@ class Gathering:
             moving.idle = False
         return self._mark(moving, _NO_TIMES, None)
 
-    def idle(self, idle: Idle) -> Taken:
+    def idle(self, idle: Idle) -> Accepted:
         """`REPEATED`: something has come meanwhile."""
         if idle.stream in self._moving or self._positions.get(idle.stream) != idle.seen:
             return REPEATED
@@ -191,14 +191,14 @@ class Gathering:
         elif timed != (definition.runs_by == "elements"):
             raise BadArgument(_WRONG_KIND[definition.runs_by].format(definition.name))
 
-    def _mark(self, moving: _Moving, times: Times, elements: Elements | None) -> Taken:
-        stands = (moving.latest, moving.heartbeat, moving.idle)
-        taken = Taken(moving.definition.number, times, *stands, elements, self._ordinals)
-        self._moving[taken.stream] = moving
-        moving.marks.append(PushMark(self._ordinals, moving.time, *stands))
-        moving.taken.append(taken)
+    def _mark(self, moving: _Moving, times: Times, elements: Elements | None) -> Accepted:
+        position = (moving.latest, moving.heartbeat, moving.idle)
+        accepted = Accepted(moving.definition.number, times, *position, elements, self._ordinals)
+        self._moving[accepted.stream] = moving
+        moving.marks.append(PushMark(self._ordinals, moving.time, *position))
+        moving.accepted.append(accepted)
         self._ordinals += 1
-        return taken
+        return accepted
 
     def steps(self) -> list[CatalogStep]:
         """Streams whose first push decided who they run by."""
@@ -233,14 +233,14 @@ class Gathering:
             if self._is_wanted(moving.definition):
                 batch.stream(move, *_columns(batch, moving, wanted=True))
             else:
-                batch.stream(move, *self._absorbed_alone(batch, moving))
+                batch.stream(move, *self._absorbed_only(batch, moving))
 
     def _is_wanted(self, stream: StreamDefinition) -> bool:
         """Whether anybody may ever look for what the store does not absorb."""
         return stream.options.retention_ms > 0 or bool(self._catalog.readers_of(stream.number))
 
-    def _absorbed_alone(self, batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
-        elements = sum(len(one.element_times) for one in moving.taken)
+    def _absorbed_only(self, batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
+        elements = sum(len(one.element_times) for one in moving.accepted)
         columns, absorbed = _columns(batch, moving, wanted=False) if _absorbs(moving) else (None, None)
         if columns is not None and absorbed is not None:
             columns, absorbed = _with_rows(columns, absorbed), np.ones(int(absorbed.sum()), np.bool_)
@@ -267,28 +267,28 @@ def _is_repeated(moving: _Moving, push: Push) -> bool:
 
 def _batch_after(moving: _Moving) -> int:
     """Batches are numbered where they have elements; a heartbeat is none."""
-    return moving.batch + any(taken.elements is not None for taken in moving.taken)
+    return moving.batch + any(accepted.elements is not None for accepted in moving.accepted)
 
 
 def _columns(batch: Batch, moving: _Moving, wanted: bool) -> tuple[StreamColumns | None, Mask | None]:
     """All elements of the stream in this snapshot, and which triples are absorbed (None: none). Where the others are
     not `wanted`, their terms may be 0."""
-    taken = [one for one in moving.taken if one.elements is not None and len(one.element_times)]
-    if not taken:
+    accepted = [one for one in moving.accepted if one.elements is not None and len(one.element_times)]
+    if not accepted:
         return None, None
-    everything = [one.elements for one in taken if one.elements is not None]
+    everything = [one.elements for one in accepted if one.elements is not None]
     option = moving.definition.options.graph
     default_graph = 0 if option is None else int(batch.encode([iri(option)])[0])
     parts = [
         assemble(elements, ids, _blanks(batch, len(elements.places.keys)), default_graph)
         for elements, ids in zip(everything, _encode(batch, everything, wanted), strict=True)
     ]
-    starts = np.cumsum([0, *(len(one.element_times) for one in taken)])[:-1]
+    starts = np.cumsum([0, *(len(one.element_times) for one in accepted)])[:-1]
     columns = StreamColumns(
         stream=moving.definition.number,
-        time=np.concatenate([one.element_times for one in taken]),
+        time=np.concatenate([one.element_times for one in accepted]),
         graph=np.concatenate([part.graph for part in parts]),
-        push=np.concatenate([np.full(len(one.element_times), one.ordinal, np.int32) for one in taken]),
+        push=np.concatenate([np.full(len(one.element_times), one.ordinal, np.int32) for one in accepted]),
         element=np.concatenate(
             [elements.element + np.int32(start) for elements, start in zip(everything, starts, strict=True)]
         ),
@@ -301,7 +301,7 @@ def _columns(batch: Batch, moving: _Moving, wanted: bool) -> tuple[StreamColumns
 
 def _absorbs(moving: _Moving) -> bool:
     """Whether the store takes some of it."""
-    parts = [one.elements.absorbed for one in moving.taken if one.elements is not None]
+    parts = [one.elements.absorbed for one in moving.accepted if one.elements is not None]
     return any(absorbed is not None and bool(absorbed.any()) for absorbed in parts)
 
 

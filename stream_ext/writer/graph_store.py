@@ -129,7 +129,7 @@ def replace(
 
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
-        existed = _holds(view, graph)
+        existed = _has_triples(view, graph)
 
         def write(batch: Batch) -> None:
             # Of operations on one quad the last wins: what goes and comes again has not changed.
@@ -138,9 +138,9 @@ def replace(
             insert(charged, graph, parsed)
             charged.pack()
 
-        comes = any(len(each.s) for each in parsed)
-        created = comes and not existed
-        return Intent(lambda sn: GraphWriteOutcome(sn, created), write=write if existed or comes else None)
+        has_triples = any(len(each.s) for each in parsed)
+        created = has_triples and not existed
+        return Intent(lambda sn: GraphWriteOutcome(sn, created), write=write if existed or has_triples else None)
 
     return change
 
@@ -156,7 +156,7 @@ def merge(
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
         write = _inserting(graph, parsed, control)
-        existed = graph is None or _holds(view, graph)
+        existed = graph is None or _has_triples(view, graph)
         created = write is not None and not existed
         return Intent(lambda sn: GraphWriteOutcome(sn, created), write=write)
 
@@ -180,7 +180,7 @@ def add_quads(
 def drop(graph: bytes | None, control: Control = Control.FREE) -> Change:
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
-        if not _holds(view, graph):
+        if not _has_triples(view, graph):
             if graph is not None:
                 raise _no_graph(graph)
             return Intent(GraphWriteOutcome)
@@ -218,7 +218,7 @@ def _graph(view: HeadView, graph: bytes | None) -> int | None:
     return DEFAULT_GRAPH if graph is None else int(view.store.ids([graph])[0]) or None
 
 
-def _holds(view: HeadView, graph: bytes | None) -> bool:
+def _has_triples(view: HeadView, graph: bytes | None) -> bool:
     """Whether there is a triple in it."""
     id = _graph(view, graph)
     return id is not None and bool(len(view.store.at(view.head).predicates(id)))

@@ -36,9 +36,9 @@ from stream_ext.catalog.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.catalog.numbers import NumberAllocator
 from stream_ext.clock import Clock
 from stream_ext.errors import NotWriter, OutcomeUnknown, Overload, RilletError
-from stream_ext.retry import insist
+from stream_ext.retry import retry
 from stream_ext.waits import Waits
-from stream_ext.writer.gathering import REPEATED, Gathering, Heartbeat, Idle, Push, Request, Taken
+from stream_ext.writer.gathering import REPEATED, Accepted, Gathering, Heartbeat, Idle, Push, Request
 
 #: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
 _BATCH_BYTES_MAX = 8 << 20
@@ -111,7 +111,7 @@ class PublishedBatch:
     """A snapshot that is now the head: what it did to streams, in order, and to the catalog (before and after)."""
 
     sn: int
-    taken: Sequence[Taken]
+    accepted: Sequence[Accepted]
     steps: Sequence[CatalogStep]
     before: Catalog
     catalog: Catalog
@@ -123,7 +123,7 @@ class Listener(Protocol):
         """Called by the writer once the head has moved, before anybody is told; must be quick."""
         ...
 
-    def late_in(self, taken: Taken) -> int:
+    def late_in(self, accepted: Accepted) -> int:
         """How many of these elements are late for at least one query. Called once for each, in order."""
         ...
 
@@ -138,7 +138,7 @@ class _Nobody:
     def published(self, news: PublishedBatch) -> None:
         raise AssertionError("published before the start")
 
-    def late_in(self, taken: Taken) -> int:
+    def late_in(self, accepted: Accepted) -> int:
         raise AssertionError("pushed before the start")
 
     def stopped(self, error: BaseException) -> None:
@@ -152,7 +152,7 @@ class _QueuedRequest:
     request: Request | Change
     size: int
     publish_by_ms: int
-    insists: bool = False  # nobody would send it again
+    is_retried: bool = False  # nobody would send it again
     future: Future[Any] = field(default_factory=Future)
 
     @property
@@ -233,7 +233,7 @@ class Injector:
     def own_change(self, change: Change) -> Future[Any]:
         """A change that nobody has asked for, and nobody would ask for again: never refused."""
         with self._changed:
-            return self._enqueue(_QueuedRequest(change, 0, self._clock.now_ms(), insists=True))
+            return self._enqueue(_QueuedRequest(change, 0, self._clock.now_ms(), is_retried=True))
 
     def _check_count(self) -> None:
         if len(self._queue) >= self._pace.queue_requests:
@@ -250,7 +250,7 @@ class Injector:
             )
 
     def _enqueue_our_own(self, request: Request, publish_by_ms: int) -> Future[Any]:
-        return self._enqueue(_QueuedRequest(request, 0, publish_by_ms, insists=True))
+        return self._enqueue(_QueuedRequest(request, 0, publish_by_ms, is_retried=True))
 
     def _enqueue(self, waiting: _QueuedRequest) -> Future[Any]:
         if self._refusal is not None:
@@ -302,18 +302,18 @@ class Injector:
     # ---- the writer's thread ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        taken: list[_QueuedRequest] = []
+        front: list[_QueuedRequest] = []
         try:
-            while taken := self._take():
+            while front := self._take():
                 self._reached = "filling"
-                if taken[0].grouped:
-                    self._publish_pushes(taken)
-                elif len(taken) > 1:
-                    self._publish_changes(taken)
+                if front[0].grouped:
+                    self._publish_pushes(front)
+                elif len(front) > 1:
+                    self._publish_changes(front)
                 else:
-                    self._publish_change(taken[0])
+                    self._publish_change(front[0])
         except BaseException as error:  # noqa: BLE001 -- all who wait are told, now and later
-            self._stop(error, taken)
+            self._stop(error, front)
 
     def _take(self) -> list[_QueuedRequest]:
         """What is published next, once it may be; empty at the end."""
@@ -367,7 +367,7 @@ class Injector:
 
     def _publish_pushes(self, group: list[_QueuedRequest]) -> None:
         gathering = Gathering(self.catalog, self.positions)
-        accepted: list[tuple[_QueuedRequest, Taken]] = []
+        accepted: list[tuple[_QueuedRequest, Accepted]] = []
         for waiting in group:
             try:
                 match waiting.request:
@@ -388,14 +388,14 @@ class Injector:
                 self._refuse_pushes(written, batch)
                 return
             try:
-                self._publish(batch, gathering.steps(), [taken for _, taken in accepted])
+                self._publish(batch, gathering.steps(), [entry for _, entry in accepted])
             except Unwritable as error:
                 self._refuse_pushes(written, error)
                 return
             self.dropped += gathering.dropped
             self._batch_published_ms = self._clock.now_ms()
-        for waiting, taken in accepted:
-            waiting.future.set_result(self._receipt(waiting, taken))
+        for waiting, entry in accepted:
+            waiting.future.set_result(self._receipt(waiting, entry))
 
     def _refuse_pushes(self, group: list[_QueuedRequest], error: Exception) -> None:
         """Those which are not to blame that their snapshot cannot be written are in one without the others."""
@@ -405,14 +405,14 @@ class Injector:
         for waiting in group:
             self._publish_pushes([waiting])
 
-    def _receipt(self, waiting: _QueuedRequest, taken: Taken) -> Receipt:
+    def _receipt(self, waiting: _QueuedRequest, accepted: Accepted) -> Receipt:
         request = waiting.request
         assert isinstance(request, (Push, Heartbeat, Idle))
         position = self.positions.get(request.stream)
         batch = position.batch if position else 0
-        if taken is REPEATED:
+        if accepted is REPEATED:
             return Receipt(0, 0, batch, self.head, repeated=True)
-        return Receipt(len(taken.element_times), self._listener.late_in(taken), batch, self.head)
+        return Receipt(len(accepted.element_times), self._listener.late_in(accepted), batch, self.head)
 
     def _publish_change(self, waiting: _QueuedRequest) -> None:
         change = waiting.request
@@ -486,7 +486,7 @@ class Injector:
         try:
             publish()
         except StoreUnavailable:
-            if self._insist(self._store.settle) == self.head:
+            if self._retry(self._store.settle) == self.head:
                 raise
         if (sn := int(self._store.head())) > self.head:
             self._reached = "committed"
@@ -514,30 +514,30 @@ class Injector:
                     batch.encode([iri(step.definition.iri)])  # those queries bind a variable to it
             return batch
 
-        insists = any(waiting.insists for waiting in group)
+        is_retried = any(waiting.is_retried for waiting in group)
         try:
-            return self._insist(fill) if insists else fill()
+            return self._retry(fill) if is_retried else fill()
         except (Fenced, WriterElsewhere):
             raise
         except Exception as error:  # nothing is published yet: it concerns these requests alone
-            if insists and isinstance(error, StoreUnavailable):
+            if is_retried and isinstance(error, StoreUnavailable):
                 raise  # the writer stops; what queries said is pushed again by the next one
             return error
 
-    def _insist(self, act: Callable[[], Result]) -> Result:
+    def _retry(self, act: Callable[[], Result]) -> Result:
         over = lambda: self._closed or self._halted_by is not None  # noqa: E731
-        return insist(act, self._clock, over, waits=self._waits)
+        return retry(act, self._clock, over, waits=self._waits)
 
     def _publish(
-        self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None
+        self, batch: Batch, steps: Sequence[CatalogStep], accepted: Sequence[Accepted], catalog: Catalog | None = None
     ) -> None:
         self._reached = "committing"
-        sn = int(self._insist(lambda: self._store.commit(batch)))
+        sn = int(self._retry(lambda: self._store.commit(batch)))
         self._reached = "committed"
-        self._published(sn, steps, taken, catalog)
+        self._published(sn, steps, accepted, catalog)
 
     def _published(
-        self, sn: int, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None
+        self, sn: int, steps: Sequence[CatalogStep], accepted: Sequence[Accepted], catalog: Catalog | None = None
     ) -> None:
         """`catalog`: the one after these steps, if it is known."""
         assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
@@ -549,10 +549,10 @@ class Injector:
         self.catalog = catalog
         self.positions = self._store.vts(sn)
         self.head = sn
-        news = [one for one in taken if one is not REPEATED]
+        news = [one for one in accepted if one is not REPEATED]
         self._listener.published(PublishedBatch(sn, news, steps, before, self.catalog, self.positions))
 
-    def _stop(self, error: BaseException, taken: list[_QueuedRequest]) -> None:
+    def _stop(self, error: BaseException, front: list[_QueuedRequest]) -> None:
         refusal = refusal_of(error, self._store.url)
         with self._changed:
             self._fault, self._refusal = error, refusal
@@ -562,7 +562,7 @@ class Injector:
         if not goes_on_after(error):
             log.error("the writer has stopped by a fault of this server", exc_info=error)
         self._listener.stopped(error)
-        waiting = [one for one in taken if not one.future.done()]
+        waiting = [one for one in front if not one.future.done()]
         _refuse(waiting, refusal if self._is_undone(error) else self._unknown(error))
         _refuse(queued, refusal)
 

@@ -16,7 +16,7 @@ from stream_ext.rdf.ntriples import careful_rows
 from stream_ext.rdf.parsed import Row
 
 #: So many bad lines are told one by one.
-TOLD_MAX = 10
+REPORTED_MAX = 10
 
 
 class Loaded(msgspec.Struct, omit_defaults=True):
@@ -72,7 +72,7 @@ class UnusualLineReader:
     def __init__(self, quads: bool, go_on: bool) -> None:
         self._quads, self._go_on = quads, go_on
         self.bad = 0
-        self.told: list[BadLine] = []
+        self.reported: list[BadLine] = []
 
     def __call__(self, line: bytes, number: int) -> Sequence[Row]:
         try:
@@ -81,6 +81,6 @@ class UnusualLineReader:
             if not self._go_on:
                 raise
             self.bad += 1
-            if len(self.told) < TOLD_MAX:
-                self.told.append(BadLine(error.line, error.column, error.message))
+            if len(self.reported) < REPORTED_MAX:
+                self.reported.append(BadLine(error.line, error.column, error.message))
             return []

@@ -118,11 +118,11 @@ class Registration:
     def _generated(self, catalog: Catalog) -> Names:
         folder = self.base + "queries/"
 
-        def taken(name: str) -> bool:
+        def is_used(name: str) -> bool:
             known = [catalog.find_query, *([catalog.find_stream] if self._derives else [])]
             return any(find(key) is not None for find in known for key in (name, folder + name))
 
-        return names_of(generated_name(taken), folder)
+        return names_of(generated_name(is_used), folder)
 
     @property
     def _derives(self) -> bool:
@@ -215,7 +215,7 @@ class _Found:
             )
 
 
-def _answers_alone(catalog: Catalog, key: str) -> str:
+def _no_stream_of(catalog: Catalog, key: str) -> str:
     """A window over a query that makes no stream: it would be silent for ever, though both names are right."""
     if catalog.find_query(key) is None:
         return ""
@@ -236,7 +236,7 @@ def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: 
             options = StreamOptions(time=window.time_predicate)
             stream = StreamDefinition(number, names.name, names.iri, options, made_by=query)
             found.take(CatalogStep("stream", number, stream))
-            near = _answers_alone(found.catalog, key) or near
+            near = _no_stream_of(found.catalog, key) or near
             found.warnings.append(
                 f"stream {names.name!r} did not exist{near}: it was created with the default options "
                 f"{'but for its time ' if window.time_predicate else ''}"

@@ -12,7 +12,7 @@ from stream_ext.writer.updates.templates import QuadTemplate, Solved, variables_
 from stream_ext.writer.updates.working import Working
 
 
-def asked_of(operation: Modify | DeleteWhere) -> PatternRequest:
+def pattern_request(operation: Modify | DeleteWhere) -> PatternRequest:
     """Of DELETE WHERE the quads are the pattern as well."""
     if isinstance(operation, DeleteWhere):
         pattern = pattern_of(operation.quads, operation.position)

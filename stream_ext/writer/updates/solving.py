@@ -16,7 +16,7 @@ from hbase_store import Store
 from hbase_store.errors import SnapshotGone
 from stream_ext.language.algebra.algebra import Modify, Pattern, QuadPattern
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.oneshot.evaluate import Asking, DerivedGraph, pattern_network, solve, solve_beside, where
+from stream_ext.oneshot.evaluate import Asking, DerivedGraph, pattern_network, solve, solve_with_graphs, where
 from stream_ext.plan.logic import GraphScope, Select, predicates_read
 from stream_ext.plan.places import STORE, GraphsInScope, dataset
 from stream_ext.rows.zset import ZSet
@@ -48,7 +48,7 @@ class Ahead:
     solved: Solved
     predicates: frozenset[bytes] | None
 
-    def holds(self, store: Store) -> bool:
+    def is_current(self, store: Store) -> bool:
         """Whether they are those at the head, too."""
         head = int(store.head())
         if head - self.sn > _SNAPSHOTS_MAX:
@@ -65,29 +65,29 @@ def _changed(store: Store, sn: int, predicates: list[int] | None) -> bool:
     return bool(store.row(sn).load_run) or bool(len(store.net_changes(sn, predicates)))
 
 
-def solutions(asked: PatternRequest, working: Working) -> Solved:
+def solutions(request: PatternRequest, working: Working) -> Solved:
     """Over the store with all that the operations before did."""
     vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
-    graphs = working.derived.of_pattern(asked.pattern, asked.of)
-    snapshot, select = working.snapshot, _select(asked, working.asking, graphs)
-    found = solve_beside(select, graphs, snapshot, vocabulary, working.asking)
-    return _solved(asked.variables, found, vocabulary)
+    graphs = working.derived.of_pattern(request.pattern, request.of)
+    snapshot, select = working.snapshot, _select(request, working.asking, graphs)
+    found = solve_with_graphs(select, graphs, snapshot, vocabulary, working.asking)
+    return _solved(request.variables, found, vocabulary)
 
 
-def solved_ahead(asked: PatternRequest, store: Store, sn: int, asking: Asking) -> Ahead | None:
+def solved_ahead(request: PatternRequest, store: Store, sn: int, asking: Asking) -> Ahead | None:
     """None where it is left to the writer. Of the store alone: what a registered query says may change meanwhile."""
     vocabulary = Vocabulary(store.permanent_ids, store.terms)
-    snapshot, select = store.at(sn), _select(asked, asking)
+    snapshot, select = store.at(sn), _select(request, asking)
     network = pattern_network(select, snapshot, vocabulary, check=asking.control.check)
     if network.expected() < AHEAD_ROWS:
         return None
-    solved = _solved(asked.variables, solve(network, snapshot, vocabulary, asking), vocabulary)
-    read, deleted = predicates_read(select), _predicates_of(asked.deletes)
+    solved = _solved(request.variables, solve(network, snapshot, vocabulary, asking), vocabulary)
+    read, deleted = predicates_read(select), _predicates_of(request.deletes)
     return Ahead(sn, solved, None if read is None or deleted is None else read | deleted)
 
 
-def _select(asked: PatternRequest, asking: Asking, graphs: Sequence[DerivedGraph] = ()) -> Select:
-    return where(asked.pattern, asked.variables, asked.of, graphs, asking.control.check)
+def _select(request: PatternRequest, asking: Asking, graphs: Sequence[DerivedGraph] = ()) -> Select:
+    return where(request.pattern, request.variables, request.of, graphs, asking.control.check)
 
 
 def _predicates_of(quads: Sequence[QuadPattern]) -> frozenset[bytes] | None:

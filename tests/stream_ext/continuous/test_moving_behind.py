@@ -70,7 +70,7 @@ class _Runner:
         play = self.play
         _, position, states = play.merge.attempt("inline")
         inline = play.kind(play.store, takes_all, pace=play.pace())
-        inline.held = play.held
+        inline.suspended = play.held
         inline.build(states, position)
         while inline.sn < int(play.store.head()):
             parts = inline.step(inline.sn + 1)

@@ -48,7 +48,7 @@ class Going(Bench):
         if rows:
             left = type(left)(left.columns, left.count, left.weights, np.array([u for *_, u in rows], np.int64))
         moment = Moment(
-            time, None, None, vocabulary=self.vocabulary, outside=self.outside, elsewhere=self.elsewhere  # type: ignore[arg-type]  # it reads no store
+            time, None, None, vocabulary=self.vocabulary, allowed_urls=self.outside, backoff=self.elsewhere  # type: ignore[arg-type]  # it reads no store
         )  # fmt: skip
         self.change = self.operator.step(moment, left)
         texts = zip(*map(self._texts, self.change.columns), strict=True)

@@ -59,10 +59,10 @@ class Moment:
     control: Control = Control.FREE
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
     base: str = ""
-    outside: Outside = NOTHING  # whom SERVICE may ask
-    elsewhere: Elsewhere | None = None  # what is known of them, where the query is asked for ever
-    heard: Heard | None = None  # what several networks of the query were answered
-    asks_again: bool = True  # for what they have answered before, if that is too old
+    allowed_urls: Outside = NOTHING  # whom SERVICE may ask
+    backoff: Elsewhere | None = None  # what is known of them, where the query is asked for ever
+    received: Heard | None = None  # what several networks of the query were answered
+    requests_again: bool = True  # for what they have answered before, if that is too old
 
 
 def seed_of(query: int, sn: int, k: int) -> bytes:

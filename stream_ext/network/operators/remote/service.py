@@ -81,7 +81,7 @@ def placed(text: str) -> Iterator[None]:
         raise kind(error.why, text, *error.position) from None
 
 
-def check_services(roots: Iterable[Part], outside: Outside, text: str) -> None:
+def check_services(roots: Iterable[Part], allowed_urls: Outside, text: str) -> None:
     """NotAllowed for a service that may not be asked, whether or not it would come to that.
 
     What a service asks in its turn is its own affair."""
@@ -92,7 +92,7 @@ def check_services(roots: Iterable[Part], outside: Outside, text: str) -> None:
             waiting += parts_of(part)
         elif isinstance(part.service, Constant) and not part.silent:
             try:
-                outside.check_service(parse_term(part.service.text).value)
+                allowed_urls.check_service(parse_term(part.service.text).value)
             except OutOfBounds as error:
                 raise NotAllowed(str(error), text, *part.position) from None
 
@@ -137,7 +137,7 @@ class ServiceOperator:
 
     def _goes_on(self, moment: Moment, left: ZSet) -> ZSet:
         """What has become another answer counts for the rows that are there, then the rows that come meet it."""
-        again = self._due(moment) if moment.asks_again else []
+        again = self._due(moment) if moment.requests_again else []
         if not left.count and not again:
             return empty(len(self.variables))
         told, (keys, of_row) = self._told, self._keys(left)
@@ -197,13 +197,13 @@ class ServiceOperator:
 
     def _due(self, moment: Moment) -> list[Key]:
         """What is to be asked for again: all that is in use, in turns; what had no answer, as soon as it may have."""
-        elsewhere, heard = _of(moment), moment.heard or self._heard
-        heard.look(elsewhere)
-        if self._turn != heard.turn:
-            self._turn = heard.turn
+        backoff, received = _of(moment), moment.received or self._heard
+        received.look(backoff)
+        if self._turn != received.turn:
+            self._turn = received.turn
             self._forget(moment)
             return list(self._told.places)
-        if self._unanswered and self._tried_sn != elsewhere.sn and self._may_be_answered(moment):
+        if self._unanswered and self._tried_sn != backoff.sn and self._may_be_answered(moment):
             self._forget(moment)
             return list(self._unanswered)
         if self._held.is_overgrown:
@@ -223,13 +223,13 @@ class ServiceOperator:
 
     def _found(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
         """As `_answers`; what another network was answered in this turn is asked for no more."""
-        if (heard := moment.heard) is None:
+        if (received := moment.received) is None:
             return self._answers(keys, moment)
-        there = heard.of(self._call)
+        there = received.of(self._call)
         known = {key: there[key] for key in keys if key in there}
         answers, unanswered = self._answers([key for key in keys if key not in known], moment)
         answered = {key: solutions for key, solutions in answers.items() if key not in unanswered}
-        heard.keep(self._call, answered, _HEARD_MOST + 2 * len(self._told.places))
+        received.keep(self._call, answered, _HEARD_MOST + 2 * len(self._told.places))
         return {**known, **answers}, unanswered
 
     # ---- asking -------------------------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ class ServiceOperator:
             by_service.setdefault(key[0], []).append(key)
         answers: dict[Key, Sequence[Solution]] = {}
         unanswered: set[Key] = set()
-        within_s = None if moment.elsewhere is None else moment.outside.standing_s
-        with Remotes(moment.outside, moment.control, within_s) as remotes:
+        within_s = None if moment.backoff is None else moment.allowed_urls.standing_s
+        with Remotes(moment.allowed_urls, moment.control, within_s) as remotes:
             for service, of_service in by_service.items():
                 try:
                     url = self._url(service, moment.vocabulary)
@@ -260,21 +260,21 @@ class ServiceOperator:
 
     def _asked(self, remotes: Remotes, url: str, keys: list[Key], moment: Moment) -> list[list[Solution]]:
         """As `_ask`; of a query that is asked for ever, those who did not answer are left alone for a while."""
-        elsewhere = moment.elsewhere
-        if elsewhere is None:
+        backoff = moment.backoff
+        if backoff is None:
             return self._ask(remotes, url, keys, moment.vocabulary)
         this = (url, self._call)
-        if (why := elsewhere.why_not(url, this)) is None:
+        if (why := backoff.why_not(url, this)) is None:
             answered = remotes.answered
             try:
                 found = self._ask(remotes, url, keys, moment.vocabulary)
-                elsewhere.answered(url, this)
+                backoff.answered(url, this)
                 return found
             except CannotFetch as error:
                 why = str(error)
                 # Where it has answered others, the question is too long.
-                elsewhere.failed(url if isinstance(error, NoAnswer) and remotes.answered == answered else this, why)
-        self._tried_sn = elsewhere.sn
+                backoff.failed(url if isinstance(error, NoAnswer) and remotes.answered == answered else this, why)
+        self._tried_sn = backoff.sn
         raise _Later(why, (url, this))
 
     def _url(self, service: int, vocabulary: Vocabulary) -> str:
@@ -393,5 +393,5 @@ def _start(place: range) -> int:
 
 
 def _of(moment: Moment) -> Elsewhere:
-    assert moment.elsewhere is not None, "who is asked for ever is told of those elsewhere"
-    return moment.elsewhere
+    assert moment.backoff is not None, "who is asked for ever is told of those elsewhere"
+    return moment.backoff

@@ -232,7 +232,7 @@ class QueryRun:
         self._at_closes = TriggeredNetwork(make, schedule.windows) if schedule.timing.has_beats else None
         self._at_arrivals = TriggeredNetwork(make, schedule.for_arrivals) if schedule.timing.arrivals else None
         network, r2s = self._triggered_networks[0].network, self._query.r2s or R2S.RSTREAM
-        self._composed = None if single else Composed(network.cut, r2s, network.made_at_end, orders)
+        self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
         self._received = None if single else Heard(by_several=True)
         self._last = None
 
@@ -453,7 +453,7 @@ class QueryRun:
     def _moment(self, triggered: TriggeredNetwork, sn: int, time: int, k: int) -> Moment:
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
         seed = seed_of(self.number, sn, k)
-        retained_bytes = sum(each.network.kept(self._state_bytes) for each in self._triggered_networks)
+        retained_bytes = sum(each.network.retained_bytes(self._state_bytes) for each in self._triggered_networks)
         self._control.begin(retained_bytes + self._vocabulary.made_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,

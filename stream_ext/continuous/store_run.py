@@ -100,10 +100,10 @@ class StoreRun:
         if self._is_of_time:
             self._let_time_pass(sn)
             self._orders.return_to(orders)
-        before = answer.stands()
+        before = answer.current()
         answer.compare_with(evaluated)
         emitted = self._step(sn)
-        if not answer.stands_as(before):
+        if not answer.is_unchanged_since(before):
             parts = [self._part(sn, result_of(self._query, emitted, self._control))]
             if self.has_services and self._vocabulary.made > self._created_max:
                 self._begin_anew(sn)
@@ -140,7 +140,7 @@ class StoreRun:
         """The moment of a snapshot; NOW() and chance may be those of an earlier evaluation."""
         time = self._time(sn) if evaluated is None else evaluated.time
         seed = seed_of(self.number, sn if evaluated is None else evaluated.sn, 0)
-        self._control.begin(self._network.kept(self._state_bytes) + self._vocabulary.made_bytes)
+        self._control.begin(self._network.retained_bytes(self._state_bytes) + self._vocabulary.made_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
             vocabulary=self._vocabulary, allowed_urls=self._backoff.outside, backoff=self._backoff,

@@ -322,7 +322,7 @@ class TemplateRun:
         triggered = self._triggered
         assert triggered is not None
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
-        self._control.begin(triggered.network.kept(self._state_bytes) + self._vocabulary.made_bytes)
+        self._control.begin(triggered.network.retained_bytes(self._state_bytes) + self._vocabulary.made_bytes)
         moment = Moment(
             time, self._store.at(sn), changes, now_ms=time, control=self._control, vocabulary=self._vocabulary
         )

@@ -34,7 +34,7 @@ from stream_ext.plan.logic import (
 #: What is not counted: rows of a window, of a remote service, of a path from one end.
 GUESSED = 1000.0
 #: The share of rows that a condition is expected to keep.
-_KEPT = 0.3
+_MATCH_SHARE = 0.3
 
 
 class Estimates:
@@ -64,7 +64,7 @@ class Estimates:
             case Table(_, rows):
                 return float(len(rows)) if not node.variables & bound else 0.5
             case Conjunction(items, tests):
-                return self._conjunction(items, bound) * math.pow(_KEPT, min(len(tests), 3))
+                return self._conjunction(items, bound) * math.pow(_MATCH_SHARE, min(len(tests), 3))
             case Optional(left, _) | Without(left, _):
                 return self.rows(left, bound)
             case Alternatives(parts):
@@ -120,12 +120,12 @@ class Estimates:
         if node not in self._counts:
             self._counts[node] = self._count(pattern)
         rows = self._counts[node]
-        held = [position for position in (S, O) if pattern.binding.get(position) in bound]
+        bound_ends = [position for position in (S, O) if pattern.binding.get(position) in bound]
         if P not in pattern.fixed:
-            return math.pow(rows, 1 / (1 + len(held)))
-        for position in held:
+            return math.pow(rows, 1 / (1 + len(bound_ends)))
+        for position in bound_ends:
             other = O if position == S else S
-            if other in pattern.fixed or len(held) == 2:
+            if other in pattern.fixed or len(bound_ends) == 2:
                 # Both ends are given: it is there or not. So many vertices there are, and so many of them fit.
                 total = self._total(pattern)
                 vertices = total / max(1.0, self._fan(pattern, position == O, total))

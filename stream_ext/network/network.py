@@ -54,7 +54,7 @@ _ROW, _COLUMN, _LOOKS = 64, 16, 16
 #: Bytes of an id; and cells of a row beside its columns: a weight, a validity.
 _CELL, _WITH_EACH = 8, 2
 #: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
-_BESIDE = 8
+_CELLS_WITH_ROW = 8
 
 #: The terms of longer tables are not looked up with the others.
 _TABLE_ROWS_MAX = 1_000
@@ -153,16 +153,16 @@ class Network:
         self.cut = cut
         # Where the solutions of a CONSTRUCT are cut, its triples are made of those that are left.
         limited = template is not None and cut.is_limited
-        self.made_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
+        self.construct_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
         if bags:
             self.answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
-            self.answer = ResultState(cut, r2s, self.made_at_end, returns, own_order(self._orders, cut))
+            self.answer = ResultState(cut, r2s, self.construct_at_end, returns, own_order(self._orders, cut))
         if not self.answer.reads_what_goes:
             _leave_untold_what_goes(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
         self._steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
-        self._kept = self._came = 0  # bytes that were remembered at the last look, and that have come since
+        self._retained = self._came = 0  # bytes that were remembered at the last look, and that have come since
         self._enough = cut.enough
 
     def arrive(self, arrival: Arrival) -> None:
@@ -170,18 +170,18 @@ class Network:
         for scan in self.scans:
             if scan.window.stream == arrival.stream:
                 self._came += _ROW * len(arrival.s)
-                beside = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
-                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, beside)
+                extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
+                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra)
 
-    def kept(self, most: int) -> int:
+    def retained_bytes(self, most: int) -> int:
         """Bytes that its operators remember. They are looked at once so much has come that it may matter, of `most`."""
         if self._came > most // _LOOKS:
-            self._kept, self._came = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
-        return self._kept + self._came
+            self._retained, self._came = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
+        return self._retained + self._came
 
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: a function of the moment is asked of rows that stay."""
-        return any(isinstance(stage.operator, Anew) and stage.operator.holds_any() for stage in self.stages)
+        return any(isinstance(stage.operator, Anew) and stage.operator.has_rows() for stage in self.stages)
 
     def step(self, moment: Moment) -> tuple[Columns, Weights]:
         """One evaluation: what is emitted of it; in no order, unless the query asks for one."""
@@ -297,7 +297,7 @@ def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:
 def _with_room(control: Control, change: ZSet) -> ZSet:
     """The change, if whoever reads it may copy it: columns that were one until then may be several there."""
     if change.count > _MANY:
-        control.room(change.count, change.width + _BESIDE)
+        control.room(change.count, change.width + _CELLS_WITH_ROW)
     return change
 
 
@@ -317,9 +317,9 @@ def _bytes_of(changes: Sequence[ZSet]) -> int:
         for column in change.held:
             for array in column.arrays() if isinstance(column, Deferred) else (column,):
                 sizes[id(array)] = array.nbytes
-        for beside in (change.weights, change.untils):
-            if beside is not None and beside.strides != (0,):
-                sizes[id(beside)] = beside.nbytes
+        for extra in (change.weights, change.untils):
+            if extra is not None and extra.strides != (0,):
+                sizes[id(extra)] = extra.nbytes
     return sum(sizes.values())
 
 

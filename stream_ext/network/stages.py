@@ -27,15 +27,15 @@ class Line:
 
 def lines_of(stages: Sequence[Stage]) -> Iterator[Line]:
     """The last stage is the answer's."""
-    told: set[int] = set()
+    shown: set[int] = set()
     waiting = [(len(stages) - 1, "", "")]
     while waiting:
         at, first, rest = waiting.pop()
         stage = stages[at]
-        if at in told:
+        if at in shown:
             yield Line(f"{first}{stage.says} (as above)", None)
             continue
-        told.add(at)
+        shown.add(at)
         yield Line(first + stage.says, at)
         inputs = [each for each in stage.inputs if stages[each].inputs or len(stage.inputs) > 1 or each != 0]
         if len(inputs) == 1:

@@ -35,7 +35,7 @@ class Waiting:
                 self._missing[place].discard(name)
                 if not self._missing[place]:
                     self._ready.append(place)
-        return self._taken(self._ready)
+        return self._take_due(self._ready)
 
     def within(self, items: Iterable[Logic]) -> tuple[Test, ...]:
         """Those that these parts are enough for; they wait no more."""
@@ -44,13 +44,13 @@ class Waiting:
         certain = NO_NAMES.union(*(item.certain for item in items))
         about = {place for name in certain for place in self._of.get(name, ())}
         return tuple(
-            self._taken([place for place in about if place in self._left and self._left[place].needs <= certain])
+            self._take_due([place for place in about if place in self._left and self._left[place].needs <= certain])
         )
 
     def rest(self) -> list[Test]:
         return list(self._left.values())
 
-    def _taken(self, places: list[int]) -> list[Test]:
+    def _take_due(self, places: list[int]) -> list[Test]:
         # What draws by chance is asked of whole solutions.
         due = [place for place in sorted(places) if place in self._left and not self._left[place].draws]
         self._ready = []

@@ -72,8 +72,8 @@ def both_resources(left: Wire, right: Wire) -> Names:
     """Of a variable that both sides have, a row may have what the one says where the other leaves it unbound."""
     own_left, own_right = set(left.variables) - set(right.variables), set(right.variables) - set(left.variables)
     certain = (left.resources & left.certain) | (right.resources & right.certain)
-    alone = (left.resources & own_left) | (right.resources & own_right)
-    return alone | (certain & left.certain & right.certain) | (left.resources & right.resources)
+    single = (left.resources & own_left) | (right.resources & own_right)
+    return single | (certain & left.certain & right.certain) | (left.resources & right.resources)
 
 
 def maybe_of(left: Wire, right: Wire) -> Names:

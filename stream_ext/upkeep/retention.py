@@ -78,14 +78,14 @@ class Retention:
         self._collect = collect_emissions
         self._store, self._clock, self._alarms, self._retain = store, clock, alarms, retain
         self._stored, self._submit = stored, submit
-        self._kept: dict[int, StreamHistory] = {}
+        self._histories: dict[int, StreamHistory] = {}
         self._queries: dict[int, _Needs] = {}
         #: Streams of queries that are read no more, and from which snapshot on.
         self._left: list[tuple[int, frozenset[int]]] = []
         self._needs: dict[_Needs, _Needs] = {}  # those that are equal are one,
         self._shared_by: Counter[_Needs] = Counter()  # which so many queries have
         self._collected_batches = self._collected_bytes = 0
-        self._held_by: str | None = None
+        self._floor_holder: str | None = None
         self._holders: dict[int, str] = {}  # of streams more of which is needed than their own retention keeps
         self._fault: str | None = None
         self.is_full = False
@@ -95,7 +95,7 @@ class Retention:
             if query.is_evaluated:
                 self.follow(query, catalog)
         for stream in catalog.streams:
-            self._kept[stream] = StreamHistory.read(self._store, stream)
+            self._histories[stream] = StreamHistory.read(self._store, stream)
         # Who read what between the queries' position and the head is not known here.
         self._left = [(int(self._store.head()), frozenset(catalog.streams))]
         self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
@@ -133,16 +133,18 @@ class Retention:
         for place in row.places:
             time = view.positions[place.stream].time_last
             if time is not None:
-                self._kept.setdefault(place.stream, StreamHistory()).append(
+                self._histories.setdefault(place.stream, StreamHistory()).append(
                     sn, time, row.published_ms, place.slice_bytes
                 )
-        for gone in [stream for stream in self._kept if stream not in view.catalog.streams]:
-            del self._kept[gone]
+        for gone in [stream for stream in self._histories if stream not in view.catalog.streams]:
+            del self._histories[gone]
         if self._timing_bytes() > self._retain.timing_bytes and not self.is_full:
             self._look(view)
 
     def _timing_bytes(self) -> int:
-        return sum(kept.nbytes for kept in list(self._kept.values()))  # any thread asks, while the writer adds
+        return sum(
+            history.nbytes for history in list(self._histories.values())
+        )  # any thread asks, while the writer adds
 
     def _look(self, view: HeadView) -> Intent:
         """The change that alarms submit: it publishes no snapshot."""
@@ -152,14 +154,14 @@ class Retention:
             floor, horizons = self._needed(view, stored.position, places)
             if self._bytes_from(horizons) > self._retain.timing_bytes:
                 # Who waits for an answer from elsewhere, and no other, may hold what many take that go on.
-                there = self._floor(view, stored.position, [place for place in places if _stands(place[2]) is None])
+                there = self._floor(view, stored.position, [place for place in places if _behind_at(place[2]) is None])
                 floor, horizons = self._needed(view, stored.position, _since(there, places))
             self._store.floor(floor, horizons)
             self._fault = None
         except StoreUnavailable as error:  # shown in the status; the next alarm tries again
             self._fault = str(error)
-        for stream, kept in self._kept.items():
-            batches, size = kept.drop_below(self._store.horizon(stream))
+        for stream, history in self._histories.items():
+            batches, size = history.drop_below(self._store.horizon(stream))
             self._collected_batches += batches
             self._collected_bytes += size
         self.is_full = self._timing_bytes() > self._retain.timing_bytes
@@ -170,11 +172,11 @@ class Retention:
     def _needed(self, view: HeadView, position: int, places: Sequence[_Place]) -> tuple[int, dict[int, int]]:
         """The oldest snapshot, and of each stream the oldest whose elements are."""
         floor = self._floor(view, position, places)
-        position = min([position, *(sn for *_, state in places if (sn := _stands(state)) is not None)])
+        position = min([position, *(sn for *_, state in places if (sn := _behind_at(state)) is not None)])
         return floor, self._horizons(view, floor, position, places)
 
     def _bytes_from(self, horizons: Mapping[int, int]) -> int:
-        return sum(self._kept[stream].nbytes_from(horizon) for stream, horizon in horizons.items())
+        return sum(self._histories[stream].nbytes_from(horizon) for stream, horizon in horizons.items())
 
     def _places(self, view: HeadView, stored: Stored) -> list[_Place]:
         """Each place once where queries stand, however many stand there."""
@@ -194,16 +196,16 @@ class Retention:
     def _floor(self, view: HeadView, position: int, places: Sequence[_Place]) -> int:
         """The snapshot that was the newest `snapshots_ms` ago, or an older one that a query holds."""
         by_time = self._newest_before(self._clock.now_ms() - self._retain.snapshots_ms, view.head)
-        held = {"the queries' position": position}
+        oldest_by_holder = {"the queries' position": position}
         for number, needs, state in places:
             if needs.reads_store and state.evaluated is not None:
-                held[view.catalog.queries[number].name] = state.evaluated.sn
-            if (stands := _stands(state)) is not None:
+                oldest_by_holder[view.catalog.queries[number].name] = state.evaluated.sn
+            if (behind_at := _behind_at(state)) is not None:
                 name = view.catalog.queries[number].name
-                held[name] = min(held.get(name, stands), stands)
-        holder = min(held, key=lambda name: held[name])
-        self._held_by = holder if held[holder] < by_time else None
-        return min(by_time, held[holder])
+                oldest_by_holder[name] = min(oldest_by_holder.get(name, behind_at), behind_at)
+        holder = min(oldest_by_holder, key=lambda name: oldest_by_holder[name])
+        self._floor_holder = holder if oldest_by_holder[holder] < by_time else None
+        return min(by_time, oldest_by_holder[holder])
 
     def _newest_before(self, time_ms: int, head: int) -> int:
         low, high = int(self._store.oldest()), head
@@ -216,24 +218,24 @@ class Retention:
         return low
 
     def _horizons(self, view: HeadView, floor: int, position: int, places: Sequence[_Place]) -> dict[int, int]:
-        windows = {stream: kept.end for stream, kept in self._kept.items()}
+        windows = {stream: history.end for stream, history in self._histories.items()}
         horizons = dict(windows)
-        for stream, kept in self._kept.items():
+        for stream, history in self._histories.items():
             retention_ms = view.catalog.streams[stream].options.retention_ms
-            horizons[stream] = kept.first_published(self._clock.now_ms() - retention_ms)
+            horizons[stream] = history.first_published(self._clock.now_ms() - retention_ms)
         holders: dict[int, str] = {}
         for number, needs, state in places:
             needed = self._lower(windows, reach(needs.timing.windows, needs.timing.reference(state)))
-            asked = self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
+            lowered = self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
             later = [stream for stream in needed if windows[stream] < horizons[stream]]
-            holders.update(dict.fromkeys([*asked, *later], view.catalog.queries[number].name))
+            holders.update(dict.fromkeys([*lowered, *later], view.catalog.queries[number].name))
         self._holders = holders
         # Whoever steps what came after `position` reads all of it, be it too late for every window.
         self._left = [(sn, streams) for sn, streams in self._left if sn > position]
         different = {id(needs): needs for needs in self._queries.values()}.values()
         stepped = [needs.streams for needs in different] + [streams for _, streams in self._left]
         for stream in windows.keys() & frozenset[int]().union(*stepped):
-            windows[stream] = min(windows[stream], self._kept[stream].first_after(position))
+            windows[stream] = min(windows[stream], self._histories[stream].first_after(position))
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
         return self._within_budget(horizons, windows)
 
@@ -242,8 +244,8 @@ class Retention:
         lowered = []
         for stream, time in oldest.items():
             if stream in horizons:
-                kept = self._kept[stream]
-                needed = kept.begin if time is None else kept.first_at(time)
+                history = self._histories[stream]
+                needed = history.begin if time is None else history.first_at(time)
                 if needed < horizons[stream]:
                     horizons[stream] = needed
                     lowered.append(stream)
@@ -267,7 +269,7 @@ class Retention:
         spare = sorted(
             entry
             for stream, horizon in horizons.items()
-            for entry in self._kept[stream].between(stream, horizon, windows[stream])
+            for entry in self._histories[stream].between(stream, horizon, windows[stream])
         )
         for _, stream, sn, size in spare:
             if left <= self._retain.timing_bytes:
@@ -316,15 +318,15 @@ class Retention:
         streams = {
             catalog.streams[stream].name: {
                 "from": int(self._store.horizon(stream)),
-                "timing_bytes": kept.nbytes,
+                "timing_bytes": history.nbytes,
                 "held_by": self._holders.get(stream),
             }
-            for stream, kept in self._kept.copy().items()
+            for stream, history in self._histories.copy().items()
             if stream in catalog.streams
         }
         return {
             "oldest_snapshot": int(self._store.oldest()),
-            "held_by": self._held_by,
+            "held_by": self._floor_holder,
             "streams": streams,
             "timing_bytes": self._timing_bytes(),
             "timing_bytes_max": self._retain.timing_bytes,
@@ -337,9 +339,9 @@ class Retention:
 
 def _since(floor: int, places: Sequence[_Place]) -> list[_Place]:
     """Without those that wait from before this snapshot on, and so begin anew."""
-    return [place for place in places if (sn := _stands(place[2])) is None or sn >= floor]
+    return [place for place in places if (sn := _behind_at(place[2])) is None or sn >= floor]
 
 
-def _stands(state: QueryState) -> int | None:
+def _behind_at(state: QueryState) -> int | None:
     """The snapshot from which on it will make up for what it missed."""
     return state.stands if state.stands is not None and state.stands >= 0 else None

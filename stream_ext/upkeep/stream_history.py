@@ -30,10 +30,10 @@ class StreamHistory:
             if row is not None and time is not None:
                 size = sum(place.slice_bytes for place in row.places if place.stream == stream)
                 found.append((sn, time, row.published_ms, size))
-        kept = cls()
+        history = cls()
         for entry in reversed(found):
-            kept.append(*entry)
-        return kept
+            history.append(*entry)
+        return history
 
     def append(self, sn: int, time: int, published_ms: int, size: int) -> None:
         """`time` is the stream's after the snapshot, `size` that of what the store did not absorb."""

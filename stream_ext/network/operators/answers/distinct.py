@@ -60,7 +60,7 @@ class _Coming:
         self._width = width
         self._content = WindowContent(width)
         self._came: deque[tuple[ZSet, int]] = deque()  # with the greatest validity
-        self._standing: list[ZSet] = []  # what stays for ever
+        self._permanent: list[ZSet] = []  # what stays for ever
         self._time = -(1 << 63)
         self.has_begun = False
 
@@ -79,15 +79,15 @@ class _Coming:
     def _keep(self, change: ZSet) -> None:
         latest = FOREVER if change.untils is None else int(change.untils.max())
         if latest == FOREVER:
-            self._standing.append(change)
+            self._permanent.append(change)
         else:
             self._came.append((change, latest))
 
     def laid_out(self) -> _Copies:
         table = _Copies(self._width)
-        kept = concat([*self._standing, *(change for change, _ in self._came)], self._width)
-        if kept.count:
-            alive = kept.take(kept.until_array() >= self._time)
+        rows = concat([*self._permanent, *(change for change, _ in self._came)], self._width)
+        if rows.count:
+            alive = rows.take(rows.until_array() >= self._time)
             table.take_over(alive, self._content.shown(self._time), self._time)
         return table
 
@@ -157,22 +157,22 @@ class _Copies:
         owner = self._owners()
         entry = np.arange(self._entries)
         alive = (self.entry_until[entry] >= time) & (self.entry_weight[entry] != 0)
-        held = self.rows[owner[alive]], self.entry_weight[entry[alive]], self.entry_until[entry[alive]]
+        copies = self.rows[owner[alive]], self.entry_weight[entry[alive]], self.entry_until[entry[alive]]
         was_shown = self.shown[: self._used] >= self._before  # by which it is told what is new
-        self._hold(self.rows[: self._used][was_shown], self.shown[: self._used][was_shown], held, coming)
+        self._hold(self.rows[: self._used][was_shown], self.shown[: self._used][was_shown], copies, coming)
 
     def take_over(self, copies: ZSet, shown: ZSet, time: int) -> None:
         """What was there at `time`: the copies of all rows, and those that are shown."""
         self._before = time
-        held = rows_of(copies), copies.weight_array(), copies.until_array()
-        self._hold(rows_of(shown), shown.until_array(), held, 0)
+        entries = rows_of(copies), copies.weight_array(), copies.until_array()
+        self._hold(rows_of(shown), shown.until_array(), entries, 0)
 
-    def _hold(self, shown: Ids, untils: Longs, held: tuple[Ids, Longs, Longs], coming: int) -> None:
-        self._allocate(max(_LEAST_CAPACITY, (len(held[0]) + coming + len(shown)) * 3 // 2))
+    def _hold(self, shown: Ids, untils: Longs, copies: tuple[Ids, Longs, Longs], coming: int) -> None:
+        self._allocate(max(_LEAST_CAPACITY, (len(copies[0]) + coming + len(shown)) * 3 // 2))
         # Shown rows come first (with weight 0), so that their slots are known and stay shown as they were.
         self._add(shown, np.zeros(len(shown), np.int64), untils)
         self.shown[: self._used] = untils
-        self._add(*held)
+        self._add(*copies)
 
     def _owners(self) -> np.typing.NDArray[np.int64]:
         """For each entry the slot in whose list it is."""

@@ -48,10 +48,10 @@ class Gains:
         self._hang(matrix, weights, change, time)
         columns, net = self._net((matrix, weights), expired)
         self.moved = len(net) + change.untold > 0
-        said = net > 0 if self._r2s is R2S.ISTREAM else net < 0
-        if said.all():
+        emitted = net > 0 if self._r2s is R2S.ISTREAM else net < 0
+        if emitted.all():
             return columns, np.abs(net)
-        return tuple(column[said] for column in columns), np.abs(net[said])
+        return tuple(column[emitted] for column in columns), np.abs(net[emitted])
 
     def _new(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
         self._due(time)
@@ -109,8 +109,8 @@ def summed(matrix: Ids, weights: Weights) -> tuple[Columns, Weights]:
     heads = np.full(buckets(2 * count + 2), kernels.END, np.int32)
     firsts, sums = np.empty(count, np.int64), np.empty(count, np.int64)
     used = kernels.sum_rows(frozen(matrix), frozen(weights), heads, np.empty(count, np.int32), firsts, sums)
-    kept = np.flatnonzero(sums[:used])
-    places, net = firsts[kept], sums[kept]
+    remaining = np.flatnonzero(sums[:used])
+    places, net = firsts[remaining], sums[remaining]
     return tuple(line[places] for line in matrix), net
 
 

@@ -76,7 +76,7 @@ class ResultState:
         ):  # then its order may be of other rows than those of the last step
             columns, weights = self._rows.summed()
             self._ranking.become(moment.vocabulary, ZSet(columns, len(weights), weights))
-        return self._rows.bag() if self.is_plain else self._said(moment)
+        return self._rows.bag() if self.is_plain else self._emitted(moment)
 
     def whole(self) -> tuple[Columns, Weights]:
         """The whole answer of the last evaluation, in order; not where only what changed in it was asked for."""
@@ -85,11 +85,11 @@ class ResultState:
             return self._rows.summed()
         return self._whole.columns, self._whole.weight_array()
 
-    def stands(self) -> tuple[Columns, Weights] | None:
-        """For `stands_as`: how the answer is now."""
+    def current(self) -> tuple[Columns, Weights] | None:
+        """For `is_unchanged_since`: how the answer is now."""
         return self.whole() if self._gains is None else None
 
-    def stands_as(self, before: tuple[Columns, Weights] | None) -> bool:
+    def is_unchanged_since(self, before: tuple[Columns, Weights] | None) -> bool:
         """Whether the last step left the answer as it was."""
         if before is None:
             return self._gains is not None and not self._gains.moved
@@ -114,7 +114,7 @@ class ResultState:
 
     # ---- the answer ordered and cut -----------------------------------------------------------------------------
 
-    def _said(self, moment: Moment) -> tuple[Columns, Weights]:
+    def _emitted(self, moment: Moment) -> tuple[Columns, Weights]:
         before, self._whole = self._whole, self._present(moment)
         if self._r2s is R2S.RSTREAM:
             return self.whole()

@@ -96,9 +96,9 @@ class Ranking:
         leaving = np.where(order[starts] < first, counts[np.minimum(order[starts], first - 1)], 0)
         from_end = np.repeat(starts + sizes, sizes) - np.arange(len(order))
         gone = order[(from_end <= np.repeat(leaving, sizes)) & (order >= first)]
-        kept = np.ones(len(self._ranked), np.bool_)
-        kept[gone - first] = False
-        self._ranked, self._came = self._ranked[kept], self._came[kept]
+        remaining = np.ones(len(self._ranked), np.bool_)
+        remaining[gone - first] = False
+        self._ranked, self._came = self._ranked[remaining], self._came[remaining]
 
     @property
     def is_resumed(self) -> bool:
@@ -148,8 +148,8 @@ class Orders:
         """For `return_to`, where not each step is an evaluation."""
         return {place: ranking.stand() for place, ranking in self._rankings.items()}
 
-    def return_to(self, stands: Mapping[str, Stand]) -> None:
-        for place, stand in stands.items():
+    def return_to(self, saved: Mapping[str, Stand]) -> None:
+        for place, stand in saved.items():
             self._rankings[place].return_to(stand)
 
     def save(self, vocabulary: Vocabulary) -> bytes | None:

@@ -15,16 +15,16 @@ class Slice:
         """`ranking`: the order of first appearance, where that is what is cut."""
         self.variables = cut.names
         self._cut = cut
-        self._held = empty(len(cut.variables))
+        self._rows = empty(len(cut.variables))
         self._ranking = ranking
         self._shown = empty(len(cut.names))
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
             return self._cut.of(moment, self._ranked(moment, change) if self._is_settled(moment) else change)
-        alive = self._held.take(self._held.until_array() >= moment.time)
-        self._held = consolidate(concat([alive, change], change.width))
-        now = self._cut.of(moment, self._ranked(moment, self._held))
+        alive = self._rows.take(self._rows.until_array() >= moment.time)
+        self._rows = consolidate(concat([alive, change], change.width))
+        now = self._cut.of(moment, self._ranked(moment, self._rows))
         out = concat([now, self._shown.negated()], now.width)
         self._shown = now
         columns, net = sum_equal_rows(out.columns, out.weight_array())
@@ -33,9 +33,9 @@ class Slice:
     def _is_settled(self, moment: Moment) -> bool:
         return moment.settled if self._ranking is None else self._ranking.is_resumed
 
-    def _ranked(self, moment: Moment, held: ZSet) -> ZSet:
+    def _ranked(self, moment: Moment, rows_in: ZSet) -> ZSet:
         """All rows; where ORDER BY takes some for equal, these are in an order that depends on nothing before."""
-        columns, weights = sum_equal_rows(held.columns, held.weight_array())
+        columns, weights = sum_equal_rows(rows_in.columns, rows_in.weight_array())
         rows = ZSet(columns, len(weights), weights)
         if self._ranking is None:
             return rows

@@ -22,22 +22,22 @@ class Anew:
         self._draws = draws
         self._by_name = sorted(range(len(inside)), key=inside.__getitem__)
         self._operator = operator
-        self._held = empty(len(inside))
+        self._rows = empty(len(inside))
         self._shown = empty(len(operator.variables))
 
-    def holds_any(self) -> bool:
+    def has_rows(self) -> bool:
         """Whether its answer may become another one though nothing comes or goes."""
-        return bool(self._held.count)
+        return bool(self._rows.count)
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
             return self._operator.step(moment, self._numbered(moment, change) if self._draws else change)
-        alive = self._held.take(self._held.until_array() >= moment.time)
-        self._held = consolidate(concat([alive, change], change.width))
-        now = self._operator.step(moment, self._numbered(moment, self._held))
-        said = consolidate(concat([now, self._shown.negated()], now.width))
+        alive = self._rows.take(self._rows.until_array() >= moment.time)
+        self._rows = consolidate(concat([alive, change], change.width))
+        now = self._operator.step(moment, self._numbered(moment, self._rows))
+        change_out = consolidate(concat([now, self._shown.negated()], now.width))
         self._shown = now
-        return said
+        return change_out
 
     def _numbered(self, moment: Moment, rows: ZSet) -> ZSet:
         """Each row as often as it counts."""

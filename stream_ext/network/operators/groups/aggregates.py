@@ -47,7 +47,7 @@ _HIGH_MAX = 1 << (TAG_SHIFT - 2 - LOW_BITS)
 _LOW_MAX = 1 << (TAG_SHIFT - 2)
 
 Places = npt.NDArray[np.intp]
-Made = TypeVar("Made", bound=Tally)
+TallyT = TypeVar("TallyT", bound=Tally)
 #: Writes what an aggregate says of groups (their slots, how many rows each of them has): ids, 0 for an error.
 Result = Callable[[Slots, Counts, Ids], None]
 
@@ -143,16 +143,16 @@ class Tallies:
         self._want(arguments)
         return self._members.setdefault(arguments, Members(len(arguments)))
 
-    def _follower(self, kind: str, argument: str, make: Callable[[Members], Made]) -> Made:
+    def _follower(self, kind: str, argument: str, make: Callable[[Members], TallyT]) -> TallyT:
         """What looks at each value once."""
         members = self._members_of((argument,))
         found = self._followers.get((kind, argument))
         if found is None:
-            made = make(members)
-            self._followers[kind, argument] = made
-            members.followers.append(made)
-            return made
-        return cast(Made, found)
+            tally = make(members)
+            self._followers[kind, argument] = tally
+            members.followers.append(tally)
+            return tally
+        return cast(TallyT, found)
 
     def _count_distinct_rows(self) -> Result:
         members = self._members_of(tuple(filter(has_name, self._inside)))
@@ -166,9 +166,9 @@ class Tallies:
         for tally in self._all():
             tally.fit(capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
         for tally in self._all():
-            tally.keep(kept, capacity)
+            tally.keep(retained, capacity)
 
     def clean(self) -> None:
         for members in self._members.values():
@@ -209,7 +209,7 @@ class Tallies:
         """A line for each aggregate: what it says of these groups, which have so many rows each."""
         return _written(self._results, slots, rows)
 
-    def told(self, slots: Slots, table: KeyTable) -> tuple[Counts, Counts]:
+    def result_lines(self, slots: Slots, table: KeyTable) -> tuple[Counts, Counts]:
         """As kernels take it: a line for each aggregate that is more than how many rows there are; and which line each
         one has (END: it is just that)."""
         rows = table.taken(slots, self._rows) if self._others else np.empty(0, np.int64)
@@ -247,7 +247,7 @@ class Tallies:
     ) -> None:
         entries = members.of(slots)
         owners, values, counts = members.owners(entries), members.values(entries), members.counts(entries)
-        keys = occurrences.keys(members.beside(entries))
+        keys = occurrences.keys(members.rest_of_rows(entries))
         order = self._order(owners, keys, values)
         if distinct and keys:  # each value at its first place
             order = order[occurrences.firsts(owners[order], values[order])]
@@ -285,14 +285,14 @@ class Tallies:
     def _first(self, members: Members, slots: Slots, rows: Counts, ids: Ids) -> None:
         entries = members.of(slots)
         owners, values = members.owners(entries), members.values(entries)
-        picks = occurrences.first_of_each(owners, occurrences.keys(members.beside(entries)))
+        picks = occurrences.first_of_each(owners, occurrences.keys(members.rest_of_rows(entries)))
         ranks = self._terms.ranks(values[picks])
         picks = picks[occurrences.first_of_each(owners[picks], [ranks])]
         _put(owners[picks], values[picks], slots, ids)
 
     def _latest(self, members: Members, part: int, slots: Slots, rows: Counts, ids: Ids) -> None:
-        entries = members.standing(slots)
-        owners, columns = members.owners(entries), occurrences.latest(members.beside(entries, 0))
+        entries = members.present(slots)
+        owners, columns = members.owners(entries), occurrences.latest(members.rest_of_rows(entries, 0))
         picks = occurrences.first_of_each(owners, [~column for column in columns])
         _put(owners[picks], columns[part][picks], slots, ids)
 

@@ -50,8 +50,8 @@ class ExactSums:
     def fit(self, capacity: int) -> None:
         self._line_of = fitted(self._line_of, capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        line_of = self._line_of[kept]
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        line_of = self._line_of[retained]
         used = np.flatnonzero(line_of)
         lines = line_of[used]
         self._far = {new: self._far[old] for new, old in enumerate(lines.tolist(), 1) if old in self._far}
@@ -101,8 +101,8 @@ class ExactSums:
 
         None with an error among them."""
         lines = self._line_of[slots]
-        told = zip(lines.tolist(), self._lines[lines].tolist(), integers, strict=True)
-        return [self._sum(line, cells, *more, average) for line, cells, more in told]
+        sums = zip(lines.tolist(), self._lines[lines].tolist(), integers, strict=True)
+        return [self._sum(line, cells, *more, average) for line, cells, more in sums]
 
     def _sum(self, line: int, cells: list[int], count: int, integers: int, average: bool) -> Value | None:
         if cells[_ERRORS]:

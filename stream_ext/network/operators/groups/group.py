@@ -122,7 +122,7 @@ class GroupOperator:
         if not count:
             return empty(len(self.variables))
         touched, width = frozen(self._touched[:count]), self._table.width
-        lines, results = self._tallies.told(touched, self._table)
+        lines, results = self._tallies.result_lines(touched, self._table)
         room = 2 * count if self.tells_gone else count
         out, signs = np.empty((width + len(lines), room), np.int64), np.empty(room, np.int64)
         n, untold = kernels.show_groups(
@@ -156,9 +156,9 @@ class GroupOperator:
         cells = self._table.cells[: self._table.used]
         needed = (cells[:, self._rows] != 0) | (cells[:, self._state] != 0)
         self._log.mark(needed)
-        kept = np.flatnonzero(needed)
-        if len(kept) * 2 <= len(cells):
+        retained = np.flatnonzero(needed)
+        if len(retained) * 2 <= len(cells):
             self._log.renumber(self._table.keep(needed))
             self._touched = np.zeros(self._table.capacity + 1, np.int32)
-            self._tallies.keep(kept, self._table.capacity)
-        self._clean_at = max(_CLEAN_LEAST, 2 * len(kept))
+            self._tallies.keep(retained, self._table.capacity)
+        self._clean_at = max(_CLEAN_LEAST, 2 * len(retained))

@@ -30,8 +30,8 @@ class Tally(Protocol):
     def fit(self, capacity: int) -> None:
         """Makes room for so many groups."""
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        """The groups `kept` have the slots 0, 1, ... from now on; the others are forgotten."""
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        """The groups `retained` have the slots 0, 1, ... from now on; the others are forgotten."""
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         """Counts rows in (sign 1) or out (-1). Arrays are read-only; empty weights mean 1 each."""
@@ -46,8 +46,8 @@ class ValueCounts:
     def fit(self, capacity: int) -> None:
         self.counts = fitted(self.counts, capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        self.counts = fitted(self.counts[kept], capacity)
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        self.counts = fitted(self.counts[retained], capacity)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         kernels.tally_bound(slots, weights, sign, ids, self.counts)
@@ -62,8 +62,8 @@ class RowCounts:
     def fit(self, capacity: int) -> None:
         self.counts = fitted(self.counts, capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        self.counts = fitted(self.counts[kept], capacity)
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        self.counts = fitted(self.counts[retained], capacity)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         kernels.add_counts(slots, weights, sign, self.counts)
@@ -80,9 +80,9 @@ class Sums:
         self.integers = fitted(self.integers, capacity)
         self.others.fit(capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        self.integers = fitted(self.integers[kept], capacity)
-        self.others.keep(kept, capacity)
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        self.integers = fitted(self.integers[retained], capacity)
+        self.others.keep(retained, capacity)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         if kernels.tally_integers(slots, weights, sign, ids, self.integers):
@@ -123,11 +123,11 @@ class Members:
         for entries in self._changed:
             left, came = np.empty(len(entries), np.int32), np.empty(len(entries), np.int32)
             gone, new = kernels.settle_members(entries, self._table.cells, self._count, self._present, left, came)
-            self._tell(left[:gone], -1)
-            self._tell(came[:new], 1)
+            self._feed(left[:gone], -1)
+            self._feed(came[:new], 1)
         self._changed = []
 
-    def _tell(self, entries: Slots, sign: int) -> None:
+    def _feed(self, entries: Slots, sign: int) -> None:
         if len(entries):
             slots, ids = frozen(self.owners(entries)), frozen(self.values(entries))
             for follower in self.followers:
@@ -137,11 +137,11 @@ class Members:
 
     def of(self, slots: Slots) -> Slots:
         """The members that are in these groups and are no error."""
-        entries = self.standing(slots)
+        entries = self.present(slots)
         bound: Slots = entries[self.values(entries) != 0]
         return bound
 
-    def standing(self, slots: Slots) -> Slots:
+    def present(self, slots: Slots) -> Slots:
         """The members that are in these groups, those of a group together."""
         entries = np.empty(max(64, 2 * len(slots)), np.int32)
         while True:
@@ -160,7 +160,7 @@ class Members:
     def values(self, entries: Slots) -> Ids:
         return self._table.ids(entries, 1)
 
-    def beside(self, entries: Slots, start: int = 1) -> tuple[Ids, ...]:
+    def rest_of_rows(self, entries: Slots, start: int = 1) -> tuple[Ids, ...]:
         """What stands with each value in its row; from `start` 0 on the whole row."""
         return tuple(self._table.ids(entries, 1 + i) for i in range(start, self._width))
 
@@ -175,14 +175,14 @@ class Members:
             self._hold(self._alive(), len(self._first))
             self._clean_at = max(_CLEAN_LEAST, 2 * self._table.used)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
         renumbered = np.full(len(self._first), kernels.END, np.int64)
-        renumbered[kept] = np.arange(len(kept))
+        renumbered[retained] = np.arange(len(retained))
         cells = self._alive()
         cells[:, 0] = renumbered[cells[:, 0]]
         self._hold(cells[cells[:, 0] >= 0], capacity)
         for follower in self.followers:
-            follower.keep(kept, capacity)
+            follower.keep(retained, capacity)
 
     def _alive(self) -> Counts:
         cells = self._table.cells[: self._table.used]
@@ -211,8 +211,8 @@ class Extremum:
         self.best, self._where = fitted(self.best, capacity), fitted(self._where, capacity)
         self._where[before:] = kernels.END
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        self.best = fitted(self.best[kept], capacity)
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        self.best = fitted(self.best[retained], capacity)
         self._where = np.full(capacity, kernels.END, np.int32)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
@@ -230,9 +230,9 @@ class Extremum:
     def consider(self, slots: Slots, ids: Ids) -> None:
         """Values that may be the best of their groups."""
         rivals = self.best[slots]
-        held = rivals != 0
-        if held.any():
-            slots, ids = np.concatenate([slots, slots[held]]), np.concatenate([ids, rivals[held]])
+        has_best = rivals != 0
+        if has_best.any():
+            slots, ids = np.concatenate([slots, slots[has_best]]), np.concatenate([ids, rivals[has_best]])
         ranks = self._terms.ranks(ids)
         chosen = np.empty(len(slots), np.int32)
         ranks = frozen(-ranks if self._greatest else ranks)

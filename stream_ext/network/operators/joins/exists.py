@@ -40,11 +40,11 @@ class ExistsOperator:
         if moment.last:
             there = np.zeros(left.count, np.bool_)
             there[self._pairs.once(moment, left, found)[0]] = True
-            return self._said(moment, left.take(there), left.take(~there))
+            return self._answered(moment, left.take(there), left.take(~there))
         having = self._join.step(moment, left, found)
-        return self._said(moment, having, concat([left, having.negated()], left.width))
+        return self._answered(moment, having, concat([left, having.negated()], left.width))
 
-    def _said(self, moment: Moment, having: ZSet, lacking: ZSet) -> ZSet:
+    def _answered(self, moment: Moment, having: ZSet, lacking: ZSet) -> ZSet:
         if self._keep is Keep.WITH:
             return having
         if self._keep is Keep.WITHOUT:

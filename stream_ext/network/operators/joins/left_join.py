@@ -36,25 +36,25 @@ class LeftJoinOperator:
     ) -> None:
         self._pairs = Pairs(left, right, maybe)
         self._tests = tests
-        self._alone = Uncovered(left)
+        self._uncovered = Uncovered(left)
         self.variables = self._pairs.pairing.variables
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         if moment.last:
             return self._once(moment, left, right)
         row, both = self._holding(moment, *self._pairs.step(moment, left, right))
-        alone = self._alone.step(moment, left, both.with_columns(row.held))
-        return concat([both, self._padded(alone)], len(self.variables))
+        uncovered = self._uncovered.step(moment, left, both.with_columns(row.held))
+        return concat([both, self._padded(uncovered)], len(self.variables))
 
     def _once(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         i, j = self._pairs.once(moment, left, right)
         places = ZSet((i.view(np.uint64),), len(i))
-        kept, both = self._holding(moment, left.take(i), right.take(j), places)
-        alone = np.ones(left.count, np.bool_)
-        alone[kept.column(0).view(np.int64)] = False
-        if not np.count_nonzero(alone):
+        matched, both = self._holding(moment, left.take(i), right.take(j), places)
+        uncovered = np.ones(left.count, np.bool_)
+        uncovered[matched.column(0).view(np.int64)] = False
+        if not np.count_nonzero(uncovered):
             return both
-        return concat([both, self._padded(left.take(alone))], len(self.variables))
+        return concat([both, self._padded(left.take(uncovered))], len(self.variables))
 
     def _holding(self, moment: Moment, left: ZSet, right: ZSet, marks: ZSet | None = None) -> tuple[ZSet, ZSet]:
         """Of rows side by side those that are compatible and pass: (their left parts or marks, the joined rows)."""
@@ -71,6 +71,8 @@ class LeftJoinOperator:
             both, marked = both.take(mask), marked.take(mask)
         return marked, both
 
-    def _padded(self, alone: ZSet) -> ZSet:
-        missing = len(self.variables) - alone.width
-        return alone.with_columns((*alone.held, *(np.zeros(alone.count, np.uint64) for _ in range(missing))))
+    def _padded(self, uncovered: ZSet) -> ZSet:
+        missing = len(self.variables) - uncovered.width
+        return uncovered.with_columns(
+            (*uncovered.held, *(np.zeros(uncovered.count, np.uint64) for _ in range(missing)))
+        )

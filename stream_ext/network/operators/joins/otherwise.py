@@ -20,7 +20,7 @@ class Otherwise:
         self._covers = Project(matched, left, marks)
         self._matched = Project(matched, self.variables)
         self._padded = Project(left, self.variables)
-        self._alone = Uncovered(left)
+        self._uncovered = Uncovered(left)
         self._pairs = Pairs(left, left)
 
     def step(self, moment: Moment, left: ZSet, matched: ZSet) -> ZSet:
@@ -28,8 +28,8 @@ class Otherwise:
         if moment.last:
             there = np.zeros(left.count, np.bool_)
             there[self._pairs.once(moment, left, covers)[0]] = True
-            alone = left.take(~there)
+            uncovered = left.take(~there)
         else:
-            alone = self._alone.step(moment, left, covers)
-        parts = [self._matched.step(moment, matched), self._padded.step(moment, alone)]
+            uncovered = self._uncovered.step(moment, left, covers)
+        parts = [self._matched.step(moment, matched), self._padded.step(moment, uncovered)]
         return concat(parts, len(self.variables))

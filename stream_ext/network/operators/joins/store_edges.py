@@ -113,7 +113,7 @@ class StoreEdges:
         there = self._among(found)
         return found if there is None else found[there]
 
-    def holds(self, graphs: Ids) -> Mask:
+    def in_scope(self, graphs: Ids) -> Mask:
         """Which changes, by their graphs, concern this scope."""
         if self.graph.one is not None:
             same: Mask = graphs == np.uint64(self.graph.one)

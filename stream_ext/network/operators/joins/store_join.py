@@ -101,7 +101,7 @@ def change_of(pattern: IdPattern, moment: Moment) -> ZSet:
     parts = []
     for change in changes:
         fits, columns = pattern.match((change.s, change.p, change.o, change.g))
-        fits &= edges.holds(change.g)
+        fits &= edges.in_scope(change.g)
         parts.append(ZSet(_inward(columns(fits), moment), int(fits.sum()), change.sign[fits].astype(np.int64)))
     return concat(parts, width)
 
@@ -109,7 +109,7 @@ def change_of(pattern: IdPattern, moment: Moment) -> ZSet:
 def _merged_change(pattern: IdPattern, changes: Sequence[QuadChange], moment: Moment, edges: StoreEdges) -> ZSet:
     """A triple of several graphs is there as long as one of them has it: what was touched is asked for again."""
     assert moment.changes is not None
-    touched = [np.stack((c.s, c.p, c.o), axis=1)[edges.holds(c.g)] for c in changes]
+    touched = [np.stack((c.s, c.p, c.o), axis=1)[edges.in_scope(c.g)] for c in changes]
     rows = np.unique(np.concatenate(touched), axis=0)
     before = StoreEdges(moment.changes.before(), pattern.graph)
     parts = []
@@ -174,19 +174,19 @@ class _LookUp:
         if hop.at is not None:
             keys = vocabulary.outward(left.column(hop.at))
             i, found = moment.snapshot.hop(hop.predicate, keys, hop.inverse, moment.control.gather)
-            kept = left if i is None else left.take(i)
+            rows = left if i is None else left.take(i)
         else:
             found = moment.snapshot.values(hop.predicate, hop.key, hop.inverse)
             moment.control.room(left.count * len(found), self._width)
-            kept = left.crossed(len(found))
+            rows = left.crossed(len(found))
             found = found if left.count == 1 else np.tile(found, left.count)
-        return kept.with_columns((*kept.held, vocabulary.inward(found)))
+        return rows.with_columns((*rows.held, vocabulary.inward(found)))
 
     def parts(self, left: ZSet, moment: Moment) -> Iterator[ZSet]:
         edges = StoreEdges(moment.snapshot, self._pattern.graph, moment.control)
         around = self._around_one(left, edges, moment)
         if around is not None:
-            yield self._put_beside(left, np.zeros(len(around[0]), np.int64), (*around, None), moment)
+            yield self._with_quad(left, np.zeros(len(around[0]), np.int64), (*around, None), moment)
             return
         for predicate, picked in self._predicates(left, edges, moment):
             moment.control.check()
@@ -240,9 +240,9 @@ class _LookUp:
 
     def _under(self, left: ZSet, predicate: int, edges: StoreEdges, moment: Moment) -> ZSet:
         i, s, o, g = self._edges(left, predicate, edges, moment)
-        return self._put_beside(left, i, (s, predicate, o, g), moment)
+        return self._with_quad(left, i, (s, predicate, o, g), moment)
 
-    def _put_beside(self, left: ZSet, i: Picks | None, quad: _Quad, moment: Moment) -> ZSet:
+    def _with_quad(self, left: ZSet, i: Picks | None, quad: _Quad, moment: Moment) -> ZSet:
         """The left rows `i` with what was found for each; i None: each left row once."""
         count, g, keep = len(quad[0]), quad[G], None
         for first, again in self._same:
@@ -255,12 +255,12 @@ class _LookUp:
         if keep is not None:
             i = np.flatnonzero(keep) if i is None else i[keep]
         moment.control.room(count, self._width)
-        kept = left if i is None else left.take(i)
-        columns = [*kept.held, *([None] * (self._width - left.width))]
+        rows = left if i is None else left.take(i)
+        columns = [*rows.held, *([None] * (self._width - left.width))]
         for place, position in self._put:
             column = _column(quad, position, count)
             columns[place] = moment.vocabulary.inward(column if keep is None else column[keep])
-        return kept.with_columns(tuple(columns))  # type: ignore[arg-type]  # every new column is put
+        return rows.with_columns(tuple(columns))  # type: ignore[arg-type]  # every new column is put
 
     def _edges(
         self, left: ZSet, predicate: int, edges: StoreEdges, moment: Moment

@@ -83,13 +83,13 @@ class Search:
         self.added = tuple(dict.fromkeys(name for name in (*ends, graph.each) if isinstance(name, str)))
         # Nothing is to be compared or left out of a pair then.
         self._names_all = self.added == ends
-        self._asked = PathStarts(left, self._start, certain)
+        self._starts = PathStarts(left, self._start, certain)
         self._pairs: dict[int, PathPairs] = {}  # by graph, where they are told apart
         self._windows: dict[int, WindowEdges] = {}  # by graph, where they are told apart
 
     def step(self, moment: Moment, left: ZSet, window: ZSet | None) -> ZSet:
         """How the pairs changed."""
-        starts = self._asked.step(moment, left)
+        starts = self._starts.step(moment, left)
         end = None
         if isinstance(self._end, Constant):
             end = moment.vocabulary.encode([self._end.text])
@@ -146,7 +146,7 @@ class Search:
         return sorted({*StoreEdges(moment.snapshot, self._graph).graphs().tolist(), *self._pairs})
 
     def _change(self, changes_of_store: StoreChanges, edges: StoreEdges) -> EdgeChange:
-        every_node = self._asked.everything and may_be_empty(self._path)
+        every_node = self._starts.everything and may_be_empty(self._path)
         changes = [c for c in changes_of_store.of(None if every_node else predicates_of(self._path)) if len(c.s)]
         if not changes:
             return NO_CHANGE
@@ -155,7 +155,7 @@ class Search:
         )
         # An edge that came and went between two steps is none that leads anywhere.
         (s, p, o, g), sign = sum_equal_rows(columns, np.concatenate([c.sign for c in changes]).astype(np.int64))
-        there = edges.holds(g)
+        there = edges.in_scope(g)
         return EdgeChange(s[there], p[there], o[there], sign[there])
 
     # ---- the pairs
@@ -215,7 +215,7 @@ class PathStarts:
         self.everything = isinstance(start, str) and start not in certain
         self._place = left.index(start) if isinstance(start, str) and not self.everything else None
         self._distinct: Distinct | None = None
-        self._held = empty(1)
+        self._rows = empty(1)
 
     def step(self, moment: Moment, left: ZSet) -> Ids | None:
         """None: from everywhere."""
@@ -226,17 +226,17 @@ class PathStarts:
         if isinstance(self._start, Constant):
             return moment.vocabulary.encode([self._start.text])
         assert self._place is not None  # it is a variable of the left side
-        asked = ZSet((left.column(self._place),), left.count, left.weights, left.untils)
+        starts = ZSet((left.column(self._place),), left.count, left.weights, left.untils)
         if self._distinct is None:
-            if moment.last and asked.weights is None and asked.untils is None:
-                return distinct_values(asked.column(0))
+            if moment.last and starts.weights is None and starts.untils is None:
+                return distinct_values(starts.column(0))
             self._distinct = Distinct(("start",))
-        change = self._distinct.step(moment, asked)
-        held = concat([self._held, change], 1)
-        if held.untils is not None:
-            held = held.take(held.untils >= moment.time)
-        self._held = consolidate(held)
-        return distinct_values(self._held.columns[0])
+        change = self._distinct.step(moment, starts)
+        rows = concat([self._rows, change], 1)
+        if rows.untils is not None:
+            rows = rows.take(rows.untils >= moment.time)
+        self._rows = consolidate(rows)
+        return distinct_values(self._rows.columns[0])
 
 
 def _eagerness(end: End, certain: Names) -> int:

@@ -30,7 +30,7 @@ from stream_ext.values.vocabulary import is_local
 Steps = tuple[Ids, Ids, np.typing.NDArray[np.int64]]
 
 #: Starts that nobody asks for any more may be so many, before they are forgotten.
-_KEPT_AT_LEAST = 1024
+_UNUSED_STARTS_MIN = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class PathPairs:
 
         Those that the store does not know go at once: they may come back under the id that it has given them."""
         gone = self._starts[~np.isin(self._starts, starts)]
-        if len(gone) > len(starts) + _KEPT_AT_LEAST:
+        if len(gone) > len(starts) + _UNUSED_STARTS_MIN:
             return gone
         now = is_local(gone)
         if allowed is not None:

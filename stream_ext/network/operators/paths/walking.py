@@ -39,7 +39,7 @@ ROUNDS = 12
 _EDGES = 1 << 20
 _SMALL = 4096
 #: Cells that a pair takes where it is found, and in a table that has room for as many again.
-_PAIR, _KEPT_PAIR = 4, 16
+_PAIR, _TABLE_PAIR = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +209,11 @@ def _walk_but(path: AnyLinkBut, edges: Edges, tags: Tags, nodes: Ids, control: C
 
 def _walk_repeated(path: Repeated, edges: Edges, tags: Tags, nodes: Ids, control: Control) -> Walked:
     """The set of pairs is worked out once for each distinct node, and met by whoever stands there."""
-    starts, standing = np.unique(nodes, return_inverse=True)
+    starts, start_of = np.unique(nodes, return_inverse=True)
     pairs = ReachedPairs(path, starts)
     pairs.grow(edges, control)
     order = np.argsort(pairs.tags, kind="stable")
-    lows, highs = pairs.tags[order].searchsorted(standing), pairs.tags[order].searchsorted(standing, "right")
+    lows, highs = pairs.tags[order].searchsorted(start_of), pairs.tags[order].searchsorted(start_of, "right")
     control.room(int((highs - lows).sum()), _PAIR)
     offsets, places = gather_ranges(lows, highs)
     return np.repeat(tags, np.diff(offsets)), pairs.nodes[order[places]]
@@ -312,13 +312,13 @@ class ReachedPairs:
         """Forgets starts for good; the pairs that they had."""
         if not len(starts):
             return empty(2)
-        kept = ~np.isin(self.starts, starts)
-        theirs = ~kept[self.tags]
+        remaining = ~np.isin(self.starts, starts)
+        theirs = ~remaining[self.tags]
         left = self.pairs(theirs)
         cells = self._table.cells[: self._table.used][~theirs]
-        cells[:, 0] = (np.cumsum(kept) - 1)[cells[:, 0]]
+        cells[:, 0] = (np.cumsum(remaining) - 1)[cells[:, 0]]
         self._table.renew(cells)
-        self.starts = self.starts[kept]
+        self.starts = self.starts[remaining]
         return left
 
     # ---- rounds
@@ -326,7 +326,7 @@ class ReachedPairs:
     def _found(self, tags: Tags, nodes: Ids, control: Control) -> int:
         """Takes pairs in; where those that are new begin."""
         before = self._table.used
-        control.room(len(tags), _KEPT_PAIR)
+        control.room(len(tags), _TABLE_PAIR)
         self._table.number(np.stack([tags.view(np.uint64), nodes]))
         return before
 
@@ -334,7 +334,7 @@ class ReachedPairs:
         """Expands the pairs from `at` on, as long as there are new ones."""
         plain, rounds = is_one_step(self.path.inner), 0
         while at < self._table.used:
-            control.room(self._table.used, _KEPT_PAIR)
+            control.room(self._table.used, _TABLE_PAIR)
             rounds += 1
             if plain and rounds > ROUNDS:
                 self._reach(at, edges, control)
@@ -353,7 +353,7 @@ class ReachedPairs:
         sources, targets = all_steps(self.path.inner, edges)
         table = self._table
         while at < table.used:
-            control.room(table.used, _KEPT_PAIR)
+            control.room(table.used, _TABLE_PAIR)
             at = table.reach(sources, targets, at, _EDGES)
 
 

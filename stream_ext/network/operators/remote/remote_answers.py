@@ -21,16 +21,16 @@ Found = Mapping[Key, Sequence[Solution]]
 _FEW = 1024
 
 
-class EmittedRows:
+class AnsweredRows:
     def __init__(self, names: tuple[str, ...]) -> None:
         self.columns: dict[str, Ids] = {name: np.empty(0, np.uint64) for name in names}
         self.places: dict[Key, range] = {}
-        self._said: dict[Key, bytes] = {}
+        self._digests: dict[Key, bytes] = {}
         self._count = 0
 
     def differing(self, found: Found) -> list[Key]:
         """Those whose answer is another one, or the first."""
-        return [key for key, solutions in found.items() if self._said.get(key) != _said(solutions)]
+        return [key for key, solutions in found.items() if self._digests.get(key) != _digest(solutions)]
 
     def take(self, found: Found, vocabulary: Vocabulary) -> None:
         solutions = [solution for of_key in found.values() for solution in of_key]
@@ -42,22 +42,22 @@ class EmittedRows:
             self.columns[name] = np.concatenate([before, column])
         for key, of_key in found.items():
             self.places[key] = range(self._count, self._count + len(of_key))
-            self._said[key] = _said(of_key)
+            self._digests[key] = _digest(of_key)
             self._count += len(of_key)
 
     def keep(self, keys: Collection[Key]) -> None:
         """Forgets all others."""
-        kept = [(key, self.places[key]) for key in keys if key in self.places]
-        rows = np.concatenate([np.empty(0, np.int64), *(np.arange(place.start, place.stop) for _, place in kept)])
+        retained = [(key, self.places[key]) for key in keys if key in self.places]
+        rows = np.concatenate([np.empty(0, np.int64), *(np.arange(place.start, place.stop) for _, place in retained)])
         self.columns = {name: column[rows] for name, column in self.columns.items()}
-        self._said = {key: self._said[key] for key, _ in kept}
+        self._digests = {key: self._digests[key] for key, _ in retained}
         self.places, self._count = {}, 0
-        for key, place in kept:
+        for key, place in retained:
             self.places[key] = range(self._count, self._count + len(place))
             self._count += len(place)
 
 
-def _said(solutions: Sequence[Solution]) -> bytes:
+def _digest(solutions: Sequence[Solution]) -> bytes:
     """Equal for what means the same; blank nodes are told apart by where they come first, whatever their labels."""
     numbers: dict[bytes, bytes] = {}
     lines = []

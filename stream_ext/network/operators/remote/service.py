@@ -28,7 +28,7 @@ from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
 from stream_ext.language.algebra.walk import Part, parts_of, walk
 from stream_ext.language.printing import to_sparql
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.remote.remote_answers import EmittedRows, Found, Key, PresentRows
+from stream_ext.network.operators.remote.remote_answers import AnsweredRows, Found, Key, PresentRows
 from stream_ext.remote.allowed_urls import OutOfBounds, Outside
 from stream_ext.remote.backoff import Elsewhere, Heard
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
@@ -40,10 +40,10 @@ from stream_ext.values.vocabulary import Vocabulary
 BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
 
 #: Answers that are kept for another network of the query, beside as many as are in use.
-_HEARD_MOST = 1 << 10
+_RECEIVED_MAX = 1 << 10
 
 #: Cells a row beside its columns, for where it comes from.
-_BESIDE = 4
+_CELLS_WITH_ROW = 4
 
 _INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
 _askings = count()
@@ -117,9 +117,9 @@ class ServiceOperator:
         if self._asker is not None and self._asker not in (*left, *rest):
             rest.append(self._asker)
         self.variables = (*left, *rest)
-        self._told = EmittedRows(call.names)
-        self._held = PresentRows(len(left))
-        self._heard = Heard()
+        self._stored = AnsweredRows(call.names)
+        self._rows = PresentRows(len(left))
+        self._received = Heard()
         self._turn = 0  # in which all was asked for last
         self._unanswered: set[Key] = set()  # SILENT
         self._tried_sn = 0  # where one of these was asked for last
@@ -131,50 +131,50 @@ class ServiceOperator:
     def _once(self, moment: Moment, left: ZSet) -> ZSet:
         if not left.count:
             return empty(len(self.variables))
-        told, (keys, of_row) = EmittedRows(self._call.names), self._keys(left)
-        told.take(self._answers(keys, moment)[0], moment.vocabulary)
-        return self._joined(moment, left, [told.places[key] for key in keys], of_row, told)
+        stored, (keys, of_row) = AnsweredRows(self._call.names), self._keys(left)
+        stored.take(self._answers(keys, moment)[0], moment.vocabulary)
+        return self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored)
 
     def _goes_on(self, moment: Moment, left: ZSet) -> ZSet:
         """What has become another answer counts for the rows that are there, then the rows that come meet it."""
         again = self._due(moment) if moment.requests_again else []
         if not left.count and not again:
             return empty(len(self.variables))
-        told, (keys, of_row) = self._told, self._keys(left)
-        coming = [key for key in keys if key not in told.places]
+        stored, (keys, of_row) = self._stored, self._keys(left)
+        coming = [key for key in keys if key not in stored.places]
         found, unanswered = self._found([*again, *coming], moment)
         self._unanswered = self._unanswered.difference(again) | unanswered
-        different = told.differing(found)
+        different = stored.differing(found)
         changes = self._changed(moment, different, found)
-        changes.append(self._joined(moment, left, [told.places[key] for key in keys], of_row, told))
-        self._held.take(left)
+        changes.append(self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored))
+        self._rows.take(left)
         return concat(changes, len(self.variables))
 
     def _changed(self, moment: Moment, different: list[Key], found: Found) -> list[ZSet]:
         """Takes the answers in; what that changes of the rows that are there."""
-        told = self._told
-        before = {key: told.places[key] for key in different if key in told.places}
-        told.take({key: found[key] for key in different}, moment.vocabulary)
+        stored = self._stored
+        before = {key: stored.places[key] for key in different if key in stored.places}
+        stored.take({key: found[key] for key in different}, moment.vocabulary)
         if not before:
             return []
-        rows = self._held.settled(moment.time)
+        rows = self._rows.settled(moment.time)
         keys, of_row = self._keys(rows)
         mask = np.array([key in before for key in keys], np.bool_)[of_row]
         rows, of_row = rows.take(mask), of_row[mask]
-        went = self._joined(moment, rows, [before.get(key, _NONE) for key in keys], of_row, told)
-        came = self._joined(moment, rows, [told.places.get(key, _NONE) for key in keys], of_row, told)
+        went = self._joined(moment, rows, [before.get(key, _NONE) for key in keys], of_row, stored)
+        came = self._joined(moment, rows, [stored.places.get(key, _NONE) for key in keys], of_row, stored)
         return [consolidate(concat([came, went.negated()], len(self.variables)))]
 
-    def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, told: EmittedRows) -> ZSet:
+    def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, stored: AnsweredRows) -> ZSet:
         """Each row with the solutions at its places. What the left side has unbound comes from the other."""
         starts, counts = (np.array([f(place) for place in places], np.int64) for f in (_start, len))
         repeats = counts[of_row]
-        moment.control.room(int(repeats.sum()), len(self.variables) + _BESIDE)
+        moment.control.room(int(repeats.sum()), len(self.variables) + _CELLS_WITH_ROW)
         rows = np.repeat(np.arange(left.count), repeats)
         first = np.repeat(np.cumsum(repeats) - repeats, repeats)
         found = starts[of_row][rows] + np.arange(len(rows)) - first
         left = left.take(rows)
-        right = {name: column[found] for name, column in told.columns.items()}
+        right = {name: column[found] for name, column in stored.columns.items()}
         columns = [
             np.where(column == 0, right[name], column) if name in right else column
             for name, column in zip(self._left, left.columns, strict=True)
@@ -197,16 +197,16 @@ class ServiceOperator:
 
     def _due(self, moment: Moment) -> list[Key]:
         """What is to be asked for again: all that is in use, in turns; what had no answer, as soon as it may have."""
-        backoff, received = _of(moment), moment.received or self._heard
+        backoff, received = _of(moment), moment.received or self._received
         received.look(backoff)
         if self._turn != received.turn:
             self._turn = received.turn
             self._forget(moment)
-            return list(self._told.places)
+            return list(self._stored.places)
         if self._unanswered and self._tried_sn != backoff.sn and self._may_be_answered(moment):
             self._forget(moment)
             return list(self._unanswered)
-        if self._held.is_overgrown:
+        if self._rows.is_overgrown:
             self._forget(moment)
         return []
 
@@ -216,9 +216,9 @@ class ServiceOperator:
 
     def _forget(self, moment: Moment) -> None:
         """What no row needs any more."""
-        rows = self._held.settled(moment.time)
+        rows = self._rows.settled(moment.time)
         keys = self._keys(rows)[0] if rows.count else []
-        self._told.keep(keys)
+        self._stored.keep(keys)
         self._unanswered &= set(keys)
 
     def _found(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
@@ -229,7 +229,7 @@ class ServiceOperator:
         known = {key: there[key] for key in keys if key in there}
         answers, unanswered = self._answers([key for key in keys if key not in known], moment)
         answered = {key: solutions for key, solutions in answers.items() if key not in unanswered}
-        received.keep(self._call, answered, _HEARD_MOST + 2 * len(self._told.places))
+        received.keep(self._call, answered, _RECEIVED_MAX + 2 * len(self._stored.places))
         return {**known, **answers}, unanswered
 
     # ---- asking -------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class ServiceOperator:
             for service, of_service in by_service.items():
                 try:
                     url = self._url(service, moment.vocabulary)
-                    found = self._asked(remotes, url, of_service, moment)
+                    found = self._request(remotes, url, of_service, moment)
                 except (OutOfBounds, CannotFetch, _Later) as error:
                     later = error.what if isinstance(error, _Later) else ()
                     if not self._call.silent:
@@ -258,7 +258,7 @@ class ServiceOperator:
                 answers.update(zip(of_service, found, strict=True))
         return answers, unanswered
 
-    def _asked(self, remotes: Remotes, url: str, keys: list[Key], moment: Moment) -> list[list[Solution]]:
+    def _request(self, remotes: Remotes, url: str, keys: list[Key], moment: Moment) -> list[list[Solution]]:
         """As `_ask`; of a query that is asked for ever, those who did not answer are left alone for a while."""
         backoff = moment.backoff
         if backoff is None:
@@ -292,11 +292,11 @@ class ServiceOperator:
         number = next(_askings)
         found: list[list[Solution]] = [[] for _ in keys]
         values = self._values(keys, vocabulary)
-        asked = _Asked(self._call, self._shared)
+        question = _RemoteQuestion(self._call, self._shared)
         for batch, (start, stop) in enumerate(_batches(values)):
             labels = _Labels(f"{number}.{batch}")
-            for solution in remotes.ask(url, asked.text(values[start:stop])):
-                place = asked.place(solution, stop - start, url)
+            for solution in remotes.ask(url, question.text(values[start:stop])):
+                place = question.place(solution, stop - start, url)
                 solution = {name: labels.own(text) for name, text in solution.items()}
                 fixed = zip(self._shared, keys[start + place][1:], values[start + place], strict=True)
                 # A blank node of ours is none of theirs: it was not sent, and what they bind there differs.
@@ -313,7 +313,7 @@ class ServiceOperator:
         return [[sent.get(id) for id in row] for row in ids.tolist()]
 
 
-class _Asked:
+class _RemoteQuestion:
     """The question as it is sent: names that SPARQL can write, and a column that numbers the values."""
 
     def __init__(self, call: ServiceCall, shared: tuple[str, ...]) -> None:
@@ -350,16 +350,16 @@ class _Asked:
 
 def _writable(names: set[str]) -> dict[str, str]:
     """Where a name has a character that no variable of a text has, another one."""
-    taken = {name for name in names if re.fullmatch(r"\w+", name)}
-    written = {name: name for name in taken}
-    for name in sorted(names - taken):
-        written[name] = _unused(re.sub(r"\W", "_", name), taken)
-        taken.add(written[name])
+    used = {name for name in names if re.fullmatch(r"\w+", name)}
+    written = {name: name for name in used}
+    for name in sorted(names - used):
+        written[name] = _unused(re.sub(r"\W", "_", name), used)
+        used.add(written[name])
     return written
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
+def _unused(name: str, used: set[str]) -> str:
+    while name in used:
         name += "_"
     return name
 

@@ -71,8 +71,8 @@ def firsts(owners: Slots, values: Ids) -> Picks:
 def tied(keys: Sequence[Ids | Slots], order: Picks) -> Picks:
     """The rows that are equal in all keys to one that stands beside them in this order."""
     begins = _begins(*(key[order] for key in keys))
-    alone = begins & np.append(begins[1:], True) if len(begins) else begins
-    return order[~alone]
+    single = begins & np.append(begins[1:], True) if len(begins) else begins
+    return order[~single]
 
 
 def _begins(*columns: Ids | Slots) -> Mask:

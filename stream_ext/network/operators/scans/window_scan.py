@@ -33,8 +33,8 @@ class WindowScan:
         self._content = None if as_bag else WindowContent(self._width)
         self._waiting: list[_WaitingRows] = []
 
-    def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, beside: Columns = ()) -> None:
-        """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `beside`:
+    def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = ()) -> None:
+        """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `extra`:
         columns that are kept behind their bindings."""
         fits, columns = self.pattern.match((s, p, o, g))
         graph = self.pattern.graph
@@ -45,9 +45,9 @@ class WindowScan:
         count = np.count_nonzero(fits)
         if count == len(fits):
             if count:
-                self._wait((*map(_own, columns(slice(None))), *beside), times)
+                self._wait((*map(_own, columns(slice(None))), *extra), times)
         elif count:
-            self._wait((*columns(fits), *(column[fits] for column in beside)), times[fits])
+            self._wait((*columns(fits), *(column[fits] for column in extra)), times[fits])
 
     def _wait(self, columns: Columns, times: Times) -> None:
         self._waiting.append(_WaitingRows(columns, times, *least_and_greatest(times)))
@@ -78,28 +78,28 @@ class WindowScan:
         waiting, self._waiting = self._waiting, []
         for rows in waiting:
             if rows.last <= came:
-                entering.append(self._held(rows, time))
+                entering.append(self._in_instance(rows, time))
             elif rows.first > came:
                 self._waiting.append(rows)
             else:
                 due = rows.times <= came
-                self._wait(_taken(rows.columns, ~due), rows.times[~due])
+                self._wait(_rows_where(rows.columns, ~due), rows.times[~due])
                 times = rows.times[due]
-                rows = _WaitingRows(_taken(rows.columns, due), times, rows.first, int(times.max()))
-                entering.append(self._held(rows, time))
+                rows = _WaitingRows(_rows_where(rows.columns, due), times, rows.first, int(times.max()))
+                entering.append(self._in_instance(rows, time))
         return entering
 
-    def _held(self, rows: _WaitingRows, time: int) -> Entering:
+    def _in_instance(self, rows: _WaitingRows, time: int) -> Entering:
         """The rows that the instance at `time` holds, and until when they are in one."""
         if rows.first == rows.last:  # as a push often is
             until = self.window.last_of(rows.first)
             count = len(rows.times) if until >= time else 0
             return tuple(column[:count] for column in rows.columns), rows.times[:count], shared(until, count)
         untils = self.window.valid_until(rows.times)
-        held = untils >= time
-        if held.all():
+        inside = untils >= time
+        if inside.all():
             return rows.columns, rows.times, untils
-        return _taken(rows.columns, held), rows.times[held], untils[held]
+        return _rows_where(rows.columns, inside), rows.times[inside], untils[inside]
 
 
 class _WaitingRows(NamedTuple):
@@ -118,5 +118,5 @@ def _own(column: Ids) -> Ids:
     return column if is_own else column.copy()
 
 
-def _taken(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:
+def _rows_where(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:
     return tuple(column[which] for column in columns)

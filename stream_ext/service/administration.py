@@ -1,6 +1,6 @@
 """Administration in the language itself: CREATE STREAM, DROP STREAM and QUERY, UNREGISTER, SHOW.
 
-What such a statement says comes back as the rows of a SELECT, for clients that can read nothing else.
+The result of such a statement is a table like that of a SELECT, for clients that can read nothing else.
 
     CREATE STREAM <http://ex/s> WITH (lateness = "5s")     =>     stream, iri, created"""
 
@@ -23,7 +23,7 @@ _INTEGERS = frozenset(_XSD + name for name in ("integer", "int", "long", "nonNeg
 
 
 class CatalogService(Protocol):
-    """What of the service a statement needs."""
+    """What a statement needs of the service."""
 
     def create_stream(self, name_or_iri: str, options: Mapping[str, object]) -> tuple[StreamDefinition, bool]: ...
     def drop_stream(self, name_or_iri: str) -> None: ...

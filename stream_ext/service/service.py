@@ -2,8 +2,8 @@
 
     push, update, register ... --> injector (one writer) --> snapshot --> runner --> merge --> subscribers
 
-All calls may come from any thread, and block until they are done. What the service remembers beyond the store is
-soft: opened again, it goes on from the catalog and the emission log, and says nothing twice."""
+All methods may be called by any thread, and block until they are done. The service has no state that must survive
+beside the store: opened again, it continues from the catalog and the emission log, and no emission is repeated."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ from stream_ext.writer.registration import Registered, Registration, read_regist
 from stream_ext.writer.updates import Updated, change_of, updated
 
 Wait = Literal["published", "evaluated"]
-#: Who waits, where the store does not answer what reads it.
+#: What waits while the store does not answer a read.
 READER = "whoever reads the store"
 Result = TypeVar("Result")
 
@@ -104,9 +104,9 @@ Result = TypeVar("Result")
 _SPACING_MS = {"lmdb": 5, "hbase": 20}
 
 
-#: So many texts are read before the first of them must be registered.
+#: The greatest number of texts that are read before the first of them is registered.
 _REGISTERED_AHEAD = 256
-#: Nobody whose push must wait is sent away for longer.
+#: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10
 
 
@@ -117,9 +117,9 @@ class Limits:
     text_characters: int = 1 << 20
     queries: int = 100_000
     evaluated_s: float = 30.0  # how long wait=evaluated waits
-    read_s: float = 300.0  # how long a body, or the text of a registration, may take to be read
-    catch_up_ms: int = 600_000  # queries that are behind the others for longer are parked
-    lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
+    read_s: float = 300.0  # the longest time to read a body, or the text of a registration
+    catch_up_ms: int = 600_000  # queries that stay behind the others for longer are parked
+    lag_ms: int = 10_000  # while queries are further behind, pushes to their streams are rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class PushReceipt:
     batch: int
     snapshot: int
     repeated: bool
-    pending: bool = False  # it is published, and was not evaluated in time
+    pending: bool = False  # the push is published, but was not evaluated in time
     warnings: Sequence[str] = ()
 
 
@@ -163,7 +163,7 @@ class Service:
     # ---- one writer epoch: the standby calls these -------------------------------------------------------------
 
     def begin(self) -> None:
-        """Injector and engine, as the store has it now."""
+        """Starts an injector and an engine from the present state of the store."""
         injector = Injector(self.store, self.clock, self._pace, self.waits)
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
@@ -173,13 +173,13 @@ class Service:
         try:
             engine.start()
         except BaseException as error:
-            engine.stopped(error)  # or who listens would be told that it closes
+            engine.stopped(error)  # else subscribers would get the error that it closes
             engine.close()
             raise
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
         self._injector, self._engine = injector, engine
         injector.start(engine)
-        # Listeners have gone with the process that they had asked.
+        # The listeners of live queries were connected to a process that has ended.
         left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
         for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
             if is_first:
@@ -221,7 +221,7 @@ class Service:
         allowed_urls: Outside = NOTHING,
         budget: Budget = USUAL,
     ) -> Service:
-        """Takes the writer's lease, and goes on where the last writer stopped."""
+        """Takes the writer's lease, and continues after the last writer."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -243,7 +243,7 @@ class Service:
         return cast("tuple[StreamDefinition, bool]", self._injector.change(change).result())
 
     def change_stream(self, name_or_iri: str, options: Mapping[str, object]) -> StreamDefinition:
-        """Gives it other options, of those that may be changed."""
+        """Sets options of a stream, of those that may be changed."""
         return cast("StreamDefinition", self._injector.change(change_stream(name_or_iri, options)).result())
 
     def streams(self) -> list[StreamDefinition]:
@@ -298,7 +298,7 @@ class Service:
         return self._receipt(definition, future, wait, warnings)
 
     def late_elements(self, stream: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
-        """How many elements came late; those of them that are kept, after a snapshot."""
+        """The number of late elements, and those of them that are retained, of snapshots after `since`."""
         definition, late = self.stream(stream), self._engine.lateness.elements
         names = {number: query.name for number, query in self._injector.catalog.queries.items()}
         retained = late.retained(definition.number, since)[:limit]
@@ -314,7 +314,7 @@ class Service:
             )
 
     def _check_graphs(self, stream: StreamDefinition, elements: Elements) -> None:
-        """What is absorbed goes to graphs of the store."""
+        """NameInUse if absorbed triples would go to a graph that is the answer of a query."""
         if elements.absorbed is None or not elements.absorbed.any():
             return
         derived, terms = self._derived_graphs(self.head()), elements.parsed.terms
@@ -355,7 +355,8 @@ class Service:
         )
 
     def is_evaluated_in_time(self, sn: int) -> bool:
-        """Waits until all queries have taken this snapshot in, those too that are behind; False: it took too long."""
+        """Waits until all queries are evaluated up to this snapshot, also those that are behind; False: it took too
+        long."""
         try:
             self._engine.await_evaluated(sn, self.limits.evaluated_s)
         except DeadlineExceeded:
@@ -380,7 +381,7 @@ class Service:
     ) -> Updated:
         """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them.
 
-        `control` may end it until it is published; then nothing of it was done."""
+        `control` may end the request until it is published; then no operation is done."""
         self._check_text(text)
         _check_wait(wait)
         unit = read_runnable(text, self.base, dataset, control.check)
@@ -397,11 +398,11 @@ class Service:
         return updated(published, self.store)
 
     def loads(self) -> list[Loaded]:
-        """The files that the store knows to have been loaded."""
+        """The records of files that were loaded into the store."""
         return loaded(self.store)
 
     def load(self, loading: Loading, graph: str | None, what: Loaded | None) -> int:
-        """Publishes what was loaded as one snapshot, between those of others; `what` it was is recorded."""
+        """Publishes a load as one snapshot, in the order of all other changes; `what`: the record of the load."""
         name = b"" if what is None else what.packed()
         meant = loading.graphs() if self._injector.catalog.deriving else []
         turn = partial(self._load_turn, [*meant, graph_term(graph)])
@@ -412,13 +413,13 @@ class Service:
 
         def change(view: HeadView) -> Intent:
             graph_store.check_writable(view, graphs)
-            # Nothing is found where its outcome was not known at once: then it is the head.
+            # `found` is empty if the outcome was not known at once: then the snapshot is the head.
             return Intent(result=lambda sn: found[0] if found else Sn(sn), publish=lambda: found.append(publish()))
 
         return cast("Sn | None", self._injector.change(change).result())
 
     def change(self, change: Change, wait: Wait = "published") -> Any:
-        """A change made of encoded terms, as a snapshot of its own; what its intent's `result` says."""
+        """A change of encoded terms, as a snapshot of its own; returns the `result` of its intent."""
         result = self._injector.change(change).result()
         self._await(self.head(), wait)
         return result
@@ -431,7 +432,7 @@ class Service:
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
     ) -> Answer:
-        """`dataset` goes before the one that the text names; `control` may end it early."""
+        """`dataset` replaces the dataset of the text; `control` may end the query early."""
         self._check_text(text)
         asking = self._asking(control)
         try:
@@ -447,12 +448,12 @@ class Service:
         )
 
     def _origin(self, query: int) -> int | None:
-        """Of the closes of a query, where its first push has decided it."""
+        """The origin of the closes of a query; None: its first push has not determined it yet."""
         state = self._engine.merge.state(query)
         return None if state is None else state.t0
 
     def reads_derived(self, query: Query, dataset: DatasetOverride | None = None) -> bool:
-        """Whether it may read what a registered query said, of which the store alone says nothing."""
+        """Whether the query may read the answer of a registered query, which is not a graph of the store."""
         if not self._injector.catalog.deriving:
             return False
         read = query if dataset is None else dataset.over(query)
@@ -461,9 +462,9 @@ class Service:
     def rows_expected(
         self, text: str, snapshot: int, at: int | None, dataset: DatasetOverride | None, control: Control = Control.FREE
     ) -> float:
-        """How much work a query is, told by its plan: so many rows its operators are expected to make together.
+        """The expected work of a query, from its plan: the number of rows that its operators produce together.
 
-        Planning itself may take long: `control` may end it."""
+        Planning may take long: `control` may end it."""
         self._check_text(text)
         asking = self._asking(control)
         return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
@@ -482,7 +483,7 @@ class Service:
         return rows_of(answer)
 
     def decoded(self, columns: Sequence[Ids], answer: Answer | GraphAnswer) -> Iterator[Decoded]:
-        """Columns of an answer as texts, some thousand rows at a time."""
+        """The columns of an answer as texts, some thousand rows at a time."""
         if isinstance(answer, GraphAnswer):
             return decoded(columns, answer.decode)
         return decoded(columns, answer.vocabulary.decode, answer.count)
@@ -495,7 +496,7 @@ class Service:
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
     def read_graph(self, graph: str | None, snapshot: int | None = None) -> GraphAnswer:
-        """NotFound for a named graph that holds no triple."""
+        """NotFound for a named graph without triples."""
         return graph_store.read_graph(self._derived_graphs(self._retained(snapshot)), _graph_term(graph))
 
     def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
@@ -508,7 +509,7 @@ class Service:
         wait: Wait = "published",
         control: Control = Control.FREE,
     ) -> GraphWriteOutcome:
-        """`control` may end it until it is published, as it may all writes of graphs; then nothing of it was done."""
+        """`control` may end the request until it is published, as all writes of graphs; then nothing is changed."""
         reading = self._reading_of(documents)
         return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
 
@@ -525,7 +526,7 @@ class Service:
     def add_quads(
         self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
-        """Each statement into the graph that it names itself."""
+        """Adds each statement to the graph that it names."""
         return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
 
     def drop_graph(
@@ -537,7 +538,7 @@ class Service:
         return self._reading("document", sum(len(document.data) for document in documents))
 
     def _reading(self, what: str, size: int) -> ReadingBudget:
-        """Of what a request has brought; what is unpacked may be more than can be sent."""
+        """The budget for reading a body of `size` bytes, which may be larger than a push if it was compressed."""
         return ReadingBudget(self._deadline(what), max(self.limits.push_bytes, size))
 
     def _deadline(self, what: str) -> Callable[[], None]:
@@ -560,7 +561,7 @@ class Service:
         return _registered(self._injector.change(registration))
 
     def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
-        """As `register`, one after the other, and many in one snapshot; ends with the first that is refused."""
+        """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
             self._check_text(text)
@@ -571,7 +572,7 @@ class Service:
             yield _registered(future)
 
     def register_live(self, text: str, name: str) -> None:
-        """For as long as somebody listens; whoever asks for it drops it."""
+        """Registers a query for one connection, which must drop it at its end."""
         self._check_text(text)
         registration = self._read_registration(text, name)
         self._injector.change(replace(registration, live=True)).result()
@@ -588,18 +589,18 @@ class Service:
         return self._injector.catalog.query(name)
 
     def why_failed(self, name: str) -> str | None:
-        """None: it has not, as far as is known now."""
+        """Why the query has failed; None: it has not."""
         query = self._injector.catalog.find_query(name)
         return None if query is None else fault_of_query(query, self._engine)
 
     def pause_query(self, name: str) -> None:
-        """It is evaluated up to here, and then no more; what it has said stays."""
+        """Stops the evaluation of a query after this snapshot; its emissions stay."""
         sn = int(self._injector.change(pause_query(name)).result())
         self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
 
     def resume_query(self, name: str) -> None:
-        """From here on, if it was paused, or has failed; the closes in between are left out, and its next emission says
-        so."""
+        """Evaluates a paused or failed query again, from here on. The closes in between are left out, and the next
+        emission has `gap`."""
         query = self.query_definition(name)
         state = self._engine.merge.state(query.number)
         t0, failed = None if state is None else state.t0, has_failed(query, self._engine)
@@ -607,11 +608,11 @@ class Service:
 
     @property
     def has_spark(self) -> bool:
-        """Whether there may be a Spark to run queries on."""
+        """Whether the service was started with the Spark engine."""
         return self._engine.spark is not None
 
     def move_query(self, name: str, runner: str) -> int:
-        """To another runner: the snapshot after which it is there."""
+        """Moves a query to another runner; returns the snapshot after which it is there."""
         if runner not in ("inline", "spark"):
             raise BadArgument(f"runner={runner}: a query is moved to 'inline' or to 'spark'")
         if runner == "spark" and not self.has_spark:
@@ -639,12 +640,13 @@ class Service:
         )
 
     def _again(self) -> Control:
-        """For an evaluation that is made again, because somebody asks for its answer."""
+        """The budget of an evaluation that is repeated to read its answer."""
         return self._budget.control()
 
     def check_retained(self, name: str, since: int, seen: bool = False) -> None:
-        """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is. Also if that
-        one is said to be `seen` and the query has not made it: another of its name had."""
+        """Gone, if emissions after `since` are not retained any more; 0 means: from the oldest retained one. Also Gone
+        if the client has `seen` the emission `since` and the query has not made it: then it was another query of the
+        name."""
         query = self.query_definition(name)
         last = self._engine.merge.last(query.number)
         if seen and since > last:
@@ -662,7 +664,7 @@ class Service:
         return self._engine.emissions.read(self.query_definition(name).number, since, limit)
 
     def emission_again(self, name: str, number: int) -> bytes:
-        """One emission as JSON, made anew at its snapshot."""
+        """One emission as JSON, evaluated again at its snapshot."""
         definition = self.query_definition(name)
         if not 0 < number <= self._engine.merge.last(definition.number):
             raise NotFound(f"query {definition.name!r} has made no emission {number}")
@@ -675,7 +677,7 @@ class Service:
         return Rerun(definition, query, windows, self.store, self.allowed_urls, self._again()).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
-        """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""
+        """`notify` is called by any thread when `take` has emissions, or at the end; it must not block."""
         self.check_retained(name, since)
         return self._engine.subscriptions.add(self.query_definition(name).number, since, notify)
 
@@ -692,7 +694,7 @@ class Service:
         return at_once(self.store.url, self._injector, self._engine)
 
     def spark_epochs(self) -> int:
-        """How many have begun; 0 without Spark."""
+        """The number of Spark epochs that have begun; 0 without Spark."""
         spark = self._engine.spark
         return 0 if spark is None else int(spark.status()["epochs"])
 
@@ -703,18 +705,18 @@ class Service:
         return stream_figures(stream, self._injector, self._engine)
 
     def probe(self) -> None:
-        """Reads from the store; `waits` says so if that does not return."""
+        """Reads from the store; `waits` shows it while the store does not answer."""
         with self.waits.during("store", READER):
             self.store.kv.get_many("meta", [b"probe"])
 
     def collect(self) -> None:
-        """Lets go of what is not retained, and deletes it, now; it happens by itself, too."""
+        """Deletes what is not retained, now; it is also done regularly."""
         self._engine.retention.look()
         self.store.collect()
 
     def close(self) -> None:
-        """What is queued is written, what is evaluated is stored, unless the store does not answer; then it is free for
-        another writer."""
+        """Writes what is queued, and stores what is evaluated, unless the store does not answer; then releases the
+        store for another writer."""
         with self._closing:
             if self._closed:
                 return
@@ -742,7 +744,7 @@ def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
 
 
 def _last_time(injector: Injector) -> int:
-    """By the clock, as far as the store knows."""
+    """The latest time of the clock that the store has."""
     by_clock = [n for n, stream in injector.catalog.streams.items() if stream.runs_by == "clock"]
     latest = [at.latest for n in by_clock if (at := injector.positions.get(n)) is not None and at.latest is not None]
     return max([injector.published_ms, *latest])

@@ -1,4 +1,4 @@
-"""DESCRIBE: what the default graph says of resources: their triples, and those of the blank nodes that these lead to.
+"""DESCRIBE: the triples of resources in the default graph, and those of the blank nodes that they lead to.
 
 (A concise bounded description. Which triples describe a resource is left to the service by SPARQL.)"""
 
@@ -15,7 +15,7 @@ from stream_ext.network.operators.core.pattern import IdGraph
 from stream_ext.network.operators.joins.store_edges import StoreEdges
 from stream_ext.rows.zset import Ids
 
-#: Of a triple, while it is found and put to the others.
+#: Cells of a triple, while it is found and added to the others.
 _WIDTH = 6
 
 Triples = tuple[Ids, Ids, Ids]
@@ -28,7 +28,7 @@ def describe(
     control: Control = Control.FREE,
     extra: Sequence[Triples] = (),
 ) -> Triples:
-    """`extra`: what else is in the default graph."""
+    """`extra`: triples of the default graph that are not in the store."""
     edges = StoreEdges(snapshot, graph, control)
     parts: list[Triples] = []
     found_count = 0

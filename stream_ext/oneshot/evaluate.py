@@ -1,6 +1,7 @@
-"""One answer: a query over one snapshot, or a windowed one at one time of it.
+"""Evaluating once: a query over one snapshot, or a query with windows at one time of a snapshot.
 
-The same network that runs for ever is stepped once, with the whole store (and whole windows) as the change."""
+The network is the same as for a registered query. It is stepped once, with the whole store (and whole windows) as the
+change."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
 from stream_ext.windows.schedule import ScheduledWindow
 
-#: Smaller answers are not looked at before they are made.
+#: Smaller answers are not charged before they are built.
 _MANY = 8192
 
 
@@ -66,7 +67,7 @@ class DerivedGraph:
     triples: Sequence[npt.NDArray[np.int32]]
 
     def window(self, number: int, time: int) -> ScheduledWindow:
-        """One that holds at `time` what came just before; `number` is that of no stream."""
+        """A window that contains at `time` what came just before; `number` is the number of no stream."""
         return ScheduledWindow(window_of_graph(self.name), number, 2, 2, t0_ms=time - 2)
 
     def columns(self, vocabulary: Vocabulary) -> tuple[Ids, Ids, Ids]:
@@ -83,9 +84,9 @@ class DerivedGraph:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """When windows are looked at: at `time`, with what had arrived up to the push of snapshot `sn` (of this push up to
-    the elements of `arrived_at`); without them, with all that had arrived in the snapshot that is read. All of it must
-    be retained, unless `as_retained`: it is known that what is retained is all that counts."""
+    """The time at which windows are evaluated: `time`, with all arrivals up to the push `push` of snapshot `sn` (of
+    this push, up to the elements of `arrived_at`); None: with all arrivals of the snapshot that is read. All of them
+    must be retained, unless `as_retained`: then the retained ones are known to be all that count."""
 
     time: int
     sn: int | None = None
@@ -96,16 +97,16 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The circumstances of a question, beyond its text and its snapshot."""
+    """The parameters of a one-shot query, beside its text and its snapshot."""
 
     base: str = ""
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE
-    allowed_urls: Outside = NOTHING  # what LOAD and SERVICE may ask for
+    allowed_urls: Outside = NOTHING  # the URLs that LOAD and SERVICE may request
     plans: Plans | None = None
     known: KnownValues | None = None
-    salt: bytes = b""  # by which the blank nodes of a CONSTRUCT are other ones
+    salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
 
 
 def evaluate(
@@ -118,10 +119,10 @@ def evaluate(
     asking: Asking | None = None,
     graphs: Sequence[DerivedGraph] = (),
 ) -> Answer:
-    """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in.
+    """The answer before R2S. A query with windows needs `at`; the store must have read `sn`.
 
     `ranked` are the orders of first appearance that LIMIT cuts, where the query has been evaluated before; `graphs` are
-    there beside those of the store."""
+    graphs that are not in the store."""
     asking = asking or Asking()
     snapshot = store.at(sn)
     moment, check = _moment(store, snapshot, asking, at), asking.control.check
@@ -166,7 +167,7 @@ def pattern_network(
     graph_windows: Sequence[ScheduledWindow] = (),
     check: Check = Control.FREE.check,
 ) -> Network:
-    """Of a bare pattern, whose constants need not be known to the store."""
+    """The network of a bare pattern, whose constants need not be in the store."""
     windows = {window.name: window for window in graph_windows}
     return Network(select, windows, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)), check=check)
 
@@ -179,7 +180,7 @@ def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: 
 def solve_with_graphs(
     select: Select, graphs: Sequence[DerivedGraph], snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking
 ) -> ZSet:
-    """The same, where there are graphs beside those of the store, which `where` was told of."""
+    """As `solve`, with graphs that are not in the store; the same as were given to `where`."""
     moment = _solving(snapshot, vocabulary, asking)
     graph_windows = _windows_of(graphs, moment)
     network = pattern_network(select, snapshot, vocabulary, graph_windows, asking.control.check)

@@ -1,9 +1,9 @@
-"""Rerun: an emission made again from its snapshot, by one-shot questions, for whoever wants to see for himself.
+"""Rerun: an emission evaluated again from its snapshot, by one-shot queries, to check the stored one.
 
-What SERVICE asks for is the one thing that is not of the snapshot: it is asked for again.
+Only the answers of remote endpoints are not part of the snapshot: they are requested again.
 
-what is said = the answer of its evaluation              (RSTREAM)
-             = that, less the answer of the one before   (ISTREAM; DSTREAM: the other way round)"""
+emission = the answer of its evaluation              (RSTREAM)
+         = that, less the answer of the one before   (ISTREAM; DSTREAM: the other way round)"""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Rerun:
             columns, created = _encoded(rows, len(body.variables), self.store)
         else:
             columns, created = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
-        # Of an ASK only what has come, or gone, is said.
+        # ISTREAM and DSTREAM of an ASK emit only that it came, or went.
         boolean = body.boolean if body.r2s != R2S.RSTREAM.value else now.boolean
         part = Part(
             self.definition.number, body.sn, at.k, body.time, body.windows, columns, boolean, body.repeated, body.first,
@@ -67,7 +67,8 @@ class Rerun:
         return to_json(body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph))
 
     def answer(self, body: EmissionBody, is_last: bool) -> Answer:
-        """The whole answer of the emission's evaluation. What the last one saw is retained while the query runs."""
+        """The whole answer of the emission's evaluation. What the last evaluation read is retained while the query
+        runs."""
         assert body.at is not None, "every emission is stored with its evaluation"
         definition = self.definition
         return self._answer(body.at, is_last and definition.is_evaluated and body.at.sn >= definition.since)

@@ -1,4 +1,4 @@
-"""The graph store: graphs taken as wholes. Each write is one snapshot, or none where nothing was asked for.
+"""The graph store: whole graphs. Each write is one snapshot, or none if the request changes nothing.
 
     replace   what was in the graph goes, what the documents say comes
     merge     what the documents say comes beside what is there
@@ -47,7 +47,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class GraphWriteOutcome:
-    """The snapshot that has the write, and whether the graph is there only since."""
+    """The snapshot of the write, and whether the write created the graph."""
 
     snapshot: int
     created: bool = False
@@ -196,7 +196,7 @@ def drop(graph: bytes | None, control: Control = Control.FREE) -> Change:
 
 
 def check_writable(view: HeadView, graphs: Iterable[bytes | None]) -> None:
-    """What a registered query says is not for others to write."""
+    """NameInUse for a graph that is the answer of a registered query."""
     derived = DerivedGraphs(view.store, view.catalog, lambda _: None, view.head, NOTHING)
     for graph in graphs:
         derived.check_writable(graph)
@@ -214,7 +214,7 @@ def _triples(graph: bytes | None, documents: Sequence[Document], reading: Readin
 
 
 def _graph(view: HeadView, graph: bytes | None) -> int | None:
-    """None: nobody has ever used the name."""
+    """The id of a graph; None: the name was never used."""
     return DEFAULT_GRAPH if graph is None else int(view.store.ids([graph])[0]) or None
 
 

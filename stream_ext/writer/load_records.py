@@ -1,6 +1,6 @@
-"""Loads: what the store keeps of a file that was loaded, and what to do with a line that is wrong.
+"""Loads: the records of loaded files, and how wrong lines are handled.
 
-A file is known again by its place, size and time; or, where it has moved or was copied, by its size and digest."""
+A file is recognised by its path, size and time; or, if it was moved or copied, by its size and digest."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from stream_ext.errors import BadData
 from stream_ext.rdf.ntriples import careful_rows
 from stream_ext.rdf.parsed import Row
 
-#: So many bad lines are told one by one.
+#: The greatest number of bad lines that are reported one by one.
 REPORTED_MAX = 10
 
 
 class Loaded(msgspec.Struct, omit_defaults=True):
-    """`bad`: how many lines were left out. `sn` is that of the snapshot that has it, and not written in it."""
+    """The record of a load. `bad`: the number of lines that were left out. `sn`: the snapshot of the load; it is not
+    stored in the record."""
 
     path: str
     size: int
@@ -66,8 +67,8 @@ class BadLine:
 
 
 class UnusualLineReader:
-    """Reads a line that is not as most are. With `go_on` a bad one is left out, counted, and told of; else it is an
-    error that ends the load."""
+    """Reads a line that the fast reader cannot read. With `go_on` a bad line is left out, counted and reported; else it
+    is an error that ends the load."""
 
     def __init__(self, quads: bool, go_on: bool) -> None:
         self._quads, self._go_on = quads, go_on

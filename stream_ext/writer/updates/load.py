@@ -1,6 +1,7 @@
-"""LOAD: what a document says comes into the store.
+"""LOAD: the triples of a document are added to the store.
 
-Documents are fetched and parsed before the request waits for the writer: a slow server somewhere holds nobody up."""
+Documents are fetched and parsed before the request waits for the writer: a slow remote server delays no other
+request."""
 
 from __future__ import annotations
 
@@ -35,8 +36,9 @@ class _Counted(ReadingBudget):
 
 
 def fetched(operation: Load, allowed_urls: Outside, control: Control) -> Parsed | None:
-    """None where there is nothing, and LOAD SILENT does not mind. `control` ends it when nobody wants it any more, and
-    pays for what the document takes: all those of a request wait together for the writer."""
+    """The parsed document; None: it could not be loaded, and the operation is SILENT. `control` ends the loading when
+    the request was cancelled, and is charged for the document: all documents of a request wait for the writer
+    together."""
     control.check()
     spent = control.spent
     try:

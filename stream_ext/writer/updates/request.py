@@ -127,7 +127,7 @@ class _Request:
                     self._documents[number] = fetched(operation, self.allowed_urls, self.control)
 
     def solve_ahead(self, store: Store, head: int) -> None:
-        """Only for the first operation: those after it see what it does."""
+        """Solves the pattern of the first operation before the writer's turn; later operations depend on the first."""
         first = self._operations[0] if self._operations else None
         if isinstance(first, Modify | DeleteWhere):
             with self._placed(1, first), suppress(SnapshotGone):

@@ -49,7 +49,7 @@ class Ahead:
     predicates: frozenset[bytes] | None
 
     def is_current(self, store: Store) -> bool:
-        """Whether they are those at the head, too."""
+        """Whether the solutions are the same at the head."""
         head = int(store.head())
         if head - self.sn > _SNAPSHOTS_MAX:
             return False
@@ -57,7 +57,7 @@ class Ahead:
         try:
             return not any(_changed(store, sn, known) for sn in range(self.sn + 1, head + 1))
         except SnapshotGone:
-            return False  # nobody can tell any more
+            return False  # the changes since are collected
 
 
 def _changed(store: Store, sn: int, predicates: list[int] | None) -> bool:
@@ -66,7 +66,7 @@ def _changed(store: Store, sn: int, predicates: list[int] | None) -> bool:
 
 
 def solutions(request: PatternRequest, working: Working) -> Solved:
-    """Over the store with all that the operations before did."""
+    """The solutions over the store after the operations before."""
     vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
     graphs = working.derived.of_pattern(request.pattern, request.of)
     snapshot, select = working.snapshot, _select(request, working.asking, graphs)
@@ -75,7 +75,8 @@ def solutions(request: PatternRequest, working: Working) -> Solved:
 
 
 def solved_ahead(request: PatternRequest, store: Store, sn: int, asking: Asking) -> Ahead | None:
-    """None where it is left to the writer. Of the store alone: what a registered query says may change meanwhile."""
+    """The solutions at snapshot `sn`; None: the pattern is cheap, and is left to the writer. Derived graphs are not
+    read here, because they may change meanwhile."""
     vocabulary = Vocabulary(store.permanent_ids, store.terms)
     snapshot, select = store.at(sn), _select(request, asking)
     network = pattern_network(select, snapshot, vocabulary, check=asking.control.check)

@@ -1,8 +1,10 @@
-"""Build: logic becomes operators, wired.
+"""Build: logic becomes a network of operators.
 
-Each part is built as an extension of what is there: its triple patterns look up what the solutions so far have
-bound. Where that would change its meaning (`takes`), it is built from the start, and joined as a whole. A question
-(EXISTS) is built from the distinct values of the variables that it shares with the solutions; they stay beside."""
+Each part extends the solutions so far: its triple patterns look up the values that these have bound. A part whose
+meaning that would change (`takes`) is built from the start, and joined as a whole. A question (EXISTS) is built from
+the distinct values of the variables that it shares with the solutions, and its result is joined with the solutions.
+
+Example: { ?a :p ?b . ?b :q ?c } is a scan of :p, and a join that looks up :q for each ?b."""
 
 from __future__ import annotations
 
@@ -89,14 +91,15 @@ from stream_ext.plan.result_columns import TRIPLE
 from stream_ext.plan.shape import shape_of
 from stream_ext.windows.schedule import ScheduledWindow
 
-#: Solutions of more columns than these are not handed on from stage to stage for each part: what stands beside them is
-#: worked out for its own variables, so many parts at once, and joined. No query that a person writes has so many.
+#: Solutions with more columns than `_WIDE` are not passed from stage to stage for each part: the other parts are
+#: evaluated
+#: for their own variables, `_RUN` of them at once, and joined. No query that a person writes has so many columns.
 _WIDE, _RUN, _SMALL = 256, 64, 8
-#: So many parts are merged at once, and so many variables assigned one by one.
+#: The greatest numbers of parts that are merged at once, and of variables that are assigned one by one.
 _MERGED_MAX, _ASSIGNED_MAX = 64, 64
-#: So many parts that read windows are joined in an order that is found while they run.
+#: The greatest number of parts over windows whose join order is found while they run.
 _MANY_MAX = 64
-#: So many rows of the store are copied beside the rows of a window that they are merged with.
+#: The greatest number of rows of the store that are copied, to be merged with the rows of a window.
 _COPIED_ROWS_MAX = 1e6
 
 
@@ -109,8 +112,8 @@ class Builder:
         orders: Orders,
         check: Check = Control.FREE.check,
     ) -> None:
-        """`orders`: the orders of first appearance that the query has, or will have; `check` is called
-        again and again while they are built."""
+        """`orders`: the orders of first appearance that the query has, or will have; `check` is called again and again
+        during the building."""
         self.plan = Plan()
         self._check = check
         self._orders = orders
@@ -123,18 +126,18 @@ class Builder:
         self._unit = self._add(UnitRow(), (), certain=NO_NAMES, says="the unit row")
         self._parameters: Wire | None = None
         self._makes_terms = False
-        # What was built, by the part, where it began, and what it was worked out for.
+        # What was built, by the part, its input, and the values that it was built for.
         self._built: dict[tuple[Logic, int, int, Names], Wire] = {}
 
     def query(self, select: Select) -> tuple[Wire, Cut]:
-        """The whole query: the wire of its rows, and what is cut of them at the end."""
+        """The whole query: the wire of its rows, and how they are cut at the end."""
         self._makes_terms, self._places = makes_terms(select), ranked_places(select)
         return self._selected(select, self._unit, Ground(self._unit), ())
 
     def shared(self, select: Select, parameters: Parameters) -> tuple[Wire, Cut]:
-        """The rows of many queries that differ in their parameters only; the first column says whose a row is.
+        """The rows of many queries that differ in their parameters only; the first column is the row's query.
 
-        Before the query's own columns are also those parameters that are looked at behind a GROUP BY."""
+        The parameters that are read after a GROUP BY also come before the query's own columns."""
         wire = self._add(parameters, (), frozenset(parameters.variables), "the parameters of its queries")
         self._parameters, self._makes_terms = wire, makes_terms(select)
         later = () if select.grouping is None else (*select.having, *(test for _, test in select.after))
@@ -146,14 +149,15 @@ class Builder:
         """The triples that a template makes of the rows, each once."""
         rows, cut = self.query(select)
         if cut.is_limited:
-            return rows, cut  # what is left of them is known at the end alone
+            return rows, cut  # which rows are left is known only at the end
         triples = self._add(Construct(rows.variables, template, salt), (rows,), frozenset(TRIPLE), "construct")
         return self._distinct(triples), Cut(TRIPLE, TRIPLE)
 
     # ---- parts --------------------------------------------------------------------------------------------------
 
     def extend(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
-        """The solutions of the wire, joined with those of the node: built once, however often a query says it."""
+        """The solutions of the wire, joined with those of the node: built once, however often it occurs in the
+        query."""
         if varies(node):
             return self._built_anew(node, wire, ground)
         key = (node, wire.stage, ground.wire.stage, ground.carried)
@@ -168,29 +172,32 @@ class Builder:
         if not takes(node, names):
             return self._joined(wire, self.extend(node, ground.wire, ground))
         if wire.stage != ground.wire.stage and not ground.carried and not reads_store(node):
-            # What a window holds is no cheaper to find for some values only.
+            # The content of a window is no cheaper to find for some values only.
             return self._joined(wire, self._extended(node, ground.wire, ground))
         if len(wire.variables) > _WIDE and self._may_join_later(node, names, wire, ground):
             return self._joined_later(node, names, wire, ground)
         return self._extended(node, wire, ground)
 
     def _may_join_later(self, node: Logic, names: Names, wire: Wire, ground: Ground) -> bool:
-        """Whether it is worth while, and the same: what is not certain would not be joined by."""
+        """Whether `_joined_later` is worth it, and correct: variables that may be unbound cannot be joined by."""
         traits = traits_of(node)
         few = len(names) + len(ground.carried) <= len(wire.variables) // 2
         return few and traits.size > _SMALL and not traits.varies and names | ground.carried <= wire.certain
 
     def _joined_later(self, node: Logic, names: Names, wire: Wire, ground: Ground) -> Wire:
-        """For the values that solutions of many columns have for its variables; and these columns are joined then.
+        """Evaluates a node for the values of its variables alone, and joins the result with the solutions of many
+        columns.
 
-        Each stage has all columns of the one before: where there are thousands, they are not handed on by thousands."""
+        Each stage has all columns of the one before: thousands of columns are not passed through thousands of
+        stages."""
         if not names:
             return self._joined(wire, self._extended(node, ground.wire, ground))
         shared = tuple(v for v in wire.variables if v in names or v in ground.carried)
         return self._joined(wire, self._extended(node, self._distinct(self._project(wire, shared)), ground))
 
     def _ground_of(self, node: Logic, ground: Ground) -> Ground:
-        """What speaks of nothing that is carried is the same for all values: it is worked out once."""
+        """The ground of a node. A node that reads no carried variable is the same for all values, and evaluated
+        once."""
         return ground if mentioned(node) & ground.carried else Ground(self._unit)
 
     def _extended(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
@@ -285,14 +292,15 @@ class Builder:
         return self._either(windows if node.graph == NOWHERE else [*windows, self._stored_edges(node, path, graph)])
 
     def _all_triples(self, window: str, graph: IdGraph) -> Wire:
-        """With the graph of each, where graphs are told apart."""
+        """All triples of a window; with their graphs, if graphs are distinguished."""
         binding = {S: "s", P: "p", O: "o"} | ({G: "g"} if graph.each is not None else {})
         scan = WindowScan(self._windows[window], IdPattern({}, binding, graph))
         self.plan.scans.append(scan)
         return self._add(scan, (), frozenset(scan.variables), f"all triples in {window}")
 
     def _stored_edges(self, node: PathSource, path: IdPath, graph: IdGraph) -> Wire:
-        """Of the path's predicates alone; all of them, where every node is an end of it."""
+        """The edges of the store for a path: those of its predicates; all edges, if every node is a result of the
+        path."""
         start = self._unit
         if predicates_of(path) is not None and not may_be_empty(path):
             table = TableSource(("p",), tuple((predicate,) for predicate in dict.fromkeys(predicates_in(node.path))))
@@ -302,7 +310,7 @@ class Builder:
         return self._project(found, ("s", "p", "o"))
 
     def _per_graph(self, node: PerGraph, ground: Ground) -> Wire:
-        """Begins with the graphs, and carries them through."""
+        """A node for each graph: starts from the graphs, and carries them."""
         graphs = self._extended(GraphNames(node.graph, node.window), ground.wire, ground)
         found = self.extend(node.inner, graphs, Ground(graphs, ground.carried | {node.scope}))
         if node.scope == node.name:
@@ -315,7 +323,7 @@ class Builder:
         return self._project(found, tuple(v for v in found.variables if v != node.scope))
 
     def _conjunction(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> Wire:
-        """`unread`: what nobody reads of it but itself."""
+        """`unread`: the variables that only the conjunction itself reads."""
         if self._is_parameters(wire):
             node, wire = self._begun(node, wire, ground, unread)
             unread -= frozenset(wire.variables)
@@ -350,7 +358,7 @@ class Builder:
         return self._tested(waiting.rest(), wire, ground)
 
     def _run(self, left: Ordered, wire: Wire, ground: Ground) -> tuple[Logic, ...]:
-        """Of the parts that are left to join the next ones, if they are worked out beside solutions of many columns."""
+        """The next parts to join, if the solutions have so many columns that these parts are evaluated on their own."""
         if len(wire.variables) <= _WIDE or not ground.carried <= wire.certain:
             return ()
         return left.run(wire, _RUN, len(wire.variables) // 2 - len(ground.carried))
@@ -383,8 +391,8 @@ class Builder:
         return later, self._joined(begun, wire)
 
     def _many(self, items: tuple[Logic, ...], wire: Wire, ground: Ground) -> tuple[Wire, tuple[Logic, ...]]:
-        """Three or more parts that read windows are joined in an order that is found while they run; and what is left
-        to join. Two have no order, and what has much of the store is looked up there."""
+        """Joins three or more parts over windows in an order that is found while they run; returns the parts that are
+        left. Two parts need no order; parts with many rows of the store are left, to be looked up there."""
         many = tuple(item for item in items if reads_window(item) and self._fits_in_memory(item))
         if len(many) < 3 or wire.stage != self._unit.stage or ground.carried:
             return wire, items
@@ -413,8 +421,8 @@ class Builder:
         return replace(joined, resources=resources), tuple(item for item in items if item not in many)
 
     def _fits_in_memory(self, item: Logic) -> bool:
-        """Whether all of its rows may be held beside a window's: they bind all variables; and of the store there are
-        not too many, all for one triple pattern."""
+        """Whether all rows of a part may be stored with those of a window: they bind all variables; and a part over the
+        store is one triple pattern without too many rows."""
         if item.variables != item.certain or not item.variables:
             return False
         if not reads_store(item):
@@ -423,8 +431,8 @@ class Builder:
         return merged and self._estimates.peak(item, NO_NAMES) < _COPIED_ROWS_MAX
 
     def _closing(self, item: Logic, others: Ordered, wire: Wire) -> list[Logic]:
-        """The other patterns that lead from what is there to the same new variable as `item`: they close cycles, and
-        are taken with it."""
+        """The other patterns that lead from bound variables to the same new variable as `item`: they close cycles, and
+        are joined together with it."""
         new = self._leads_to(item, wire)
         return [] if new is None else others.take_of(new, lambda other: self._leads_to(other, wire) == new)
 
@@ -443,7 +451,7 @@ class Builder:
         return item.window is None and can_count(self._pattern(item), wire.certain, unseen)
 
     def _test_what_is_bound(self, waiting: Waiting, wire: Wire, ground: Ground) -> Wire:
-        """A condition is tested as soon as all that it reads is there for certain."""
+        """Tests each condition as soon as all variables that it reads are bound for certain."""
         return self._tested(waiting.due(wire.certain), wire, ground)
 
     def _optional(self, node: Optional, wire: Wire, ground: Ground) -> Wire:
@@ -457,7 +465,7 @@ class Builder:
         return self._add(operator, (left, right), left.certain, "optional", node)
 
     def _optional_with_questions(self, node: Optional, left: Wire, right: Wire, ground: Ground) -> Wire:
-        """Joined and tested as any other part; what no row of that covers is added alone."""
+        """Joins and tests the right side as any other part, then adds the left rows without a match."""
         open_ = tuple(v for v in left.variables if v in right.variables and v in maybe_of(left, right))
         marks = tuple(f"{v}'" if v in open_ else v for v in left.variables)
         marked = self._project(left, (*left.variables, *(f"{v}'" for v in open_)), (*left.variables, *open_))
@@ -466,7 +474,7 @@ class Builder:
         return self._add(operator, (left, matched), left.certain, "optional", node)
 
     def _right_side(self, node: Logic, left: Wire, ground: Ground) -> Wire:
-        """For the values that the left side has, where that is the same and not more work."""
+        """The right side for the values of the left side, if that is correct and not more work; else all of it."""
         ground = self._ground_of(node, ground)
         shared = tuple(v for v in left.variables if v in node.variables or v in ground.carried)
         seeds = frozenset(shared) - ground.carried
@@ -500,7 +508,8 @@ class Builder:
         return self._add(operator, (wire,), wire.certain, f"bind ?{variable}")
 
     def _assigned(self, each: Sequence[tuple[str, Test]], wire: Wire, ground: Ground) -> Wire:
-        """One after the other; of many those at once that ask no question and are not of the moment."""
+        """Assigns variables one by one; of many, those at once that contain no question and do not depend on the
+        moment."""
         if len(each) <= _ASSIGNED_MAX:
             for name, test in each:
                 wire = self._assign(name, test, wire, ground)
@@ -547,7 +556,7 @@ class Builder:
         return wire
 
     def _answered(self, test: Test, wire: Wire, ground: Ground) -> Wire:
-        """With a column for each question that the condition asks."""
+        """The wire, with a column for each question of the condition."""
         for question in test.questions:
             wire = self._with_answer(question, self._sees(test, ground), Keep.BOTH, wire)
         return wire
@@ -591,7 +600,7 @@ class Builder:
         return self._orders.of(f"{place}/{self._sliced[place]}", cut)
 
     def _is_worth_it(self, node: Select, seeds: Names, values: float) -> bool:
-        """Whether working it out for given values only is expected to be less than all of it."""
+        """Whether evaluating the node for given values is expected to be less work than all of it."""
         for_values = self._estimates.peak(node.inner, seeds) * values
         return for_values * 2 < self._estimates.peak(node.inner, NO_NAMES)
 
@@ -699,7 +708,7 @@ def _unmarked(marks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _single_question(test: Test) -> Keep | None:
-    """Whether the condition is nothing but one question."""
+    """What to keep if the condition is one question or its negation; None: it is something else."""
     if len(test.questions) != 1:
         return None
     name = Variable(test.questions[0].name)

@@ -1,7 +1,7 @@
 """Estimates: how many rows a part is expected to have, from counts of the store.
 
-They order joins; a wrong one costs time, never an answer. Exact are the edges of a predicate, and those of a constant
-under one; what a variable that is bound already leaves is guessed from how many values there are of it."""
+They order joins; a wrong one costs time, but never changes an answer. The edges of a predicate, and those of a constant
+under it, are counted exactly; for a bound variable the number of edges is guessed from the number of its values."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _MATCH_SHARE = 0.3
 class Estimates:
     def __init__(self, snapshot: Snapshot, pattern_of: Callable[[PatternScan], IdPattern]) -> None:
         self._snapshot, self._pattern_of = snapshot, pattern_of
-        # Counted once: ordering asks for each source again and again.
+        # Counted once: ordering needs each source again and again.
         self._counts: dict[PatternScan, float] = {}
         self._rows: dict[tuple[Logic, Names], float] = {}
         self._fans: dict[tuple[int, bool, bool], float] = {}
 
     def rows(self, node: Logic, bound: Names) -> float:
-        """For one value of each variable in `bound`."""
+        """The expected rows for one value of each variable in `bound`."""
         if isinstance(node, PatternScan):
             return self._source(node, bound)
-        # Ordering the parts around it asks again and again, each of them for all that is inside of it.
+        # Ordering the parts around a node needs its estimate, and those inside of it, again and again.
         key = node, node.variables & bound
         if key not in self._rows:
             self._rows[key] = self._estimated(node, key[1])
@@ -79,7 +79,7 @@ class Estimates:
                 return GUESSED
 
     def peak(self, node: Logic, bound: Names) -> float:
-        """The most rows at any point on the way."""
+        """The greatest expected number of rows at any stage."""
         if not isinstance(node, Conjunction):
             return self.rows(node, bound)
         rows, most = 1.0, 1.0

@@ -1,7 +1,7 @@
-"""Gains: what an answer has more than at the evaluation before (ISTREAM), or what that had more (DSTREAM), as bags.
+"""Gains: the rows that an answer has more than the answer before (ISTREAM), or less (DSTREAM), as bags.
 
-What came is set against what ran out; so what is valid for a time is kept until then. Where it can be seen that no row
-that came was there before (`ZSet.fresh`), nothing is set against anything, and what came is only put aside."""
+New rows are compared with rows that have run out; so rows of limited validity are stored until it ends. If it is known
+that no new row was there before (`ZSet.fresh`), nothing is compared, and the new rows are only put aside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slice: what ORDER BY and LIMIT leave of a sub-SELECT's solutions, as changes from evaluation to evaluation."""
+"""Slice: ORDER BY and LIMIT of a sub-SELECT, as changes from evaluation to evaluation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from stream_ext.rows.zset import Columns, Weights, ZSet, concat, consolidate, em
 
 
 class Slice:
-    """Keeps all that came in, cuts it anew at each evaluation, and says how that differs from the last."""
+    """Stores all input rows, cuts them anew at each evaluation, and returns the difference from the last result."""
 
     def __init__(self, cut: Cut, ranking: Ranking | None = None) -> None:
-        """`ranking`: the order of first appearance, where that is what is cut."""
+        """`ranking`: the order of first appearance, if LIMIT cuts by it."""
         self.variables = cut.names
         self._cut = cut
         self._rows = empty(len(cut.variables))
@@ -45,6 +45,6 @@ class Slice:
 
 
 def net_change(expired: ZSet, change: ZSet) -> tuple[Columns, Weights]:
-    """What came and went, what ran out among it."""
+    """The net change: the given change, and the rows that have run out."""
     both = concat([change, expired.negated()], change.width)
     return sum_equal_rows(both.columns, both.weight_array())

@@ -1,7 +1,7 @@
-"""Told: what another endpoint has answered, for as long as rows need it; and the rows that may.
+"""Remote answers: the answers of a remote endpoint, as long as rows need them; and these rows.
 
-Solutions stand one below the other in columns; of each combination of known values (a key) it is known where its own
-are, and what they said, so that another answer can be told from the same one."""
+The solutions are rows of columns. For each combination of known values (a key) there are the places of its solutions,
+and a digest of them, so that a changed answer is recognised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream_ext.remote.sparql_client import Solution
 from stream_ext.rows.zset import Ids, ZSet, concat, consolidate, empty
 from stream_ext.values.vocabulary import Vocabulary
 
-#: What one combination of known values stands for: the service's id (0: it is written), then the shared variables'.
+#: A combination of known values: the id of the service (0: it is a constant), then those of the shared variables.
 Key = tuple[int, ...]
 Found = Mapping[Key, Sequence[Solution]]
 
@@ -29,7 +29,7 @@ class AnsweredRows:
         self._count = 0
 
     def differing(self, found: Found) -> list[Key]:
-        """Those whose answer is another one, or the first."""
+        """The keys whose answer has changed, or is their first."""
         return [key for key, solutions in found.items() if self._digests.get(key) != _digest(solutions)]
 
     def take(self, found: Found, vocabulary: Vocabulary) -> None:
@@ -58,7 +58,7 @@ class AnsweredRows:
 
 
 def _digest(solutions: Sequence[Solution]) -> bytes:
-    """Equal for what means the same; blank nodes are told apart by where they come first, whatever their labels."""
+    """A digest that is equal for equivalent solutions; blank nodes are numbered by their first occurrence."""
     numbers: dict[bytes, bytes] = {}
     lines = []
     for solution in solutions:
@@ -71,7 +71,7 @@ def _digest(solutions: Sequence[Solution]) -> bytes:
 
 
 class PresentRows:
-    """The rows that are there: summed now and then, when as many have come as there were."""
+    """The present rows of the left side; summed up when as many have come as there were."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -89,7 +89,7 @@ class PresentRows:
         return self._came > max(_FEW, self._settled)
 
     def settled(self, time: int) -> ZSet:
-        """What of it counts at `time` or later."""
+        """The rows that are valid at `time` or later, summed up."""
         rows = concat(self._parts, self._width)
         alive = consolidate(rows.take(rows.until_array() >= time)) if rows.count else empty(self._width)
         self._parts, self._came, self._settled = [alive] if alive.count else [], 0, alive.count

@@ -36,13 +36,13 @@ from stream_ext.remote.sparql_client import Remotes, Solution
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty
 from stream_ext.values.vocabulary import Vocabulary
 
-#: So many values, or bytes of them, are sent at once.
+#: The greatest number of values, or of their bytes, in one request.
 BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
 
-#: Answers that are kept for another network of the query, beside as many as are in use.
+#: Answers that are retained for another network of the query, beyond twice those in use.
 _RECEIVED_MAX = 1 << 10
 
-#: Cells a row beside its columns, for where it comes from.
+#: Cells for each row beside its columns, for its origin.
 _CELLS_WITH_ROW = 4
 
 _INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
@@ -55,8 +55,8 @@ _NONE = range(0)
 
 
 class Unanswered(Exception):
-    """SERVICE without SILENT had no answer; `forbidden`: it may not even be asked. `later`: there may be one when
-    nothing speaks against asking these (`Elsewhere.why_not`); if there are none, there never will be."""
+    """SERVICE without SILENT had no answer. `forbidden`: the endpoint may not be requested. `later`: there may be an
+    answer when these may be requested again (`why_not`); empty: there will never be one."""
 
     def __init__(self, why: str, position: Position, forbidden: bool, later: tuple[Hashable, ...] = ()) -> None:
         self.why, self.position, self.forbidden, self.later = why, position, forbidden, later
@@ -82,9 +82,9 @@ def placed(text: str) -> Iterator[None]:
 
 
 def check_services(roots: Iterable[Part], allowed_urls: Outside, text: str) -> None:
-    """NotAllowed for a service that may not be asked, whether or not it would come to that.
+    """NotAllowed for a service that may not be requested, whether or not the query would do it.
 
-    What a service asks in its turn is its own affair."""
+    SERVICE inside of SERVICE is not checked: the remote endpoint evaluates it."""
     waiting = list(roots)
     while waiting:
         part = waiting.pop()
@@ -103,7 +103,7 @@ class ServiceCall:
 
     service: Node
     inner: Pattern
-    names: tuple[str, ...]  # the variables of `inner` that can be seen
+    names: tuple[str, ...]  # the visible variables of `inner`
     silent: bool
     position: Position
 
@@ -120,12 +120,12 @@ class ServiceOperator:
         self._stored = AnsweredRows(call.names)
         self._rows = PresentRows(len(left))
         self._received = Heard()
-        self._turn = 0  # in which all was asked for last
+        self._turn = 0  # in which all answers were requested last
         self._unanswered: set[Key] = set()  # SILENT
-        self._tried_sn = 0  # where one of these was asked for last
+        self._tried_sn = 0  # the snapshot at which one of these was requested last
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
-        # Nothing comes after a last step, and others may step this operator at the same time.
+        # After a last step there is none, and other threads may step this operator at the same time.
         return self._once(moment, left) if moment.last else self._goes_on(moment, left)
 
     def _once(self, moment: Moment, left: ZSet) -> ZSet:
@@ -136,7 +136,7 @@ class ServiceOperator:
         return self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored)
 
     def _goes_on(self, moment: Moment, left: ZSet) -> ZSet:
-        """What has become another answer counts for the rows that are there, then the rows that come meet it."""
+        """First, changed answers change the rows that are there; then new rows are joined with the answers."""
         again = self._due(moment) if moment.requests_again else []
         if not left.count and not again:
             return empty(len(self.variables))
@@ -151,7 +151,7 @@ class ServiceOperator:
         return concat(changes, len(self.variables))
 
     def _changed(self, moment: Moment, different: list[Key], found: Found) -> list[ZSet]:
-        """Takes the answers in; what that changes of the rows that are there."""
+        """Stores the changed answers; returns the change of the rows that are there."""
         stored = self._stored
         before = {key: stored.places[key] for key in different if key in stored.places}
         stored.take({key: found[key] for key in different}, moment.vocabulary)
@@ -166,7 +166,8 @@ class ServiceOperator:
         return [consolidate(concat([came, went.negated()], len(self.variables)))]
 
     def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, stored: AnsweredRows) -> ZSet:
-        """Each row with the solutions at its places. What the left side has unbound comes from the other."""
+        """Each row with the solutions at its places. A variable that is unbound on the left gets its value from
+        these."""
         starts, counts = (np.array([f(place) for place in places], np.int64) for f in (_start, len))
         repeats = counts[of_row]
         moment.control.room(int(repeats.sum()), len(self.variables) + _CELLS_WITH_ROW)
@@ -184,7 +185,7 @@ class ServiceOperator:
         return left.with_columns(tuple(columns))
 
     def _keys(self, left: ZSet) -> tuple[list[Key], Places]:
-        """The distinct combinations of what is known, and which of them each row has."""
+        """The distinct combinations of known values, and which of them each row has."""
         zeros = np.zeros(left.count, np.uint64)
         named = [*([self._asker] if self._asker else []), *self._shared]
         columns = [left.column(self._left.index(name)) if name in self._left else zeros for name in named]
@@ -193,10 +194,11 @@ class ServiceOperator:
         distinct, of_row = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         return list(map(tuple, distinct.tolist())), of_row.reshape(-1)
 
-    # ---- asking again ---------------------------------------------------------------------------------------------
+    # ---- repeated requests -----------------------------------------------------------------------------------------
 
     def _due(self, moment: Moment) -> list[Key]:
-        """What is to be asked for again: all that is in use, in turns; what had no answer, as soon as it may have."""
+        """The keys to request again: from time to time all that are in use; keys without an answer, as soon as
+        allowed."""
         backoff, received = _of(moment), moment.received or self._received
         received.look(backoff)
         if self._turn != received.turn:
@@ -215,14 +217,14 @@ class ServiceOperator:
         return any(_of(moment).why_not(url, (url, self._call)) is None for url in urls)
 
     def _forget(self, moment: Moment) -> None:
-        """What no row needs any more."""
+        """Forgets answers that no row needs any more."""
         rows = self._rows.settled(moment.time)
         keys = self._keys(rows)[0] if rows.count else []
         self._stored.keep(keys)
         self._unanswered &= set(keys)
 
     def _found(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
-        """As `_answers`; what another network was answered in this turn is asked for no more."""
+        """As `_answers`; answers that another network of the query has got in this turn are not requested again."""
         if (received := moment.received) is None:
             return self._answers(keys, moment)
         there = received.of(self._call)
@@ -232,10 +234,10 @@ class ServiceOperator:
         received.keep(self._call, answered, _RECEIVED_MAX + 2 * len(self._stored.places))
         return {**known, **answers}, unanswered
 
-    # ---- asking -------------------------------------------------------------------------------------------------
+    # ---- requests -----------------------------------------------------------------------------------------------
 
     def _answers(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
-        """The solutions for each key, and those for which there was no answer, be it that there may be one later."""
+        """The solutions for each key, and the keys without an answer that may have one later."""
         by_service: dict[int, list[Key]] = {}
         for key in keys:
             by_service.setdefault(key[0], []).append(key)
@@ -259,7 +261,7 @@ class ServiceOperator:
         return answers, unanswered
 
     def _request(self, remotes: Remotes, url: str, keys: list[Key], moment: Moment) -> list[list[Solution]]:
-        """As `_ask`; of a query that is asked for ever, those who did not answer are left alone for a while."""
+        """As `_ask`; for a registered query, an endpoint that did not answer is not requested for a while."""
         backoff = moment.backoff
         if backoff is None:
             return self._ask(remotes, url, keys, moment.vocabulary)
@@ -272,7 +274,7 @@ class ServiceOperator:
                 return found
             except CannotFetch as error:
                 why = str(error)
-                # Where it has answered others, the question is too long.
+                # If it has answered other requests, only this request is the problem.
                 backoff.failed(url if isinstance(error, NoAnswer) and remotes.answered == answered else this, why)
         self._tried_sn = backoff.sn
         raise _Later(why, (url, this))
@@ -299,13 +301,13 @@ class ServiceOperator:
                 place = question.place(solution, stop - start, url)
                 solution = {name: labels.own(text) for name, text in solution.items()}
                 fixed = zip(self._shared, keys[start + place][1:], values[start + place], strict=True)
-                # A blank node of ours is none of theirs: it was not sent, and what they bind there differs.
+                # Blank nodes were not sent, so a value that the endpoint binds there is another one.
                 if not any(id and text is None and name in solution for name, id, text in fixed):
                     found[start + place].append(solution)
         return found
 
     def _values(self, keys: list[Key], vocabulary: Vocabulary) -> list[Texts]:
-        """What is sent of each key; None: nothing, for it is unbound or a blank node."""
+        """The values that are sent for each key; None: the variable is unbound, or a blank node."""
         ids = np.array([key[1:] for key in keys], np.uint64).reshape(len(keys), -1)
         distinct = np.unique(ids[ids != 0])
         texts = dict(zip(distinct.tolist(), vocabulary.decode(distinct), strict=True)) if len(distinct) else {}
@@ -314,7 +316,7 @@ class ServiceOperator:
 
 
 class _RemoteQuestion:
-    """The question as it is sent: names that SPARQL can write, and a column that numbers the values."""
+    """The query that is sent: with variables that SPARQL can write, and a column that numbers the values."""
 
     def __init__(self, call: ServiceCall, shared: tuple[str, ...]) -> None:
         self._call, self._shared = call, shared
@@ -338,7 +340,7 @@ class _RemoteQuestion:
         return Values((*self._shared, self._row), tuple(rows), self._call.position)
 
     def place(self, solution: Solution, count: int, url: str) -> int:
-        """Takes the number out, and gives the variables their own names again."""
+        """Removes the number from a solution and returns it; restores the names of the variables."""
         written = solution.pop(self._row, b'"0"').partition(b'"^^')[0].strip(b'"')
         if not written.isdigit() or int(written) >= count:
             raise CannotFetch(f"<{url}> answered with values that it was not sent")
@@ -349,7 +351,7 @@ class _RemoteQuestion:
 
 
 def _writable(names: set[str]) -> dict[str, str]:
-    """Where a name has a character that no variable of a text has, another one."""
+    """For each name one that SPARQL can write: names with other characters are replaced."""
     used = {name for name in names if re.fullmatch(r"\w+", name)}
     written = {name: name for name in used}
     for name in sorted(names - used):
@@ -365,7 +367,7 @@ def _unused(name: str, used: set[str]) -> str:
 
 
 class _Labels:
-    """A label of a blank node means something within one answer only."""
+    """Blank nodes of one answer: a label means nothing in other answers."""
 
     def __init__(self, scope: str) -> None:
         self._scope = scope
@@ -393,5 +395,5 @@ def _start(place: range) -> int:
 
 
 def _of(moment: Moment) -> Elsewhere:
-    assert moment.backoff is not None, "who is asked for ever is told of those elsewhere"
+    assert moment.backoff is not None, "a registered query has a backoff"
     return moment.backoff

@@ -1,7 +1,7 @@
-"""Watched scan: a window scan that looks only at rows with a value that some query asks for.
+"""Watched scan: a window scan that passes on only rows with a value that is a parameter of some query.
 
-What it puts out is joined with the parameters of those queries, so a row that nobody asks for would find no partner.
-With most rows that a stream brings nothing is ever done but to keep them, should somebody come who asks for them."""
+Its rows are joined with the parameters of these queries, so any other row would have no partner. Most rows of a stream
+are only stored, for queries that may be registered while the rows are in the window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NONE = np.empty(0, np.int64)
 
 
 class Marks:
-    """A set of ids that is asked quickly; of an id that is not in it, it says now and then that it is."""
+    """A set of ids with a fast test, which has false positives."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -48,7 +48,7 @@ class Marks:
         return found
 
     def add(self, ids: Ids) -> Ids:
-        """Those that were not in it."""
+        """Adds ids; returns those that were not in the set."""
         new = [id for id in dict.fromkeys(ids.tolist()) if not self._counts[id]]
         self._counts.update(ids.tolist())
         self._marked += len(new)
@@ -59,7 +59,7 @@ class Marks:
         return found
 
     def remove(self, ids: Ids) -> None:
-        """It may say for some more time that they are there."""
+        """Removes ids; `contains` may be true for them for some more time."""
         for id in ids.tolist():
             self._counts[id] -= 1
             if not self._counts[id]:
@@ -67,7 +67,7 @@ class Marks:
 
 
 class WatchedScan(WindowScan):
-    """`asked` are the columns of the parameters; `name`, which the pattern binds, is one of them."""
+    """`parameters`: the columns of the relation; `name`: one of them, which the pattern binds."""
 
     def __init__(self, window: ScheduledWindow, pattern: IdPattern, parameters: tuple[str, ...], name: str) -> None:
         super().__init__(window, pattern, as_bag=True)

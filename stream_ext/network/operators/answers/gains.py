@@ -33,7 +33,7 @@ class Gains:
         return not self._total and all(last < self._time for _, last in self._aside)
 
     def step(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
-        """Rows, with how often each; a row may be told several times."""
+        """The gained rows with their weights; equal rows may occur several times."""
         self._lapses = self._lapses or (change.weights is not None and change.untils is not None)
         self._total -= change.untold
         # What was taken back for a time comes again when that is over, so then what runs out has to be looked at.

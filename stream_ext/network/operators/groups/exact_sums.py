@@ -1,4 +1,4 @@
-"""Exact sums: of decimals and floats, so that it does not matter in which order they came and went.
+"""Exact sums of decimals and floats, which do not depend on the order in which numbers came and went.
 
 Each distinct number has an *effect*, a line of integers that is added to its group's line: what kind of number it is,
 and its value in parts of 30 bits, decimals as multiples of 10**-18, floats as multiples of 2**-128. Few numbers are
@@ -89,7 +89,7 @@ class ExactSums:
             more = _CONTEXT.multiply(far[int(places[i])], weight)
             self._far[line] = _CONTEXT.add(self._far.get(line, Decimal(0)), more)
 
-    # ---- telling
+    # ---- results
 
     def concern(self, slots: Slots) -> npt.NDArray[np.bool_]:
         """Which groups have, or had, other things than inline integers."""

@@ -1,8 +1,8 @@
-"""Tallies: what is counted of each group, so that an aggregate of it can be told and taken back.
+"""Tallies: the counts and sums of each group, from which aggregates are computed and retracted.
 
-A tally is fed with rows (a group's slot, a weight, the id of the argument) and keeps arrays by slot. How many rows are
-bound and what integers sum to is kept as it is, for addition has an inverse; for the other aggregates `Members` knows
-how often each value stands in its group, and feeds what comes and what leaves to those who look at each value once."""
+A tally gets rows (a group's slot, a weight, the id of the argument) and has arrays by slot. Counts of bound rows and
+sums of integers are stored directly, because addition has an inverse. For the other aggregates, `Members` counts how
+often each value occurs in its group, and passes values that come or leave on to tallies of distinct values."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RowCounts:
 
 
 class Sums:
-    """What the numbers of each group sum to."""
+    """The sum of the numbers of each group."""
 
     def __init__(self, terms: TermsOfGroups) -> None:
         self.integers = np.zeros((0, 3), np.int64)  # how many inline integers, the low part of their sum, the high part
@@ -91,7 +91,7 @@ class Sums:
 
 
 class Members:
-    """How often each value (or row) stands in each group."""
+    """How often each value (or row) occurs in each group."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -119,7 +119,7 @@ class Members:
         self._changed.append(entries)
 
     def settle(self) -> None:
-        """Tells the followers which values came and which have left, now that all rows of a step are counted."""
+        """Passes on the values that came and that have left, when all rows of a step are counted."""
         for entries in self._changed:
             left, came = np.empty(len(entries), np.int32), np.empty(len(entries), np.int32)
             gone, new = kernels.settle_members(entries, self._table.cells, self._count, self._present, left, came)
@@ -133,7 +133,7 @@ class Members:
             for follower in self.followers:
                 follower.add(slots, ONCE, sign, ids)
 
-    # ---- asking
+    # ---- reading
 
     def of(self, slots: Slots) -> Slots:
         """The members that are in these groups and are no error."""
@@ -161,7 +161,7 @@ class Members:
         return self._table.ids(entries, 1)
 
     def rest_of_rows(self, entries: Slots, start: int = 1) -> tuple[Ids, ...]:
-        """What stands with each value in its row; from `start` 0 on the whole row."""
+        """The other columns of each value's row; with `start` 0 the whole row."""
         return tuple(self._table.ids(entries, 1 + i) for i in range(start, self._width))
 
     def counts(self, entries: Slots) -> Counts:
@@ -170,7 +170,7 @@ class Members:
     # ---- forgetting
 
     def clean(self) -> None:
-        """Forgets values that are in their group no more, once so many have come as were there at the last time."""
+        """Forgets values that have left their groups, when the number of values has doubled since the last time."""
         if self._table.used > self._clean_at:
             self._hold(self._alive(), len(self._first))
             self._clean_at = max(_CLEAN_LEAST, 2 * self._table.used)
@@ -197,7 +197,7 @@ class Members:
 
 
 class Extremum:
-    """The least (or greatest) value of each group, by the order of terms; where it leaves, the next is looked for."""
+    """The least (or greatest) value of each group, by the order of terms; when it leaves, the next one is searched."""
 
     def __init__(self, members: Members, terms: TermsOfGroups, greatest: bool) -> None:
         self.best = np.zeros(0, np.uint64)
@@ -216,7 +216,7 @@ class Extremum:
         self._where = np.full(capacity, kernels.END, np.int32)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
-        """Values of which a group had none come to it (each once), or are in it no more."""
+        """Values that are new in their groups (each once), or have left them."""
         if sign > 0:
             bound = ids != 0
             self.consider(slots[bound], ids[bound])

@@ -1,6 +1,6 @@
-"""The terms of groups: where an aggregate has to know what an id stands for.
+"""The terms of groups, for aggregates that need the values behind ids.
 
-Inline integers are told from their ids; other terms are decoded, each once for a step."""
+Inline integers are read from their ids; other terms are decoded, each once in a step."""
 
 from __future__ import annotations
 

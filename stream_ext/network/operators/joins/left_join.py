@@ -1,7 +1,7 @@
-"""Left join: each left solution with its partners, or alone where it has none.
+"""Left join: each left solution with its partners, or by itself if it has none.
 
-Composed of what is there: the join J of those pairs for which the conditions hold; and L less those of its rows that J
-has a partner for. A partner that runs out gives the row back by itself: what covered it was valid as long as it was."""
+It is the join J of the pairs that pass the conditions, plus the rows of L without a partner in J. When a partner runs
+out, the left row comes back by itself: the row that covered it was valid only as long as the partner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stream_ext.rows.zset import ZSet, concat
 
 
 class Uncovered:
-    """Left rows that nothing covers: L - L ⋈ distinct(C), where C are rows of L that have a partner."""
+    """Left rows without a partner: L - L ⋈ distinct(C), where C are the rows of L with a partner."""
 
     def __init__(self, variables: tuple[str, ...]) -> None:
         self.variables = variables

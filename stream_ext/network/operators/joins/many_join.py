@@ -1,9 +1,9 @@
 """Many join: the solutions that agree in all of three or more parts, in an order that is found anew for each batch.
 
-What is new of one part is joined with one part after the other: with all of those before it, and with those behind it
-as they were before this step, so each combination is found once. Parts are indexed, what lies between them is not kept:
-there is nothing to move when another order is better. Next comes the part of which the fewest rows are found for each
-row so far. That is counted whenever rows are looked up; what has not been looked up for a while is tried again."""
+The new rows of a part are joined with the other parts, one after the other: with the parts before it as they are now,
+and with the parts after it as they were before this step, so each combination is found once. Parts are indexed, and
+intermediate results are not stored: so the order can be changed at any time. The next part is the one with the fewest
+rows for each row so far. These numbers are counted at each look-up, and tried again from time to time."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Key = tuple[int, ...]  # places of the variables by which a part is looked up
 
 class ManyJoin:
     def __init__(self, parts: Sequence[tuple[str, ...]], sources: Sequence[int] | None = None) -> None:
-        """The variables of each part, which all of its rows bind; and which of the changes that come these rows are:
-        parts that differ in the names of their variables only share them. Else each part has its own."""
+        """`parts`: the variables of each part, which all of its rows bind. `sources`: for each part its input; parts
+        that differ only in the names of their variables share one. None: each part has its own."""
         self.variables = tuple(dict.fromkeys(v for part in parts for v in part))
         sources = range(len(parts)) if sources is None else sources
         self._indexed = [
@@ -56,7 +56,7 @@ class ManyJoin:
         return replace(whole, fresh=self._fresh_columns(changes) if whole.weights is None else None)
 
     def order(self, first: int) -> list[int]:
-        """In which order rows of this part are joined with the others, as things stand."""
+        """The present order in which rows of this part are joined with the others."""
         joined, names, order = frozenset((first,)), set(self._parts[first].variables), [first]
         while len(order) < len(self._parts):
             n = min(self._candidates(joined, names), key=lambda n: self._fans.get((joined, n), 0.0))
@@ -93,7 +93,7 @@ class ManyJoin:
         return names, KeyedRows(out.matrix, out.untils, out.weights, ())
 
     def _fresh_columns(self, changes: Sequence[ZSet]) -> frozenset[int] | None:
-        """A combination is new where one of its rows is."""
+        """The columns of `ZSet.fresh`: a combination is new if one of its rows is."""
         places: set[int] = set()
         for part, source in zip(self._parts, self._sources, strict=True):
             change = changes[source]
@@ -132,7 +132,7 @@ class ManyJoin:
         self._fans[joined, n] = fan if known is None else known * (1 - share) + fan * share
 
     def _try_again(self) -> None:
-        """Forgets what would be found elsewhere than where rows are looked up now."""
+        """Forgets the numbers of look-ups that are not in the present orders."""
         self._surprised = False
         used = {(joined, n) for first in range(len(self._parts)) for joined, n in self._ways(first)}
         self._fans = {way: fan for way, fan in self._fans.items() if way in used}
@@ -158,7 +158,7 @@ class _Part:
 
 
 class _IndexedRows:
-    """The rows of one part, or of several, with an index for whatever they have been looked up by."""
+    """The rows of one part, or of several, with an index for each key that they have been looked up by."""
 
     def __init__(self, width: int, key: Key) -> None:
         self._indexes = {key: RowIndex(width, key)}

@@ -12,7 +12,7 @@ from stream_ext.rows.zset import ZSet
 
 
 class MinusOperator:
-    """`hidden`: columns of the left that are none of its solutions' own; `carried`: as in Pairing."""
+    """`hidden`: columns of the left that do not belong to its solutions; `carried`: as in Pairing."""
 
     def __init__(
         self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names, hidden: Names, carried: Names

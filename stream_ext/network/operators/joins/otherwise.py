@@ -1,6 +1,6 @@
-"""Otherwise: rows that were matched, and the left rows of which none was.
+"""Otherwise: matched rows, and the left rows without a match.
 
-What an OPTIONAL is whose conditions ask questions."""
+The end of an OPTIONAL whose conditions contain questions (EXISTS)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stream_ext.rows.zset import ZSet, concat
 
 class Otherwise:
     def __init__(self, left: tuple[str, ...], matched: tuple[str, ...], marks: tuple[str, ...]) -> None:
-        """`marks`: for each left variable, the column of what was matched that has the value it had on the left."""
+        """`marks`: for each left variable, the column of the matched rows with its value on the left."""
         self.variables = tuple(v for v in matched if not v.endswith("'"))
         self._covers = Project(matched, left, marks)
         self._matched = Project(matched, self.variables)

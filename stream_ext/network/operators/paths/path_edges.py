@@ -60,14 +60,14 @@ class SortedEdges:
 
 
 class WindowEdges:
-    """What is in a window, from evaluation to evaluation: a triple is an edge while one of its copies is there."""
+    """The edges of a window, from evaluation to evaluation: a triple is an edge while one of its copies is there."""
 
     def __init__(self) -> None:
         self._rows = empty(3)
         self.edges = SortedEdges(NO_IDS, NO_IDS, NO_IDS)
 
     def step(self, moment: Moment, change: ZSet) -> EdgeChange:
-        """Takes the window's change in, and says how its edges differ from those of the last evaluation."""
+        """Applies the window's change; returns how its edges differ from those of the last evaluation."""
         rows = concat([self._rows, change], 3)
         if rows.untils is not None:
             counts = rows.untils >= moment.time

@@ -208,7 +208,7 @@ class Search:
 
 
 class PathStarts:
-    """From which nodes a path is asked for: those that the solutions on the left have, as long as one has it."""
+    """The nodes from which a path starts: the values of the left solutions, as long as one of them has the value."""
 
     def __init__(self, left: tuple[str, ...], start: End, certain: Names) -> None:
         self._start = start

@@ -29,7 +29,7 @@ from stream_ext.values.vocabulary import is_local
 #: Edges as links of a path, in its direction: (from, to, sign).
 Steps = tuple[Ids, Ids, np.typing.NDArray[np.int64]]
 
-#: Starts that nobody asks for any more may be so many, before they are forgotten.
+#: The number of unused starts from which on they are forgotten.
 _UNUSED_STARTS_MIN = 1024
 
 

@@ -33,7 +33,7 @@ Places = npt.NDArray[np.int64] | npt.NDArray[np.intp]
 Resolve = Callable[[bytes], int]
 Walked = tuple[Tags, Ids]
 
-#: So many rounds a repeated path asks the store for the edges of what it just found; then it takes all edges at once.
+#: The number of rounds in which a repeated path reads only the edges of new nodes; then it reads all edges at once.
 ROUNDS = 12
 #: Edges that are looked at between two looks at the deadline.
 _EDGES = 1 << 20
@@ -208,7 +208,7 @@ def _walk_but(path: AnyLinkBut, edges: Edges, tags: Tags, nodes: Ids, control: C
 
 
 def _walk_repeated(path: Repeated, edges: Edges, tags: Tags, nodes: Ids, control: Control) -> Walked:
-    """The set of pairs is worked out once for each distinct node, and met by whoever stands there."""
+    """Computes the set of pairs once for each distinct node, and joins it with all tags at this node."""
     starts, start_of = np.unique(nodes, return_inverse=True)
     pairs = ReachedPairs(path, starts)
     pairs.grow(edges, control)

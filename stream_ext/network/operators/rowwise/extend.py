@@ -24,7 +24,7 @@ class ExtendOperator:
         return change
 
     def sources(self) -> Iterator[int | None]:
-        """For each column the one that it is of those that come."""
+        """For each column the input column that it copies."""
         found: list[int | None] = list(range(len(self.variables) - len(self._calculators)))
         for calculator in self._calculators:
             found.append(None if calculator.copies is None else found[calculator.copies])

@@ -30,12 +30,12 @@ class Project:
         return ZSet(columns, change.count, change.weights, change.untils, fresh, change.untold)
 
     def sources(self) -> Iterator[int | None]:
-        """For each column the one that it is of those that come."""
+        """For each column the input column that it copies."""
         return iter(self._from)
 
 
 def _places(change: ZSet, fresh: frozenset[int], columns: tuple[Ids | Deferred, ...]) -> frozenset[int] | None:
-    """Where these columns, or copies of them, have gone to; None if one of them is nowhere."""
+    """The places of these columns, or of copies of them, in the output; None: one of them is not there."""
     found = [next((to for to, column in enumerate(columns) if column is change.held[i]), None) for i in fresh]
     places = frozenset(place for place in found if place is not None)
     return places if None not in found else None

@@ -69,7 +69,7 @@ def firsts(owners: Slots, values: Ids) -> Picks:
 
 
 def tied(keys: Sequence[Ids | Slots], order: Picks) -> Picks:
-    """The rows that are equal in all keys to one that stands beside them in this order."""
+    """The rows that are equal in all keys to a neighbour in this order."""
     begins = _begins(*(key[order] for key in keys))
     single = begins & np.append(begins[1:], True) if len(begins) else begins
     return order[~single]

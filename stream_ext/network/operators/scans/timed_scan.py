@@ -1,7 +1,7 @@
 """Timed scan: one triple pattern over a window, with the latest time of an element that has the triple.
 
-A triple that comes again with a later time has that one from then on: what was said of it before is taken back. The
-later time is also the one that stays longer, so nothing has to be said when it goes."""
+A triple that comes again with a later time has that time from then on: its row with the earlier time is retracted. The
+row with the later time is valid for longer, too, so its end needs no other change."""
 
 from __future__ import annotations
 

@@ -74,14 +74,14 @@ def checked_graph(graph: str) -> bytes:
 
 
 def _by_subject(*columns: Ids) -> tuple[Ids, ...]:
-    """So that a subject is written once. The last column, if there are four, goes first: that is the graph."""
+    """Rows sorted by subject, so that a writer writes each subject once; quads are sorted by graph first."""
     s, g = columns[0], columns[3] if len(columns) > 3 else None
     order = np.argsort(s, kind="stable") if g is None else np.lexsort((s, g))
     return tuple(column[order] for column in columns)
 
 
 def read_graph(derived: DerivedGraphs, graph: bytes | None) -> GraphAnswer:
-    """None is the default graph. A named graph without a triple is not there."""
+    """A graph; None: the default graph. NotFound for a named graph without triples."""
     store, sn = derived.store, derived.sn
     if graph is None:
         return GraphAnswer(_by_subject(*store.at(sn).graph_quads(DEFAULT_GRAPH)), sn, store.terms)
@@ -166,7 +166,7 @@ def merge(
 def add_quads(
     documents: Sequence[Document], reading: ReadingBudget | None = None, control: Control = Control.FREE
 ) -> Change:
-    """Each statement into the graph that it names itself."""
+    """Adds each statement to the graph that it names."""
     parsed = [document.parsed(reading) for document in documents]
     graphs = {each.terms[place] for each in parsed for place in np.unique(each.g[each.g >= 0]).tolist()}
 
@@ -219,7 +219,7 @@ def _graph(view: HeadView, graph: bytes | None) -> int | None:
 
 
 def _has_triples(view: HeadView, graph: bytes | None) -> bool:
-    """Whether there is a triple in it."""
+    """Whether the graph has a triple."""
     id = _graph(view, graph)
     return id is not None and bool(len(view.store.at(view.head).predicates(id)))
 
@@ -244,7 +244,7 @@ def _inserting(graph: bytes | None, parsed: Sequence[Parsed], control: Control) 
 
 
 def insert(into: Writes, graph: bytes | None, parsed: Sequence[Parsed]) -> None:
-    """What documents say; `graph` is for statements that name none."""
+    """Inserts the statements of documents; `graph`: for statements that name none."""
     for each in parsed:
         if len(each.s):
             ids = encoded(into, each.terms)
@@ -254,7 +254,7 @@ def insert(into: Writes, graph: bytes | None, parsed: Sequence[Parsed]) -> None:
 
 
 def encoded(into: Writes, terms: Sequence[bytes]) -> Ids:
-    """A label of a blank node becomes a fresh node."""
+    """The ids of terms; each label of a blank node becomes a fresh node."""
     blank = np.fromiter(map(is_blank, terms), np.bool_, len(terms))
     ids = np.empty(len(terms), np.uint64)
     ids[~blank] = into.encode([term for term in terms if not is_blank(term)])

@@ -46,9 +46,9 @@ from stream_ext.writer.updates.working import CannotUpdate, Forbidden, Working
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The snapshot that has an update, and how the store differs from the one before: quads that came and that went.
+    """The snapshot of an update, and the numbers of quads that it added and removed.
 
-    None where that cannot be told: the update is done, and the store is out of reach or has forgotten what was."""
+    None: they are not known. The update is done, but the store does not answer, or has deleted the snapshot before."""
 
     snapshot: int
     inserted: int | None
@@ -57,7 +57,8 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class UpdateOutcome:
-    """What the writer says of a request: the snapshot that has it; `changed` is False if that was there before."""
+    """The outcome of a request: its snapshot; `changed` is False if the request changed nothing, and has no own
+    snapshot."""
 
     sn: int
     changed: bool
@@ -99,7 +100,7 @@ def updated(published: UpdateOutcome, store: Store) -> Updated:
 
 
 class _Request:
-    """Made in the caller's thread, where what needs no turn is done; run by the writer."""
+    """A request: created and prepared in the caller's thread, then run by the writer."""
 
     def __init__(self, update: Update, text: str, asking: Asking) -> None:
         self._operations, self._text, self._asking = update.operations, text, asking
@@ -176,7 +177,7 @@ class _Request:
 
     @contextmanager
     def _placed(self, number: int, operation: Operation) -> Iterator[None]:
-        """An error of an operation says which it is, and where it stands."""
+        """Adds the number and the position of the operation to its errors."""
         count = len(self._operations)
         which = f"operation {number} of {count}: " if count > 1 else ""
         try:

@@ -1,9 +1,9 @@
 """The solutions of an update's pattern: the one place where an update asks the evaluator of queries.
 
-The writer solves patterns at its turn, and whoever pushes waits meanwhile. What is expected to take long is therefore
-solved *ahead*, in the thread of the request, at the head of that moment. At its turn the writer looks whether any edge
-that the solutions depend on has changed since. If none has, they are what it would have found; else it solves anew. So
-a request still sees exactly the snapshot before its own."""
+While the writer solves a pattern, pushes wait. So a pattern that is expected to take long is solved *ahead*, in the
+thread of the request, at the head of that moment. Then the writer checks whether an edge that the solutions depend on
+has changed since. If none has, the solutions are the same at its turn; else it solves the pattern anew. So a request
+sees exactly the snapshot before its own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SNAPSHOTS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PatternRequest:
-    """The pattern of an operation, and what its solutions are wanted for."""
+    """The pattern of an operation, and the use of its solutions."""
 
     pattern: Pattern
     variables: tuple[str, ...]

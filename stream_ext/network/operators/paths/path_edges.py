@@ -1,4 +1,4 @@
-"""Edges for paths that are no edges of the store: those of a window, as sorted arrays."""
+"""Edges for paths that are not in the store: those of a window, as sorted arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EDGE = 3
 
 
 class SortedEdges:
-    """A set of triples, sorted in both directions once somebody asks."""
+    """A set of triples, sorted in each direction when that is first needed."""
 
     def __init__(self, s: Ids, p: Ids, o: Ids, control: Control = Control.FREE) -> None:
         self.triples, self._control = (s, p, o), control

@@ -1,7 +1,7 @@
 """Path join: solutions extended by a path, over the store or over a window.
 
-The path is a relation of pairs (start, end) of which only those are worked out whose start a solution on the left
-asks for; the rest is a join with the pairs. Where both ends are open, every node is asked for."""
+The path is a relation of pairs (start, end). Only the pairs are computed whose start is in a solution on the left; then
+the solutions are joined with the pairs. If both ends are open, every node is a start."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PathJoin:
 
 
 class Search:
-    """The pairs of the path that the left side asks for, under the names of its ends."""
+    """The pairs of the path that the left side needs, under the names of its ends."""
 
     def __init__(
         self, left: tuple[str, ...], ends: tuple[End, End], path: IdPath, graph: IdGraph, certain: Names
@@ -113,7 +113,7 @@ class Search:
         return concat(parts, len(self.added))
 
     def _by_graph(self, window: ZSet) -> Iterator[tuple[int, ZSet]]:
-        """What came of each graph's triples; of all graphs that there were, for what they hold runs out."""
+        """The changes by graph; also for graphs without changes, because their triples may run out."""
         if self._graph.each is None:
             yield 0, window
             return
@@ -140,7 +140,7 @@ class Search:
         return found.with_columns(tuple(inward(column) for column in found.columns))
 
     def _graphs(self, moment: Moment) -> list[int | None]:
-        """Each graph that there is or was; None: one scope, of which the graphs are not told apart."""
+        """Each graph that exists or existed; None: one scope, in which graphs are not distinguished."""
         if self._graph.each is None:
             return [None]
         return sorted({*StoreEdges(moment.snapshot, self._graph).graphs().tolist(), *self._pairs})

@@ -2,8 +2,8 @@
 
 An occurrence is three numbers, in the order in which they count: the time of the element, its arrival (snapshot and
 push), and the place of the triple in the document of that push. All are functions of the pushes, so a replay finds the
-same ones. A triple that comes again has its latest occurrence from then on: what was said of it before is taken back.
-The latest is also the one that stays longest, so nothing has to be said when it goes."""
+same ones. A triple that comes again has its latest occurrence from then on: the row with the earlier one is retracted.
+The latest is also valid for longest, so its end needs no other change."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class OccurrenceScan(WindowScan):
         return concat(parts, len(self.variables))
 
     def _clean(self, time: int) -> None:
-        """Forgets triples that are in the window no more, once so many have come as were there at the last time."""
+        """Forgets triples that have left the window, when the number of triples has doubled since the last time."""
         if self._table.used > self._clean_at:
             self._table.keep(self._table.cells[: self._table.used, -1] >= time)
             self._clean_at = max(_CLEAN_LEAST, 2 * self._table.used)

@@ -255,7 +255,7 @@ def _serve(
             address=address,
             durability=settings.durability,
             retain=settings.retain(),
-            outside=settings.outside,
+            allowed_urls=settings.outside,
             budget=settings.budget(),
         ) as service:
             access = settings.access(service.base)

@@ -1,9 +1,9 @@
-"""Insistence: what the store does not answer is asked again; a commit whose outcome is not known is made again, the
-very same, until it is decided.
+"""Retry: a request that the store does not answer is repeated; a commit whose outcome is not known is repeated
+unchanged, until its outcome is known.
 
-A store that is reached over a network may be away for a while, or take a commit and lose the answer. The store sees to
-it that the same commit made again counts once; whoever commits must only not give up too soon: an HBase that is
-restarted is away for a minute or two."""
+A store in a network may be away for a while, or receive a commit and lose the answer. The store makes sure that a
+repeated commit counts once. The writer only must not give up too soon: an HBase that restarts is away for a minute or
+two."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ _PAUSE_MS = 250
 _GIVE_UP_MS = 300_000
 
 
-def insist(
+def retry(
     commit: Callable[[], Result],
     clock: Clock,
     over: Callable[[], bool] = lambda: False,
-    held: threading.Condition | None = None,
+    lock: threading.Condition | None = None,
     waits: Waits | None = None,
 ) -> Result:
-    """What `commit` returns; StoreUnavailable only after five minutes of it, or once it is `over`.
+    """The result of `commit`, which is repeated while the store does not answer. StoreUnavailable is raised after five
+    minutes, or once it is `over`.
 
-    `held`: a condition with a lock that may be taken again, which the caller holds, and that is let go between two
-    tries. `waits` says meanwhile what is waited for."""
+    `lock`: a condition with a reentrant lock of the caller, which is released between two tries. `waits` shows what the
+    caller waits for."""
     until_ms = clock.now_ms() + _GIVE_UP_MS
-    pause = held or threading.Condition()
+    pause = lock or threading.Condition()
     waited: Kind | None = None
     try:
         while True:

@@ -155,7 +155,7 @@ class Local:
         what.statements, what.bad = loading.statements, lines.bad
         name = what.packed() if what.path else b""
         what.sn = int(self._store.load(loading, graph=graph_term(what.graph), name=name))
-        return lines.told
+        return lines.reported
 
 
 class ServerTarget:

@@ -70,7 +70,7 @@ async def read_results(exchange: Exchange, name: str) -> None:
         await _latest(exchange, name, offer, parameters)
         return
     span = _span(exchange, parameters, offer)
-    check = exchange.state.service.check_kept  # 404 and 410 must be sent before the answer begins
+    check = exchange.state.service.check_retained  # 404 and 410 must be sent before the answer begins
     await exchange.state.workers.readers.run(check, name, span.since, span.resumes)
     await emit(exchange, name, span, offer)
 

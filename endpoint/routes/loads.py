@@ -52,7 +52,7 @@ async def load(exchange: Exchange) -> None:
     what.statements, what.bad = loading.statements, lines.bad
     recorded = what if what.path else None
     what.sn = await run(exchange.state.service.load, loading, what.graph, recorded)
-    first_bad = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.told]
+    first_bad = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.reported]
     await exchange.answer_json(200, {**_as_json(what), "first_bad": first_bad}, snapshot=what.sn)
 
 

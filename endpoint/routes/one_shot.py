@@ -77,7 +77,7 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
     is_short = len(request.text) <= SHORT_CHARACTERS
     async with state.underway.watched(exchange, request.text, request.timeout_s) as question:
         # A worker has neither registered functions nor derived graphs.
-        derived = partial(state.service.asks_derived, request.query, request.dataset)
+        derived = partial(state.service.reads_derived, request.query, request.dataset)
         stays = bool(registered_functions()) or (derived() if is_short else await state.workers.readers.run(derived))
         worker = None if stays else state.query_workers.free()
         if worker is None:

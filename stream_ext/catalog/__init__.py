@@ -1,3 +1,3 @@
-"""The catalog: streams and registered queries at one snapshot, their options, timing, and what their texts mean.
+"""The catalog: streams and registered queries at one snapshot, with their options, timing and parsed texts.
 
 It imports plans, windows and the language."""

@@ -1,8 +1,8 @@
 """The catalog: which streams and which registered queries there are, at one snapshot.
 
-A definition travels as a catalog change in the row of the snapshot that brought it, so every process that
-reads the store finds the same catalog at the same snapshot. A `Catalog` is a value: a change makes a new one.
-Streams and queries have numbers that are never used twice; a name may come back, its number does not."""
+A definition is stored as a catalog change in the row of its snapshot, so every process that reads the store finds the
+same catalog at the same snapshot. A `Catalog` is immutable: a change makes a new one. The number of a stream or a query
+is never used again; its name may be."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
 from stream_ext.windows.schedule import QueryState
 
-_NAMED_MAX = 5  # of what is there, where something is not
+_NAMED_MAX = 5  # names in the error about an unknown one
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
     """`runs_by` is decided by the first push: by the clock, or by the times of its elements.
 
-    `of_query` is the number of the query whose emissions are its elements; None: it takes pushes.
-    `made_by` is the name of the query whose registration made it, until somebody creates it or pushes to it: perhaps
-    its name was a slip."""
+    `of_query` is the number of the query whose emissions are its elements; None: it gets pushes.
+    `made_by` is the name of the query whose registration created it, until a client creates it or pushes to it: the
+    name may have been a slip."""
 
     number: int
     name: str
@@ -44,17 +44,17 @@ class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Left(msgspec.Struct, frozen=True, array_like=True):
-    """Where a query was when its move was asked for: whoever takes it over goes on from there, in silence."""
+    """The position of a query when its move was requested: the other runner continues from there."""
 
     position: int
     state: QueryState
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """Why a query is evaluated no more, until somebody resumes or replaces it; it outlives restarts.
+    """Why a query is not evaluated any more, until it is resumed or replaced; it is stored, so also after a restart.
 
-    `kind`: it exceeded its budget; its step ended, or hung, one worker process after another; or it fell so far behind
-    that what it had missed was given up. Example: Failure("budget", "an evaluation took longer than 300 s")."""
+    `kind`: the query exceeded its budget; its step ended, or hung, one worker process after another; or it stayed
+    behind for too long. Example: Failure("budget", "an evaluation took longer than 300 s")."""
 
     kind: Literal["budget", "worker", "behind"]
     message: str
@@ -69,11 +69,10 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows.
 
     `since` is the snapshot from which it runs, with `state`: that of its registration, or of the last time that it was
-    resumed. A query that is `paused` is evaluated nowhere; one that `constructs` says triples.
-    A `live` one ends with the connection that asked for it. `output` is the stream that has what it says. One
-    that reads `any_stream` has a window on a variable: `streams` are those of its other windows. One whose `home` is
-    inline stays in the server's process when the others are on Spark; it was `left` when it was last moved. One that
-    has a `failure` is evaluated nowhere, either."""
+    resumed. A query that is `paused` or has a `failure` is not evaluated. One that `constructs` emits triples. A `live`
+    one ends with the connection that registered it. `output`: the stream of its emissions. A query that reads
+    `any_stream` has a window on a variable: `streams` are those of its other windows. A query with `home` inline stays
+    in the server's process when the others are on Spark; `left`: its position when it was last moved."""
 
     number: int
     name: str
@@ -97,17 +96,17 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether a runner has it: it is neither paused nor failed."""
+        """Whether a runner evaluates it: it is neither paused nor failed."""
         return not self.paused and self.failure is None
 
-    def standing(self, stored: QueryState | None) -> QueryState:
-        """Where it goes on: from what a runner said of it, if it was said since it runs."""
+    def current_state(self, stored: QueryState | None) -> QueryState:
+        """The state from which it continues: the `stored` one, if that is not older than `since`, else `state`."""
         return stored if stored is not None and stored.sn >= max(self.since, 1) else self.state
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogStep:
-    """One change of the catalog: a definition that is new or replaced, or (None) one that is gone."""
+    """One change of the catalog: a definition that is new or replaced; None: the definition is deleted."""
 
     kind: Literal["stream", "query"]
     number: int
@@ -119,7 +118,7 @@ class CatalogStep:
 
 @dataclass(frozen=True)
 class Catalog:
-    """What is found in it otherwise than by number is found once, and then carried on from change to change."""
+    """Streams and queries by number. Other indexes are built when they are first used, and updated with each change."""
 
     streams: Mapping[int, StreamDefinition] = field(default_factory=dict)
     queries: Mapping[int, QueryDefinition] = field(default_factory=dict)
@@ -135,7 +134,7 @@ class Catalog:
         return cls(streams, queries)
 
     def followed(self, store: Store, sn: int) -> Catalog:
-        """At `sn`, where this is the one of the snapshot before."""
+        """The catalog at `sn`; this is the one of the snapshot before."""
         catalog = self
         for kind, number, body in ((each.kind, each.number, each.body) for each in store.row(sn).catalog):
             if kind == "stream":
@@ -182,16 +181,16 @@ class Catalog:
 
     @cached_property
     def _special(self) -> dict[int, QueryDefinition]:
-        """The queries that make a stream or read any: few."""
+        """The queries that have an output stream, or read any stream: few."""
         return {number: query for number, query in self.queries.items() if _is_special(query)}
 
     @cached_property
     def deriving(self) -> list[QueryDefinition]:
-        """The queries whose emissions are streams, too."""
+        """The queries with an output stream."""
         return [query for query in self._special.values() if query.output is not None]
 
     def stream(self, key: str, may_make: bool = True) -> StreamDefinition:
-        """`may_make`: whoever asks for it may have wanted to create it first."""
+        """`may_make`: the error says how to create the stream."""
         if (found := self.find_stream(key)) is None:
             names = list(dict.fromkeys([*self.stream_names(), *(stream.name for stream in self.streams.values())]))
             says = f"there is no stream {key!r}{meant(key, self.stream_names())}{_there_are(names)}"
@@ -202,7 +201,7 @@ class Catalog:
         return found
 
     def stream_names(self) -> list[str]:
-        """Of those that somebody meant to make."""
+        """The names of streams that were not created by a registration alone."""
         return [stream.name for stream in self.streams.values() if stream.made_by is None]
 
     def query(self, key: str) -> QueryDefinition:
@@ -224,7 +223,7 @@ class Catalog:
         return [query for query in self.queries.values() if query.any_stream or stream in query.streams]
 
     def streams_of(self, query: QueryDefinition) -> list[int]:
-        """Those that it reads, as far as they are still there."""
+        """The streams that a query reads, as far as they exist."""
         return sorted(self.streams) if query.any_stream else [each for each in query.streams if each in self.streams]
 
     @property
@@ -248,7 +247,7 @@ def _query_of(body: bytes) -> QueryDefinition:
     return msgspec.msgpack.decode(body, type=QueryDefinition)
 
 
-#: What of a catalog is found in its streams alone, and in its queries alone.
+#: The indexes that depend on streams only, and on queries only.
 _OF_STREAMS = ("_streams_by_name",)
 _OF_QUERIES = ("_queries_by_name", "_special", "deriving")
 
@@ -278,7 +277,7 @@ def _after(
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The two things that a stream or query answers to."""
+    """The two names of a stream or a query."""
 
     name: str
     iri: str
@@ -298,14 +297,14 @@ def names_of(key: str, folder: str, own_iri: str | None = None) -> Names:
     return Names(local if local != key and _NAME.fullmatch(local) else key, key)
 
 
-def generated_name(taken: Callable[[str], bool]) -> str:
-    """q1, q2, ...: the first that is free, where none in between is; found in some steps, not by trying all."""
-    if not taken("q1"):
+def generated_name(is_used: Callable[[str], bool]) -> str:
+    """q1, q2, ...: a free name after a used one, found by doubling and halving instead of trying all."""
+    if not is_used("q1"):
         return "q1"
     low, high = 1, 2
-    while taken(f"q{high}"):
+    while is_used(f"q{high}"):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if taken(f"q{middle}") else (low, middle)
+        low, high = (middle, high) if is_used(f"q{middle}") else (low, middle)
     return f"q{high}"

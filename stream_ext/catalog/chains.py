@@ -1,8 +1,8 @@
-"""Chains: a query that reads what another one says, and so on; and the ring that would never come to rest.
+"""Chains: queries that read the output of other queries; a cycle of them would never end.
 
     q CONSTRUCTs stream q  -->  r reads a window on q, CONSTRUCTs stream r  -->  ...
 
-What a stream absorbs goes into the store, where every query reads it that reads the store at all."""
+The triples that a stream absorbs are in the store, so every query that reads the store reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stream_ext.plan.pipeline import logic_of
 
 
 def reads_store(query: Query) -> bool:
-    """Whether any of its patterns is looked for in a graph of the store."""
+    """Whether any of the query's patterns reads a graph of the store."""
     return any(_is_in_store(leaf) for leaf in sources_of(logic_of(query)))
 
 
@@ -32,7 +32,7 @@ def _is_in_store(leaf: object) -> bool:
 
 
 def check_ends(catalog: Catalog, query: QueryDefinition) -> None:
-    """Refuses a query that would be fed with its own output. The catalog has it, and its stream."""
+    """Rejects a query that would read its own output. The catalog has the query and its stream already."""
     ways: list[tuple[QueryDefinition, ...]] = [(query,)]
     met: set[int] = set()
     while ways:
@@ -50,7 +50,7 @@ def check_ends(catalog: Catalog, query: QueryDefinition) -> None:
 
 
 def _readers(catalog: Catalog, query: QueryDefinition) -> list[QueryDefinition]:
-    """Those that read what this one says."""
+    """The queries that read the output of this one."""
     if query.output is None:
         return []
     found = catalog.readers_of(query.output)

@@ -1,7 +1,7 @@
-"""Numbers that are given once: of streams, of queries and their groups.
+"""Numbers of streams, of queries and their groups; none is used twice.
 
-They are taken from the store some at a time, more the more are asked for; those that are left when the process ends are
-given to nobody."""
+They are allocated in the store some at a time, twice as many each time. Numbers that are left when the process ends are
+never used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AT_ONCE_MAX = 256
 
 
 class NumberAllocator:
-    """Any thread may ask."""
+    """Any thread may call `new`."""
 
     def __init__(self, kv: KeyValue) -> None:
         self._kv = kv

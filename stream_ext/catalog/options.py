@@ -1,6 +1,6 @@
-"""The options of a stream: what may be said when one is created.
+"""The options of a stream.
 
-An option that is not known is refused by name: one that is ignored would be a wrong answer later."""
+An unknown option is rejected by name: if it were ignored, later answers would be wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stream_ext.errors import BadArgument
 from stream_ext.names import meant
 
 RETENTION_MS = 60_000
-#: What is further ahead of the clock is refused: one wrong time would end the stream, for its time never goes back.
+#: Times further ahead of the clock are rejected: a wrong one would end the stream, because its time never goes back.
 AHEAD_MS = 86_400_000
 #: As the option `ahead` is written where nothing is too far ahead.
 ANY = "any"
@@ -29,8 +29,8 @@ _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*")
 
 
 class StreamOptions(msgspec.Struct, frozen=True, array_like=True):
-    """`timeless`: what is absorbed into the store: all, nothing, or the triples of these predicates. `ahead_ms`: how
-    far ahead of the clock its times may be; None: as far as one likes."""
+    """`timeless`: the triples that the store absorbs: all, none, or those of these predicates. `ahead_ms`: how far
+    ahead of the clock times may be; None: any."""
 
     timeless: bool | list[str] = False
     graph: str | None = None
@@ -42,7 +42,7 @@ class StreamOptions(msgspec.Struct, frozen=True, array_like=True):
     ahead_ms: int | None = AHEAD_MS
 
     def as_json(self) -> dict[str, Any]:
-        """As the wire has them, durations in milliseconds."""
+        """As they are sent, with durations in milliseconds."""
         return {
             "timeless": self.timeless,
             "graph": self.graph,

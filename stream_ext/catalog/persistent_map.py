@@ -1,7 +1,8 @@
-"""Layered mappings: values, of which one that differs in an entry is made without copying all others.
+"""Layered mappings: immutable mappings, of which a changed version is made without copying all entries.
 
-A few changes lie over a base that is shared; when they are more than the square root of it they are laid into a new
-one. So a hundred thousand changes one after the other copy a few hundred entries each, not half of all."""
+A version is a shared base and a few changes. When the changes are more than about the square root of the base, they are
+merged into a new base. So each of a hundred thousand changes copies a few hundred entries on average, not half of
+all."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Layered(Mapping[K, V]):
         return mapping if isinstance(mapping, Layered) else cls(dict(mapping))
 
     def after(self, changed: dict[K, V | None]) -> Layered[K, V]:
-        """With these entries changed; None: without them."""
+        """The mapping with these entries changed; None: the entry is removed."""
         count = self._count
         for key, value in changed.items():
             count += (value is not None) - (key in self)

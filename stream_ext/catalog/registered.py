@@ -1,4 +1,4 @@
-"""Readings: what the text of a registered query says, read once for all who ask soon after one another."""
+"""Registered texts: the text of a registered query, parsed and planned once for all uses that follow soon."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from stream_ext.windows.schedule import ScheduledWindow
 
 @dataclass(frozen=True, slots=True)
 class RegisteredText:
-    """What a text says: its query, what that asks for, its template and constants. `parametrised` None: it shares no
-    network."""
+    """A text as a query, its logic, its template and constants. `parametrised` None: it shares no network."""
 
     query: Query
     select: Select
@@ -40,8 +39,8 @@ class RegisteredText:
 
 
 def reading_of(text: str, base: str, check: Check = Control.FREE.check) -> RegisteredText:
-    """Whoever registers, counts what is late, retains and runs a query reads it, one soon after the other. `check` is
-    called again and again while a long one is read."""
+    """The text of a query, parsed. Registration, lateness, retention and the runner need it soon after one another, so
+    the last ones are cached. `check` is called again and again while a long text is parsed."""
     return _remembered(text, base) if len(text) <= _REMEMBERED_CHARACTERS else _read(text, base, check)
 
 
@@ -63,7 +62,7 @@ def query_of(text: str, base: str) -> Query:
 
 
 def query_over(definition: QueryDefinition, catalog: Catalog) -> Query:
-    """Its query, with a window on each stream that it reads in place of one on a variable."""
+    """The query of a definition; a window on a variable is replaced by one on each stream."""
     streams = (catalog.streams[number].iri for number in catalog.streams_of(definition))
     return over_streams(query_of(definition.text, definition.base), streams)
 
@@ -75,6 +74,6 @@ def constants_of(query: Query) -> list[bytes]:
 def windows_of(
     query: Query, catalog: Catalog, t0: int | None = None, arrived: bool = False
 ) -> tuple[ScheduledWindow, ...]:
-    """The query's windows, over the streams that its catalog knows; as an arrival sees them, if one has `arrived`."""
+    """The query's windows over the streams of the catalog; `arrived`: as for evaluations at arrivals."""
     windows = timing_of(query, catalog, t0).windows
     return tuple(window.for_arrivals() for window in windows) if arrived else windows

@@ -1,4 +1,4 @@
-"""From a query's text to its timing: which windows it has, over which streams, and what makes it be evaluated."""
+"""From a query's text to its timing: its windows, their streams, and what triggers an evaluation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream_ext.windows.schedule import ScheduledWindow, Timing
 
 
 def timing_of(query: Query, catalog: Catalog, t0: int | None = None) -> Timing:
-    """Over the streams that the catalog knows. `t0` is the origin where the first push has decided it already."""
+    """The timing over the streams of the catalog. `t0`: the origin, if the first push has determined it already."""
     policy = policy_of(query)
     kinds = policy.evaluated.value
     by_arrival = kinds == (EvaluationTrigger.ARRIVAL,)

@@ -1,12 +1,12 @@
-"""Those of a shard that are behind its others, and how they come on.
+"""The queries of a shard that are behind its other queries, and how they catch up.
 
-    nobody answered whom they ask elsewhere   they wait until there may be an answer
-    they are in quarantine                    they wait until they are held no more
-    so much fell due                          they go on by turns, a piece at a time
-    they came from another runner             as that one has left them, and through what was missed meanwhile
+    a remote endpoint did not answer          the query waits until there may be an answer
+    the query is in quarantine                it waits until the quarantine ends
+    too many evaluations fell due             it is evaluated by turns, a piece at a time
+    the query came from another runner        it continues from the state that this runner left
 
-Each stands at a snapshot, or in the middle of the next one. What it misses is made up for by a shard of its own, which
-steps from there; when that one has come to where the others are, its runs are theirs again."""
+The position of such a query is a snapshot, or a place in the middle of the next one. A shard of its own steps it from
+there; when that shard has reached the snapshot of the others, its runs become runs of the main shard again."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from stream_ext.windows.schedule import QueryState
 if TYPE_CHECKING:
     from stream_ext.continuous.shard import Shard
 
-#: So many of those that are behind have their windows in memory, where more are behind.
+#: Of the units that are behind, at most so many have their windows in memory.
 _CATCHING_UP_MAX = 64
-MADE_UP = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
+CAUGHT_UP_LATER = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
 _IN_QUARANTINE = "Quarantine: its step may have killed a worker; it is tried in a process of its own"
 
 
 @dataclass(slots=True, eq=False)
 class UnitBehind:
-    """Queries that were stepped up to snapshot `sn`, and of the next one as far as their `states` say (None: they begin
-    in it). `alone`: a shard of these, once they are stepped again.
+    """Queries that were stepped up to snapshot `sn`, and through the next one as far as their `states` say (None: they
+    begin in it). `own_shard`: a shard of these queries, once they are stepped again.
 
-    `unanswered`: they wait until nothing speaks against asking for `later`, and they are held no more; else they go on
-    by turns."""
+    `unanswered`: they wait until the endpoints of `later` may be requested again, and until they are not suspended;
+    else they continue by turns."""
 
     numbers: set[int]
     sn: int
     states: dict[int, QueryState | None]
     unanswered: bool = False
     later: tuple[Hashable, ...] = ()
-    alone: Shard | None = None
+    own_shard: Shard | None = None
 
 
 class QueriesBehind:
@@ -60,7 +60,7 @@ class QueriesBehind:
 
     @property
     def stand(self) -> dict[int, int]:
-        """The snapshot at which each of them stands."""
+        """The snapshot up to which each query was stepped."""
         return {number: unit.sn for number, unit in self._units.items()}
 
     @property
@@ -68,57 +68,58 @@ class QueriesBehind:
         return list(dict.fromkeys(self._units.values()))
 
     def forget(self, number: int) -> UnitBehind | None:
-        """It is behind no more, or in another way; the unit that it was of."""
+        """The query is not behind any more, or for another reason; returns its unit."""
         unit = self._units.pop(number, None)
         if unit is not None:
             unit.numbers.discard(number)
-            if unit.alone is not None:
-                unit.alone.runs.end(number)
+            if unit.own_shard is not None:
+                unit.own_shard.runs.end(number)
         return unit
 
-    # ---- who falls behind
+    # ---- queries that fall behind
 
     def wait(self, number: int, sn: int, state: QueryState | None, later: tuple[Hashable, ...] = ()) -> None:
-        """`state`: that at `sn`; None: in the snapshot after it the query begins."""
+        """`state`: the state at `sn`; None: the query begins in the snapshot after `sn`."""
         self._units[number] = UnitBehind({number}, sn, {number: state}, True, later)
 
     def set_aside(self, number: int, sn: int, state: QueryState | None) -> None:
-        """Of one that is held. It is a matter of seconds until it goes on, or is parked."""
+        """For a query that is suspended. Within seconds it continues, or is parked."""
         self._shard.forget_fault(number)
         self._shard.faults[number] = _IN_QUARANTINE
         self.wait(number, sn, state)
-        self._shard.say_where(number, sn, state)
+        self._shard.report_position(number, sn, state)
 
     def stay(self, states: Mapping[int, QueryState]) -> None:
-        """As they were when that was told last: queries that may share a run."""
+        """Queries that may share a run stay where they were when their states were last emitted."""
         shard, state = self._shard, next(iter(states.values()))
-        assert state.stands is not None, "it stands somewhere"
+        assert state.stands is not None, "a query that is behind has a position"
         own: dict[int, QueryState | None] = {}
-        is_held = any(number in shard.held for number in states)
+        is_suspended = any(number in shard.suspended for number in states)
         for number, each in states.items():
             begins = state.stands < shard.catalog.queries[number].since
             own[number] = None if begins and each.within is None else each
-            if is_held:
+            if is_suspended:
                 shard.faults[number] = _IN_QUARANTINE
             elif state.unanswered:
                 why = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}"
-                shard.faults[number] = f"{why}; {MADE_UP}"
-        unit = UnitBehind(set(states), state.stands, own, state.unanswered or is_held)
+                shard.faults[number] = f"{why}; {CAUGHT_UP_LATER}"
+        unit = UnitBehind(set(states), state.stands, own, state.unanswered or is_suspended)
         self._units |= dict.fromkeys(states, unit)
 
     def part_from_those_underway(self, in_step: bool) -> None:
-        """Those that did not get through the next snapshot; else, through the one that they began in, which is this."""
+        """Separates the runs that did not get through a snapshot: the next one (`in_step`), else the one they began
+        in."""
         shard = self._shard
         for run in shard.runs.underway:
             numbers = set(run.numbers)
-            alone = shard.of_these(numbers)
-            alone.sn, alone.catalog, alone.in_step = shard.sn, shard.catalog, in_step
-            alone.runs.take_in(shard.runs, [run])
-            unit = UnitBehind(numbers, alone.stands, {}, alone=alone)
+            own_shard = shard.of_these(numbers)
+            own_shard.sn, own_shard.catalog, own_shard.in_step = shard.sn, shard.catalog, in_step
+            own_shard.runs.take_in(shard.runs, [run])
+            unit = UnitBehind(numbers, own_shard.position, {}, own_shard=own_shard)
             self._units |= dict.fromkeys(numbers, unit)
 
     def return_to(self, states: Mapping[int, QueryState]) -> None:
-        """These queries stand where these states say, wherever they are here: nobody has what they said after that."""
+        """These queries return to these states, wherever they are here: nobody has what they emitted after that."""
         shard, units = self._shard, dict[object, dict[int, QueryState]]()
         for number, state in states.items():
             definition = shard.catalog.queries.get(number)
@@ -126,43 +127,45 @@ class QueriesBehind:
                 continue
             shard.runs.end(number)
             shard.forget_fault(number)
-            asked = shard.guarded((number,), partial(shard.read, definition, state, shard.catalog))
-            if asked is not None and asked.state.stands is not None:
-                units.setdefault((asked.key or number, asked.place), {})[number] = asked.state
+            planned = shard.guarded((number,), partial(shard.read, definition, state, shard.catalog))
+            if planned is not None and planned.state.stands is not None:
+                units.setdefault((planned.key or number, planned.place), {})[number] = planned.state
         for alike in units.values():
             self.stay(alike)
 
-    # ---- how they come on
+    # ---- how they catch up
 
     @property
     def has_more(self) -> bool:
         return any(map(self._goes_on, self.units))
 
     def _goes_on(self, unit: UnitBehind) -> bool:
-        return not (unit.unanswered or self._is_held(unit)) and (unit.sn < self._shard.sn or unit.alone is not None)
+        return not (unit.unanswered or self._is_suspended(unit)) and (
+            unit.sn < self._shard.sn or unit.own_shard is not None
+        )
 
-    def _is_held(self, unit: UnitBehind) -> bool:
-        return any(number in self._shard.held for number in unit.numbers)
+    def _is_suspended(self, unit: UnitBehind) -> bool:
+        return any(number in self._shard.suspended for number in unit.numbers)
 
     def go_on(self) -> list[Told]:
-        """It is the turn of one of them."""
+        """The next turn of one unit."""
         ready = [unit for unit in self.units if self._goes_on(unit)]
-        begun = [unit for unit in ready if unit.alone is not None]
+        begun = [unit for unit in ready if unit.own_shard is not None]
         if len(begun) >= _CATCHING_UP_MAX:
             ready = begun
         if not ready:
             return []
         unit = ready[0]
         parts = list(self._guarded(unit))
-        for number in sorted(unit.numbers & self._units.keys()):  # the next turn is another's
+        for number in sorted(unit.numbers & self._units.keys()):  # the next turn is that of another unit
             self._units[number] = self._units.pop(number)
         return parts
 
     def ask_again(self) -> list[Told]:
-        """Those that waited, and have no reason to any more."""
+        """Steps the units that waited, and have no reason to wait any more."""
         parts: list[Told] = []
         for unit in [unit for unit in self.units if unit.unanswered]:
-            if not self._is_held(unit) and self._shard.elsewhere.why_not(*unit.later) is None:
+            if not self._is_suspended(unit) and self._shard.backoff.why_not(*unit.later) is None:
                 parts += self._guarded(unit)
         return parts
 
@@ -170,65 +173,67 @@ class QueriesBehind:
         return self._shard.guarded(tuple(unit.numbers), partial(self._make_up, unit)) or []
 
     def _make_up(self, unit: UnitBehind) -> Sequence[Told]:
-        """What they have missed, as far as their turn goes; then the others go on."""
-        shard, alone, parts = self._shard, unit.alone, list[Told]()
+        """Evaluates what the queries of a unit have missed, as far as their turn goes."""
+        shard, own_shard, parts = self._shard, unit.own_shard, list[Told]()
         if unit.sn < shard.store.oldest():
             return self._begin_all_from_here(unit)
         try:
-            if alone is None:
-                alone = self._alone_again(unit)
-            parts += _advanced_to(alone, shard.sn, shard.pace.behind(shard.interrupted))
-        except SnapshotGone:  # it was let go meanwhile
+            if own_shard is None:
+                own_shard = self._own_shard_again(unit)
+            parts += _advanced_to(own_shard, shard.sn, shard.pace.behind(shard.interrupted))
+        except SnapshotGone:  # the snapshot was deleted meanwhile
             return [*parts, *self._begin_all_from_here(unit)]
-        for number in sorted(alone.faults.keys() & unit.numbers):
-            self._take_fault(number, alone)
-        shard.say(*alone.give_unsaid())
-        return [*parts, *self._end_turn(unit, alone)]
+        for number in sorted(own_shard.faults.keys() & unit.numbers):
+            self._take_fault(number, own_shard)
+        shard.send_later(*own_shard.take_unsent())
+        return [*parts, *self._end_turn(unit, own_shard)]
 
-    def _end_turn(self, unit: UnitBehind, alone: Shard) -> Sequence[Told]:
-        """Where they stand now; those that have caught up are with the others again."""
+    def _end_turn(self, unit: UnitBehind, own_shard: Shard) -> Sequence[Told]:
+        """Parts with the new positions; queries that have caught up return to the runs of the main shard."""
         shard = self._shard
-        for number in unit.numbers - alone.runs.of.keys():  # they have ended
+        for number in unit.numbers - own_shard.runs.of.keys():  # they have ended
             if self._units.get(number) is unit:
                 shard.forget_fault(number)
-        if not alone.runs.of:
+        if not own_shard.runs.of:
             return []
-        unit.alone, unit.unanswered, unit.later, unit.sn = alone, False, (), alone.stands
+        unit.own_shard, unit.unanswered, unit.later, unit.sn = own_shard, False, (), own_shard.position
         for number in unit.numbers:
             shard.faults.pop(number, None)
-        if alone.runs.underway:
-            return []  # where they stand was said with what they said
-        caught_up = alone.sn == shard.sn
+        if own_shard.runs.underway:
+            return []  # their parts contain their positions
+        caught_up = own_shard.sn == shard.sn
         parts = [
-            part for run in alone.runs.all for part in silent_parts(run, alone.sn, None if caught_up else alone.sn)
+            part
+            for run in own_shard.runs.all
+            for part in silent_parts(run, own_shard.sn, None if caught_up else own_shard.sn)
         ]
         if caught_up:
             for number in unit.numbers:
                 del self._units[number]
-            shard.runs.take_in(alone.runs, list(alone.runs.all))
+            shard.runs.take_in(own_shard.runs, list(own_shard.runs.all))
         return parts
 
-    def _alone_again(self, unit: UnitBehind) -> Shard:
-        """A shard of these queries as they stand."""
+    def _own_shard_again(self, unit: UnitBehind) -> Shard:
+        """A shard of these queries at their positions."""
         queries = self._shard.catalog.queries
-        # One that begins after that was, before it was resumed, another.
+        # A query that begins after that was resumed: its state is that of the time before.
         begin = any(state is None or unit.sn < queries[number].since for number, state in unit.states.items())
-        alone = self._shard.of_these(unit.numbers, unit.sn if begin else -1)
+        own_shard = self._shard.of_these(unit.numbers, unit.sn if begin else -1)
         known = {
             number: msgspec.structs.replace(state, stands=None, unanswered=False)
             for number, state in unit.states.items()
             if state is not None
         }
-        alone.build({} if begin else known, unit.sn)
-        alone.resumes = known if begin else {}
-        return alone
+        own_shard.build({} if begin else known, unit.sn)
+        own_shard.resumes = known if begin else {}
+        return own_shard
 
-    def _take_fault(self, number: int, alone: Shard) -> None:
+    def _take_fault(self, number: int, own_shard: Shard) -> None:
         shard = self._shard
         shard.forget_fault(number)
-        shard.faults[number] = alone.faults.pop(number)
-        if number in alone.those_behind:
-            self._units[number] = alone.those_behind._units.pop(number)
+        shard.faults[number] = own_shard.faults.pop(number)
+        if number in own_shard.those_behind:
+            self._units[number] = own_shard.those_behind._units.pop(number)
         else:
             shard.give_up(number)
 
@@ -236,57 +241,62 @@ class QueriesBehind:
         shard, parts = self._shard, list[Told]()
         for number in sorted(unit.numbers):
             definition = shard.catalog.queries[number]
-            run = None if unit.alone is None else unit.alone.runs.of.get(number)
+            run = None if unit.own_shard is None else unit.own_shard.runs.of.get(number)
             state = (run.state_of(number) if run else unit.states.get(number)) or definition.state
             shard.forget_fault(number)
             parts += shard.begin_from_here(definition, state)
         return parts
 
-    # ---- who comes from another runner
+    # ---- queries that come from another runner
 
     def take_over(self, definition: QueryDefinition, sn: int) -> Sequence[Told]:
-        """Steps a query that was moved here from where it was left, and goes on as after a restart. What it says up to
-        here counts where whoever had it has not said it, for it may have fallen behind there; and it may fall behind
-        here."""
+        """Steps a query that was moved here, from the position where the other runner left it to `sn`.
+
+        The query may have been behind at the other runner: its parts up to `sn` count if that runner has not emitted
+        them. It may fall behind here, too."""
         shard, left, number = self._shard, definition.left, definition.number
         assert left is not None, "it was moved"
-        if left.state.stands is not None or number in shard.held:
+        if left.state.stands is not None or number in shard.suspended:
             state = left.state if left.state.stands is not None else left.state.behind(left.position, unanswered=True)
             self.stay({number: state})
-            return [self._taken_over(number, state)]
+            return [self._position_after_move(number, state)]
         try:
-            alone = self._alone_again(UnitBehind({number}, left.position, {number: left.state}))
-            parts = _advanced_to(alone, sn, shard.pace.with_all(shard.interrupted))
+            own_shard = self._own_shard_again(UnitBehind({number}, left.position, {number: left.state}))
+            parts = _advanced_to(own_shard, sn, shard.pace.with_all(shard.interrupted))
         except SnapshotGone:
             return shard.begin_from_here(definition, left.state)
         evaluated = [part for part in parts if isinstance(part, Part) and part.evaluated]
-        said = [msgspec.structs.replace(part, taken_over=True) for part in evaluated]
-        run = alone.runs.of.get(number)
-        if number in alone.faults:
-            self._take_fault(number, alone)
+        emitted = [msgspec.structs.replace(part, taken_over=True) for part in evaluated]
+        run = own_shard.runs.of.get(number)
+        if number in own_shard.faults:
+            self._take_fault(number, own_shard)
             if (unit := self._units.get(number)) is not None:
                 stood = unit.states[number] or definition.state
-                said.append(self._taken_over(number, stood.behind(unit.sn, stood.within, unanswered=True)))
+                emitted.append(self._position_after_move(number, stood.behind(unit.sn, stood.within, unanswered=True)))
         elif run is not None:
-            state = state_of(run, alone.sn)
-            if alone.sn < sn or run.is_underway:
-                state = state if state.stands is not None else state.behind(alone.stands)
-                self._units[number] = UnitBehind({number}, alone.stands, {number: state}, alone=alone)
+            state = state_of(run, own_shard.sn)
+            if own_shard.sn < sn or run.is_underway:
+                state = state if state.stands is not None else state.behind(own_shard.position)
+                self._units[number] = UnitBehind({number}, own_shard.position, {number: state}, own_shard=own_shard)
             else:
                 shard.go_on_with(definition, state)
-            said.append(self._taken_over(number, state))
-        return said
+            emitted.append(self._position_after_move(number, state))
+        return emitted
 
-    def _taken_over(self, number: int, state: QueryState) -> Part:
-        """Where this shard stands with a query, after the snapshot in which it was moved here."""
+    def _position_after_move(self, number: int, state: QueryState) -> Part:
+        """A part with the state of a query here, after the snapshot in which the query was moved."""
         shard = self._shard
-        kept = shard.since_it_runs(number, state)
-        return msgspec.structs.replace(silent_part(number, shard.sn, AFTER_ALL, kept), taken_over=True)
+        current = shard.since_it_runs(number, state)
+        return msgspec.structs.replace(silent_part(number, shard.sn, AFTER_ALL, current), taken_over=True)
 
 
-def _advanced_to(alone: Shard, sn: int, turn: Turn) -> list[Told]:
-    """Those that are not there yet are left to the next turn."""
+def _advanced_to(own_shard: Shard, sn: int, turn: Turn) -> list[Told]:
+    """Steps to `sn` as far as the turn goes; the rest is left to the next turn."""
     parts: list[Told] = []
-    while (alone.sn < sn or alone.runs.underway) and not alone.faults and not (turn.is_over and alone.runs.of):
-        parts += alone.advance(turn)
+    while (
+        (own_shard.sn < sn or own_shard.runs.underway)
+        and not own_shard.faults
+        and not (turn.is_over and own_shard.runs.of)
+    ):
+        parts += own_shard.advance(turn)
     return parts

@@ -11,7 +11,8 @@ _OF_THE_BUDGET = {kind.__name__ for kind in (QueryTooLarge, DeadlineExceeded)}
 
 
 class QueryFault(NamedTuple):
-    """Why a query is not evaluated now; of the one that runs `since` that snapshot: one that was resumed is another."""
+    """Why a query is not evaluated now. `since`: the snapshot from which the query runs; it tells a query from the one
+    before it was resumed."""
 
     why: str
     since: int

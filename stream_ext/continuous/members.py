@@ -1,9 +1,9 @@
 """A cohort: queries of one template that are evaluated at the same times, and so have one schedule.
 
-An evaluation of a cohort is told once, as one `SharedPart`, whatever the number of its queries. What differs for ever
-between them (the time that was reached at registration, the first closes, a gap) is kept here for each, and told when
-a query is new. A query that is alone, and one that cannot be told with the others because its own run of quiet
-evaluations is another, has a `Part` of its own."""
+An evaluation of a cohort is emitted once, as one `SharedPart`, whatever the number of its queries. What differs for
+ever between them (the time that was reached at registration, the first closes, a gap) is stored here for each query,
+and emitted when the query is new. Two kinds of queries have a `Part` of their own: the only query of a cohort, and a
+query whose run of quiet evaluations differs from that of the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext.continuous.steps import RUN_TOLD_SINGLY_MAX, Said, Steps, part_of
+from stream_ext.continuous.steps import RUN_EMITTED_SINGLY_MAX, Result, Steps, part_of
 from stream_ext.windows.grids import Run
 from stream_ext.windows.part import Ids, Part, SharedPart, Told, WindowBounds
 from stream_ext.windows.schedule import Due, LastEvaluation, QueryState, Schedule, Within, own_begins
@@ -28,7 +28,7 @@ _NOWHERE = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """A query that joins: the constants that are its own, and where it has come to."""
+    """A query that joins: its own constants, and its state."""
 
     number: int
     constants: tuple[bytes, ...]
@@ -36,7 +36,7 @@ class Joining:
 
 
 class Member:
-    """One of the queries. `begins` are its own first closes; empty: those of the schedule."""
+    """One query of a cohort. `begins` are its own first closes; empty: it has those of the schedule."""
 
     __slots__ = ("begins", "constants", "number", "registered", "row")
 
@@ -48,8 +48,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One, or a run of them at each of which the same is said: after which push, the places of those who have rows, and
-    these. `over_nothing`: all windows are empty, as they are in a run."""
+    """One evaluation, or a run of evaluations that all have the same result.
+
+    `push`: the push after which it was due. `whose`: for each row of `columns`, the place of its query.
+    `over_nothing`: all windows are empty, as they are in a run."""
 
     run: Run
     push: int
@@ -60,8 +62,8 @@ class Evaluation:
 
 
 class Stand(NamedTuple):
-    """Where a cohort stands: how many they are (who comes, comes behind them), what is the same for all of them, and
-    who has said nothing since a pause."""
+    """The position of a cohort: the number of its queries (a query that joins later is added at the end), the state
+    that is the same for all of them, and the queries without an emission since their pause."""
 
     members: int
     state: QueryState
@@ -69,28 +71,28 @@ class Stand(NamedTuple):
 
 
 class HostRun(Protocol):
-    """What a cohort asks of the run that it is in."""
+    """What a cohort needs of the run that it belongs to."""
 
-    holds: bool | None
+    boolean: bool | None
     repeats: bool
-    empty_said: Said
+    empty_result: Result
 
     def bounds_at(self, time: int, arrived: bool = False) -> list[WindowBounds]: ...
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]: ...
 
 
-class Cohort:
-    """`entered`: the rows of its queries are in the network."""
+class Members:
+    """The queries of a cohort. `entered`: their rows are in the network."""
 
     def __init__(self, schedule: Schedule, evaluated: LastEvaluation | None, run: HostRun) -> None:
         self.schedule, self.evaluated, self.run = schedule, evaluated, run
         self.entered = evaluated is not None
         self.members: dict[int, Member] = {}
-        self.said: list[Evaluation] = []  # in this snapshot, and not told yet
-        self.k = 0  # of the evaluations in this snapshot that are told
+        self.pending: list[Evaluation] = []  # evaluations of this snapshot that are not emitted yet
+        self.k = 0  # the number of evaluations of this snapshot that are emitted
         self.went_on_silently = False
-        self._gaps: set[int] = set()  # of those that have said nothing since they were paused
-        self._joined: dict[int, QueryState] = {}  # the states of those that no part has told of yet
+        self._gaps: set[int] = set()  # queries without an emission since they were paused
+        self._joined: dict[int, QueryState] = {}  # the states of queries that no part has contained yet
 
     # -- who is in it --------------------------------------------------------------------------------------------
 
@@ -107,8 +109,8 @@ class Cohort:
         self._forget_places()
         return self.members.pop(number)
 
-    def join_one_of(self, cohorts: list[Cohort]) -> Cohort:
-        """Becomes a part of one that is alike, or one more of them; where its queries are now."""
+    def join_one_of(self, cohorts: list[Members]) -> Members:
+        """Merges with a cohort that is alike, or is added to `cohorts`; returns the cohort that has the queries now."""
         found = next((other for other in cohorts if other._likeness() == self._likeness()), None)
         if found is None:
             cohorts.append(self)
@@ -117,11 +119,12 @@ class Cohort:
         return found
 
     def _likeness(self) -> tuple[object, ...]:
-        """Equal for those that will be evaluated alike, and have the same windows still to begin."""
+        """Equal for cohorts whose next evaluations are the same, and whose windows have begun or not in the same
+        way."""
         begun = tuple(begin is None for begin in self.schedule.begins)
         return self.entered, self.evaluated, self.schedule.after, self.schedule.last, begun
 
-    def _take_over(self, other: Cohort) -> None:
+    def _take_over(self, other: Members) -> None:
         for member in other.members.values():
             member.begins = other._begun(member)
             self.members[member.number] = self._joined_member(member)
@@ -136,7 +139,7 @@ class Cohort:
 
     @cached_property
     def queries(self) -> Ids:
-        """Their numbers, ascending; the same array until somebody comes or goes."""
+        """The numbers of the queries, ascending; the same array until a query joins or leaves."""
         return np.array(sorted(self.members), np.uint64)
 
     @cached_property
@@ -151,7 +154,7 @@ class Cohort:
         self.__dict__.pop("_place_of_row", None)
 
     def places(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Where in `queries` those with these rows of the relation are; -1 where they are in another cohort."""
+        """The places in `queries` of the queries with these rows of the relation; -1 for a query of another cohort."""
         if not len(rows):
             return _NOWHERE
         known = self._place_of_row
@@ -160,13 +163,13 @@ class Cohort:
         places[here] = known[rows[here]]
         return places
 
-    # -- where they have come to ---------------------------------------------------------------------------------
+    # -- the states of the queries -------------------------------------------------------------------------------
 
     def _begun(self, member: Member) -> list[int | None]:
         return own_begins(member.begins, self.schedule.begins)
 
     def state(self, sn: int) -> QueryState:
-        """What is the same for all of them."""
+        """The state that is the same for all queries."""
         at = self.schedule
         return QueryState(None, self.evaluated, None, at.t0, at.after, at.last, at.begins, sn)
 
@@ -174,7 +177,7 @@ class Cohort:
         return _own_state(self.members[number], self.state(sn), self._gaps)
 
     def stand(self, sn: int, underway: tuple[int, Within] | None = None) -> Stand:
-        """`underway`: it is in the middle of the snapshot after this one."""
+        """`underway`: the cohort is in the middle of the snapshot after `sn`."""
         state = self.state(sn)
         if underway is not None:
             later, within = underway
@@ -182,40 +185,40 @@ class Cohort:
         return Stand(len(self.members), state, frozenset(self._gaps))
 
     def joining(self, stand: Stand) -> list[Joining]:
-        """Those who were there then, as they were, on their way to another network."""
+        """The queries of that time with their states of that time, for another network."""
         members = islice(self.members.values(), stand.members)
         return [Joining(each.number, each.constants, _own_state(each, stand.state, stand.gaps)) for each in members]
 
-    def tell_gap(self, number: int) -> bool:
+    def take_gap(self, number: int) -> bool:
         if number not in self._gaps:
             return False
         self._gaps.discard(number)
         return True
 
-    # -- what is said --------------------------------------------------------------------------------------------
+    # -- parts ---------------------------------------------------------------------------------------------------
 
     def parts(self, sn: int) -> list[Told]:
-        """All that this snapshot's evaluations say, which were not told."""
-        said, self.said = self.said, []
+        """The parts of all evaluations of this snapshot that are not emitted yet."""
+        pending, self.pending = self.pending, []
         found: list[Told] = []
-        if said:
-            places = range(len(self.members)) if len(self.members) == 1 else self._apart(said)
+        if pending:
+            places = range(len(self.members)) if len(self.members) == 1 else self._apart(pending)
             before = self.evaluated
             last: LastEvaluation | None = None
             for place in places:
-                alone = Alone(self, int(self.queries[place]), before)
-                found += _stepped(Steps(alone, sn, self.k), [_of_one(self, each, place) for each in said])
-                last = alone.evaluated
+                single = SingleMember(self, int(self.queries[place]), before)
+                found += _stepped(Steps(single, sn, self.k), [_of_one(self, each, place) for each in pending])
+                last = single.evaluated
             if len(places) < len(self.members):
                 together = Together(self, np.delete(self.queries, places) if len(places) else self.queries)
-                found += _stepped(Steps(together, sn, self.k), [_of_many(self, each, places) for each in said])
+                found += _stepped(Steps(together, sn, self.k), [_of_many(self, each, places) for each in pending])
                 last = together.evaluated
             self.evaluated = last
-            self.k += sum(each.run.count() for each in said)
+            self.k += sum(each.run.count() for each in pending)
         return found
 
     def end(self, sn: int) -> list[Told]:
-        """The snapshot is over; what is left to tell."""
+        """Ends the snapshot; returns the remaining parts."""
         found = self.parts(sn)
         if self.went_on_silently:
             self.went_on_silently = False
@@ -224,47 +227,49 @@ class Cohort:
         return found
 
     def pause(self, sn: int, push: int) -> list[Told]:
-        """In the middle of a snapshot, after an evaluation over windows that hold something: all is told by then."""
+        """Stops in the middle of a snapshot, after an evaluation over windows that are not empty: all is emitted by
+        then."""
         found = self.parts(sn)
         return [*found, self.silent(sn, self.k, self.state(sn).behind(sn - 1, Within(push, self.k)))]
 
-    def _apart(self, said: Sequence[Evaluation]) -> list[int]:
-        """The places of those whose runs of quiet evaluations are not those of the others, where runs are told."""
-        *_, reports = self.run.empty_said
-        quiet = [each for each in said if each.over_nothing]
-        # What RSTREAM says over empty windows is the same all through a snapshot.
-        if not reports or self.run.repeats or sum(each.run.count() for each in quiet) <= RUN_TOLD_SINGLY_MAX:
+    def _apart(self, pending: Sequence[Evaluation]) -> list[int]:
+        """Where runs are emitted: the places of the queries whose runs of quiet evaluations differ from those of the
+        others."""
+        *_, reports = self.run.empty_result
+        quiet = [each for each in pending if each.over_nothing]
+        # The result of RSTREAM over empty windows is the same all through a snapshot.
+        if not reports or self.run.repeats or sum(each.run.count() for each in quiet) <= RUN_EMITTED_SINGLY_MAX:
             return []
         return [int(place) for place in np.unique(np.concatenate([each.whose for each in quiet]))]
 
     def silent(self, sn: int, k: int, state: QueryState) -> Told:
-        """Nothing is said, and it is kept how far the queries have come."""
+        """A part without a result, which stores the progress of the queries."""
         time = self.schedule.after or 0
         if len(self.members) == 1:
             (number,) = self.members
-            self.told_alone(number)
+            self.emitted_singly(number)
             own = _own_state(self.members[number], state, self._gaps)
             return Part(number, sn, k, time, [], [], None, 0, None, own, False, evaluated=False)
         joined = self.newly_joined(self.queries)
-        *_, reports = self.run.empty_said
+        *_, reports = self.run.empty_result
         return SharedPart(
             self.queries, sn, k, time, [], _NONE, [], None, reports, 0, None, state, joined, evaluated=False
         )
 
-    def told_alone(self, number: int) -> None:
+    def emitted_singly(self, number: int) -> None:
         self._joined.pop(number, None)
 
     def newly_joined(self, queries: Ids) -> dict[int, QueryState]:
-        """The states of those that no part has told of; asked once for each."""
+        """The states of the queries that no part has contained; each is returned once."""
         if not self._joined:
             return {}
         joined, self._joined = self._joined, {}
         if len(queries) == len(self.members):
             return joined
-        told = set(queries.tolist())
-        return {number: state for number, state in joined.items() if number in told}
+        emitted = set(queries.tolist())
+        return {number: state for number, state in joined.items() if number in emitted}
 
-    def has_said(self, queries: Ids, whose: Ids, reports: bool) -> None:
+    def note_emitted(self, queries: Ids, whose: Ids, reports: bool) -> None:
         if self._gaps:
             self._gaps.difference_update((queries if reports else queries[np.unique(whose)]).tolist())
 
@@ -274,75 +279,76 @@ def _own_state(member: Member, state: QueryState, gaps: Set[int]) -> QueryState:
     return msgspec.structs.replace(state, registered=member.registered, begins=begins, gap=gap)
 
 
-class Alone:
-    """A query of a cohort, told by itself."""
+class SingleMember:
+    """One query of a cohort, emitted in parts of its own."""
 
-    def __init__(self, cohort: Cohort, number: int, evaluated: LastEvaluation | None) -> None:
+    def __init__(self, cohort: Members, number: int, evaluated: LastEvaluation | None) -> None:
         self._cohort, self.number, self.evaluated = cohort, number, evaluated
         self.repeats = cohort.run.repeats
         self.bounds_at, self.portable = cohort.run.bounds_at, cohort.run.portable
 
-    def tell_gap(self) -> bool:
-        return self._cohort.tell_gap(self.number)
+    def take_gap(self) -> bool:
+        return self._cohort.take_gap(self.number)
 
     def state_after(self, evaluated: LastEvaluation) -> QueryState:
         self.evaluated = evaluated
-        self._cohort.told_alone(self.number)
+        self._cohort.emitted_singly(self.number)
         return msgspec.structs.replace(self._cohort.state_of(self.number, evaluated.sn), evaluated=evaluated)
 
-    def part(self, evaluated: LastEvaluation, said: Said) -> Part:
-        return part_of(self, evaluated, said)
+    def part(self, evaluated: LastEvaluation, result: Result) -> Part:
+        return part_of(self, evaluated, result)
 
 
 class Together:
-    """Queries of a cohort, told as one. The first column of what they say has the places of those whose rows it is."""
+    """Queries of a cohort that are emitted in one part. The first column of a result has the places of the rows'
+    queries."""
 
-    def __init__(self, cohort: Cohort, queries: Ids) -> None:
+    def __init__(self, cohort: Members, queries: Ids) -> None:
         self._cohort, self._queries = cohort, queries
         self.evaluated = cohort.evaluated
         self.repeats = cohort.run.repeats
 
-    def part(self, evaluated: LastEvaluation, said: Said) -> SharedPart:
-        cohort, (columns, _, _) = self._cohort, said
-        *_, reports = cohort.run.empty_said
+    def part(self, evaluated: LastEvaluation, result: Result) -> SharedPart:
+        cohort, (columns, _, _) = self._cohort, result
+        *_, reports = cohort.run.empty_result
         whose, *own = columns
-        own, made = cohort.run.portable(own) if len(whose) else (own, [])
+        own, created = cohort.run.portable(own) if len(whose) else (own, [])
         before, self.evaluated = self.evaluated, evaluated
         state = msgspec.structs.replace(cohort.state(evaluated.sn), evaluated=evaluated)
-        cohort.has_said(self._queries, whose, reports)
+        cohort.note_emitted(self._queries, whose, reports)
         return SharedPart(
             self._queries, evaluated.sn, evaluated.k, evaluated.time, cohort.run.bounds_at(evaluated.time), whose, own,
-            cohort.run.holds, reports, 0, None, state, cohort.newly_joined(self._queries), made, before,
+            cohort.run.boolean, reports, 0, None, state, cohort.newly_joined(self._queries), created, before,
         )  # fmt: skip
 
 
-#: An evaluation, and what its queries say.
-_Told = tuple[Evaluation, Said]
+#: An evaluation, and its result.
+_Emitted = tuple[Evaluation, Result]
 
 
-def _stepped(steps: Steps[Part] | Steps[SharedPart], told: Sequence[_Told]) -> Sequence[Told]:
-    for each, said in told:
+def _stepped(steps: Steps[Part] | Steps[SharedPart], emitted: Sequence[_Emitted]) -> Sequence[Told]:
+    for each, result in emitted:
         if each.is_run:
-            steps.add_run(each.run, each.push, said)
+            steps.add_run(each.run, each.push, result)
         else:
-            steps.add(Due(each.run.first, None), each.push, each.over_nothing, said)
+            steps.add(Due(each.run.first, None), each.push, each.over_nothing, result)
     return steps.parts()
 
 
-def _of_one(cohort: Cohort, each: Evaluation, place: int) -> _Told:
+def _of_one(cohort: Members, each: Evaluation, place: int) -> _Emitted:
     low, high = each.whose.searchsorted([place, place + 1]).tolist()
     if low == high:
-        return each, cohort.run.empty_said
-    return each, ([column[low:high] for column in each.columns], cohort.run.holds, True)
+        return each, cohort.run.empty_result
+    return each, ([column[low:high] for column in each.columns], cohort.run.boolean, True)
 
 
-def _of_many(cohort: Cohort, each: Evaluation, apart: Sequence[int]) -> _Told:
-    """Without those that are told by themselves."""
-    columns, _, reports = cohort.run.empty_said
+def _of_many(cohort: Members, each: Evaluation, apart: Sequence[int]) -> _Emitted:
+    """The result without the rows of queries that have parts of their own."""
+    columns, _, reports = cohort.run.empty_result
     whose, columns = each.whose, list(each.columns) or columns
     if apart and len(whose):
         there = ~np.isin(whose, apart)
-        kept = np.delete(np.arange(len(cohort.queries)), apart)
-        whose = kept.searchsorted(whose[there].view(np.int64)).astype(np.uint64)
+        remaining = np.delete(np.arange(len(cohort.queries)), apart)
+        whose = remaining.searchsorted(whose[there].view(np.int64)).astype(np.uint64)
         columns = [column[there] for column in columns]
     return each, ([whose, *columns], None, reports or len(whose) > 0)

@@ -9,10 +9,10 @@ from stream_ext.evaluation_budget import TERM_BYTES, Control
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A query that exceeds it is evaluated no more, until somebody resumes or replaces it."""
+    """A query that exceeds its budget is not evaluated again until it is resumed or replaced."""
 
     seconds: float = 60.0  #: of one evaluation
-    bytes: int = 2 << 30  #: of what is remembered from one evaluation to the next, and of what one makes
+    bytes: int = 2 << 30  #: of the state between two evaluations, and of what one evaluation makes
     term_bytes: int = TERM_BYTES  #: of a term that an expression makes
 
     def control(self) -> Control:
@@ -22,5 +22,5 @@ class Budget:
         )  # fmt: skip
 
 
-#: Where nobody says otherwise.
+#: The default.
 USUAL = Budget()

@@ -1,7 +1,7 @@
-"""The runs of a shard: who runs with whom.
+"""The runs of a shard: which queries share a run.
 
-Queries of one template share a run where they are evaluated at the same times; one that has no such other runs alone,
-and is found by the next that comes."""
+Queries of one template share a run if they are evaluated at the same times. A query without such another one has a run
+of its own; the next query that fits joins it there."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from stream_ext.windows.part import Told
 from stream_ext.windows.schedule import QueryState, Timing
 
 Run = QueryRun | StoreRun | TemplateRun
-#: Equal for queries that may share a network: the template, and how its streams are called.
+#: Equal for queries that may share a network: the template, and the names of its streams.
 Key = tuple[QueryTemplate, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query of the catalog, and what is known of it before it runs. `parametrised` None: it shares no network."""
+    """A query of the catalog that is to run. `parametrised` None: it shares no network."""
 
     number: int
     query: Query
@@ -43,7 +43,7 @@ class PlannedQuery:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Equal for those that are evaluated at the same times from now on, and were so before."""
+        """Equal for queries with the same evaluation times from now on, and the same last evaluation."""
         last, state = self.state.evaluated, self.state
         at = None if last is None else (last.sn, last.push, last.time)
         return self.timing, at, state.after, state.last, state.stands, state.within and state.within.push
@@ -55,18 +55,18 @@ class PlannedQuery:
 
 
 class Runs:
-    def __init__(self, store: Store, elsewhere: Elsewhere, budget: Budget) -> None:
+    def __init__(self, store: Store, backoff: Elsewhere, budget: Budget) -> None:
         """`budget`: that of each network."""
-        self._store, self._elsewhere, self._budget = store, elsewhere, budget
+        self._store, self._backoff, self._budget = store, backoff, budget
         self.of: dict[int, Run] = {}  # by query
         self.all: dict[Run, None] = {}  # each once
-        self._alone: dict[int, PlannedQuery] = {}  # those without others that might have some
+        self._single: dict[int, PlannedQuery] = {}  # queries that may share a run, and have one of their own
         self._templates: dict[Key, list[QueryRun | TemplateRun]] = {}
         self._keys: dict[QueryRun | TemplateRun, Key] = {}
 
     @property
     def streams(self) -> frozenset[int]:
-        """That are read."""
+        """The streams that are read."""
         return frozenset[int]().union(*(run.streams for run in self.all))
 
     @property
@@ -74,11 +74,11 @@ class Runs:
         """Those that are in the middle of a snapshot."""
         return [run for run in self.all if run.is_underway]
 
-    # ---- who comes
+    # ---- queries that start
 
     def start(self, alike: Sequence[PlannedQuery], sn: int) -> None:
-        """Queries of one template that stand at one place, or one query; with those that run already."""
-        left = [asked for asked in alike if asked.key is None or not self._finds_others(asked, asked.key, sn)]
+        """Starts queries of one template and one position, or one query; they join runs that exist where they can."""
+        left = [planned for planned in alike if planned.key is None or not self._finds_others(planned, planned.key, sn)]
         if left:
             self.start_apart(left, sn)
 
@@ -86,35 +86,35 @@ class Runs:
         if len(alike) > 1:
             self._share(alike, sn)
         else:
-            self._start_alone(alike[0], sn)
+            self._start_single(alike[0], sn)
 
-    def _finds_others(self, asked: PlannedQuery, key: Key, sn: int) -> bool:
+    def _finds_others(self, planned: PlannedQuery, key: Key, sn: int) -> bool:
         for run in self._templates.get(key, ()):
-            if run.accepts(asked.timing, asked.state):
+            if run.accepts(planned.timing, planned.state):
                 if isinstance(run, TemplateRun):
-                    run.join(asked.joining, sn)
-                    self.of[asked.number] = run
+                    run.join(planned.joining, sn)
+                    self.of[planned.number] = run
                 else:
-                    other = replace(self._alone[run.number], state=run.state_now(sn), timing=run.timing)
-                    self._share([other, asked], sn)
+                    other = replace(self._single[run.number], state=run.state_now(sn), timing=run.timing)
+                    self._share([other, planned], sn)
                     self._forget(run)
                 return True
         return False
 
-    def _start_alone(self, asked: PlannedQuery, sn: int) -> None:
-        if not asked.query.windows:
-            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere, self._budget)
-            over_store.resume(asked.state, sn)
-            self._run([asked], over_store)
+    def _start_single(self, planned: PlannedQuery, sn: int) -> None:
+        if not planned.query.windows:
+            over_store = StoreRun(planned.number, planned.query, self._store, self._backoff, self._budget)
+            over_store.resume(planned.state, sn)
+            self._run([planned], over_store)
             return
-        alone = QueryRun(
-            asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere, self._budget
+        single = QueryRun(
+            planned.number, planned.query, planned.timing, planned.labels, self._store, self._backoff, self._budget
         )
-        alone.resume(asked.state, sn)
-        self._run([asked], alone)
-        if asked.key is not None:
-            self._alone[asked.number] = asked
-            self._keep(alone, asked.key)
+        single.resume(planned.state, sn)
+        self._run([planned], single)
+        if planned.key is not None:
+            self._single[planned.number] = planned
+            self._keep(single, planned.key)
 
     def _share(self, alike: Sequence[PlannedQuery], sn: int) -> None:
         first = alike[0]
@@ -122,12 +122,12 @@ class Runs:
         shared = TemplateRun(
             first.parametrised.template, first.query, first.timing, first.labels, self._store, self._budget
         )
-        shared.build([asked.joining for asked in alike], sn)
+        shared.build([planned.joining for planned in alike], sn)
         self._run(alike, shared)
         self._keep(shared, first.key)
 
     def _run(self, alike: Sequence[PlannedQuery], run: Run) -> None:
-        self.of |= dict.fromkeys((asked.number for asked in alike), run)
+        self.of |= dict.fromkeys((planned.number for planned in alike), run)
         self.all[run] = None
 
     def _keep(self, run: QueryRun | TemplateRun, key: Key) -> None:
@@ -135,22 +135,22 @@ class Runs:
         self._templates.setdefault(key, []).append(run)
 
     def take_in(self, other: Runs, runs: Sequence[Run]) -> None:
-        """These are here from now on, and there no more."""
+        """Moves these runs from `other` to here."""
         for run in runs:
             numbers = run.numbers
             key = None if isinstance(run, StoreRun) else other._keys.get(run)
-            alone = {number: other._alone[number] for number in numbers if number in other._alone}
+            single = {number: other._single[number] for number in numbers if number in other._single}
             for number in numbers:
                 del other.of[number]
             other._forget(run)
             self.of |= dict.fromkeys(numbers, run)
             self.all[run] = None
-            self._alone |= alone
+            self._single |= single
             if key is not None:
                 assert not isinstance(run, StoreRun)
                 self._keep(run, key)
 
-    # ---- who goes
+    # ---- queries that end
 
     def end(self, number: int) -> None:
         run = self.of.pop(number, None)
@@ -162,18 +162,18 @@ class Runs:
             self._forget(run)
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Their runs, which are of no others."""
+        """Ends the runs of these queries, which have no other queries."""
         runs = [run for number in numbers if (run := self.of.pop(number, None)) is not None]
         for run in dict.fromkeys(runs):
             self._forget(run)
 
     def _forget(self, run: Run) -> None:
-        """It is stepped no more, and nobody joins it."""
+        """The run is not stepped any more, and no query joins it."""
         self.all.pop(run, None)
         if isinstance(run, StoreRun):
             return
         if isinstance(run, QueryRun):
-            self._alone.pop(run.number, None)
+            self._single.pop(run.number, None)
         key = self._keys.pop(run, None)
         if key is not None:
             self._templates[key].remove(run)
@@ -182,14 +182,15 @@ class Runs:
 
 
 def state_of(run: Run, sn: int) -> QueryState:
-    """Of a run of one query."""
+    """The state of a run of one query."""
     assert not isinstance(run, TemplateRun)
     return run.stand(sn)
 
 
-def silent_parts(run: Run, sn: int, stands: int | None) -> Sequence[Told]:
-    """How far its queries have come; `stands`: they are behind the others."""
+def silent_parts(run: Run, sn: int, behind_at: int | None) -> Sequence[Told]:
+    """Parts that store the progress of a run's queries. `behind_at`: the queries are behind the others, at that
+    snapshot."""
     if isinstance(run, TemplateRun):
-        return run.silent_parts(sn, stands)
+        return run.silent_parts(sn, behind_at)
     state = run.state_now(sn)
-    return [silent_part(run.number, sn, AFTER_ALL, state if stands is None else state.behind(stands))]
+    return [silent_part(run.number, sn, AFTER_ALL, state if behind_at is None else state.behind(behind_at))]

@@ -1,7 +1,7 @@
 """The shard: the networks of all registered queries, stepped from snapshot to snapshot.
 
-It knows no process, no clock and no socket: the endpoint's inline runner and a task on Spark hold the same object and
-get the same parts from it. What it needs beyond the store is where each query has come to; the rest it rebuilds."""
+It knows no process, no clock and no socket: the endpoint's inline runner and a task on Spark use the same class and get
+the same parts from it. Beyond the store, it needs only the state of each query; it rebuilds the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.registered import query_over, reading_of
 from stream_ext.catalog.timing import timing_of
-from stream_ext.continuous.behind import MADE_UP, QueriesBehind, UnitBehind
+from stream_ext.continuous.behind import CAUGHT_UP_LATER, QueriesBehind, UnitBehind
 from stream_ext.continuous.faults import fault_of
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.continuous.query_run import QueryRun
@@ -36,11 +36,11 @@ from stream_ext.windows.arrivals import Arrival, arrivals
 from stream_ext.windows.part import Told
 from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
 
-#: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
+#: Networks that are built again after a fault in one: to find one faulty query of a thousand takes twenty.
 _TRIES_MAX = 200
-#: Of these so many may use up the time of an evaluation, for which all others wait.
+#: So many of them may exceed the time limit of an evaluation, because all other queries wait meanwhile.
 _LATE_MAX = 12
-_NOT_MADE_UP = "resuming the query leaves out what it has missed"
+_NOT_CAUGHT_UP = "resuming the query leaves out what it has missed"
 
 Found = TypeVar("Found")
 Takes = Callable[[QueryDefinition], bool]
@@ -50,8 +50,8 @@ def takes_all(query: QueryDefinition) -> bool:
     return True
 
 
-def takes_beside(query: QueryDefinition) -> bool:
-    """The inline runner, while the others are on Spark."""
+def takes_inline(query: QueryDefinition) -> bool:
+    """What the inline runner takes while the other queries are on Spark."""
     return query.home is not None
 
 
@@ -60,36 +60,36 @@ def takes_on_spark(query: QueryDefinition) -> bool:
 
 
 class Shard:
-    """The runs at snapshot `sn` of all queries, or of those that it takes. A query whose step raises is reported in
-    `faults` and stepped no more; those that shared a network with it go on without it.
+    """The runs at snapshot `sn` of all queries, or of those that the shard `takes`. A query whose step raises is
+    reported in `faults` and not stepped again; the queries that shared a network with it continue without it.
 
-    A query that has no answer from elsewhere is reported, too, and stepped again from where it stands once there may be
-    one: what it missed meanwhile is made up for, snapshot by snapshot. So it is with those for which more falls due in
-    a snapshot than the others can wait for: they are stepped by `go_on`, a piece at a time, until they have caught up.
+    A query without an answer from a remote endpoint is reported, too. It is stepped again from its position, snapshot
+    by snapshot, once there may be an answer. The same holds for queries with more due evaluations in a snapshot than
+    the others can wait for: `go_on` steps them, a piece at a time, until they have caught up.
 
-    Queries of one template share a run where they are evaluated at the same times; one that has no such other runs
-    alone. A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new
-    shard."""
+    Queries of one template share a run if they are evaluated at the same times; any other query has a run of its own.
+    A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new shard."""
 
     def __init__(
         self,
         store: Store,
         takes: Takes = takes_all,
-        outside: Outside = NOTHING,
-        elsewhere: Elsewhere | None = None,
+        allowed_urls: Outside = NOTHING,
+        backoff: Elsewhere | None = None,
         budget: Budget = USUAL,
         pace: TurnLimits = UNHURRIED,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too. `budget`: that of each network. Once
-        it is `interrupted`, a step ends after the evaluation that is being made, and this shard is not gone on with."""
+        """`allowed_urls`: the endpoints that SERVICE may ask; or a `backoff` that several shards share, which knows
+        them. `budget`: that of each network. Once the shard is `interrupted`, a step ends after the evaluation that is
+        under way, and the shard is not stepped again."""
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
-        self.elsewhere = elsewhere or Elsewhere(outside, lambda sn: store.row(sn).published_ms)
+        self.backoff = backoff or Elsewhere(allowed_urls, lambda sn: store.row(sn).published_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
-        #: Queries in quarantine: from the next step on they stay where they are.
-        self.held: Collection[int] = frozenset()
+        #: Queries in quarantine: from the next step on they are not stepped.
+        self.suspended: Collection[int] = frozenset()
         #: Called before these queries are stepped in a snapshot, or brought to it.
         self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
         self._forget_all()
@@ -97,31 +97,31 @@ class Shard:
     def _forget_all(self) -> None:
         self.catalog = Catalog()
         self.those_behind = QueriesBehind(self)
-        self.resumes: dict[int, QueryState] = {}  # of those that are in the middle of the snapshot they begin in
-        self.in_step = False  # some run is underway in the next snapshot; else in the one that it began in
-        self._turn: Turn | None = None  # of all that this shard does next; None: each run has its own
-        self._unsaid: list[Told] = []  # what was known while nothing could be said
-        self.runs = Runs(self.store, self.elsewhere, self._budget)
+        self.resumes: dict[int, QueryState] = {}  # of queries in the middle of the snapshot in which they begin
+        self.in_step = False  # runs that are underway are in the next snapshot; else in the one in which they began
+        self._turn: Turn | None = None  # the turn of all runs together; None: each run has its own
+        self._unsent: list[Told] = []  # parts that are returned with the next ones
+        self.runs = Runs(self.store, self.backoff, self._budget)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
-        """Silently: every query of the catalog at `sn`, as it was at its state."""
+        """Without results: every query of the catalog at `sn`, from its state."""
         self.sn, self.faults = sn, {}
         self._forget_all()
-        self.elsewhere.comes_to(sn)
+        self.backoff.comes_to(sn)
         catalog = self.catalog = Catalog.read(self.store, sn)
         together: dict[tuple[object, ...], list[PlannedQuery]] = {}
         for definition in filter(self.takes, catalog.queries.values()):
             number = definition.number
-            asked = self.guarded((number,), partial(self.read, definition, states.get(number), catalog))
-            if asked is not None and number in self.held and asked.state.stands is None:
-                self.those_behind.set_aside(number, sn, asked.state)
-            elif asked is not None:
-                key: tuple[object, ...] = (asked.number,) if asked.key is None else (asked.key, asked.place)
-                together.setdefault(key, []).append(asked)
+            planned = self.guarded((number,), partial(self.read, definition, states.get(number), catalog))
+            if planned is not None and number in self.suspended and planned.state.stands is None:
+                self.those_behind.set_aside(number, sn, planned.state)
+            elif planned is not None:
+                key: tuple[object, ...] = (planned.number,) if planned.key is None else (planned.key, planned.place)
+                together.setdefault(key, []).append(planned)
         for key, alike in [(key, alike) for key, alike in together.items() if alike[0].state.stands is not None]:
-            self.those_behind.stay({asked.number: asked.state for asked in alike})
+            self.those_behind.stay({planned.number: planned.state for planned in alike})
             del together[key]
-        # Those that have never been evaluated may find others that have.
+        # Queries that were never evaluated may join runs of queries that were.
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
             self._start(alike)
 
@@ -129,8 +129,8 @@ class Shard:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
-        self.elsewhere.comes_to(sn)
-        parts, self._unsaid = self._unsaid, []
+        self.backoff.comes_to(sn)
+        parts, self._unsent = self._unsent, []
         parts += self.those_behind.ask_again()
         self.stepping(sn, ())
         runs, pushes = list(self.runs.all), self._pushes(sn)
@@ -141,17 +141,17 @@ class Shard:
         self.sn = sn
         parts += self._follow_catalog(sn)
         self.those_behind.part_from_those_underway(in_step=False)
-        unsaid, self._unsaid = self._unsaid, []
-        return parts + unsaid
+        unsent, self._unsent = self._unsent, []
+        return parts + unsent
 
     def generation(self, number: int) -> int:
-        """The snapshot since which a query runs that it has, or had a fault: who is resumed is another from then on."""
+        """The snapshot since which a query runs; a query that is resumed has a new one, and so a new fault."""
         definition = self.catalog.queries.get(number)
         return 0 if definition is None else definition.since
 
     @property
     def behind(self) -> dict[int, int]:
-        """The queries that have fallen behind, and the snapshot at which each of them stands."""
+        """The queries that have fallen behind, and the snapshot up to which each was stepped."""
         return self.those_behind.stand
 
     @property
@@ -160,17 +160,17 @@ class Shard:
         return self.those_behind.has_more
 
     def go_on(self) -> list[Told]:
-        """A piece of what those have missed that are behind: it is the turn of one of them."""
-        before = self.give_unsaid()
+        """Steps one of the queries that are behind, for one turn."""
+        before = self.take_unsent()
         parts = self.those_behind.go_on()
-        return [*before, *parts, *self.give_unsaid()]
+        return [*before, *parts, *self.take_unsent()]
 
     def return_to(self, states: Mapping[int, QueryState]) -> None:
-        """These queries stand where these states say, wherever they are here: nobody has what they said after that."""
+        """These queries return to these states, wherever they are here: nobody has what they emitted after that."""
         self.those_behind.return_to(states)
 
     def _pushes(self, sn: int) -> list[Arrival]:
-        # What nobody reads may have been let go already.
+        # Streams that no query reads may have been collected already.
         read = self.runs.streams
         return arrivals(self.store, sn, read) if read else []
 
@@ -178,14 +178,14 @@ class Shard:
         return self._turn or self.pace.with_all(self.interrupted)
 
     def refresh(self) -> int:
-        """Takes in what has been published; the new head."""
+        """Reads what has been published; returns the new head."""
         return int(self.store.refresh())
 
     def close(self) -> None:
         self.store.close()
 
     def _follow_catalog(self, sn: int) -> list[Told]:
-        """Queries that come and go; what the new ones say at once."""
+        """Starts and ends queries as the catalog changed; returns the first parts of the new ones."""
         before, catalog = self.catalog, self.catalog.followed(self.store, sn)
         self.catalog = catalog
         parts: list[Told] = []
@@ -199,23 +199,23 @@ class Shard:
                 continue
             self.runs.end(change.number)
             if (unit := self.forget_fault(change.number)) is not None and unit.unanswered:
-                self.elsewhere.forgive()
+                self.backoff.forgive()
             if definition is not None and self.takes(definition):
                 parts += self.guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
 
     def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[Told]:
-        """To another shard after this snapshot, or from another to this one."""
-        goes, comes = self.takes(was), self.takes(definition)
-        if goes and not comes:
+        """A query moves to another shard after this snapshot, or from another shard to this one."""
+        leaves, enters = self.takes(was), self.takes(definition)
+        if leaves and not enters:
             self.runs.end(was.number)
             self.forget_fault(was.number)
-        elif comes and not goes and definition.is_evaluated:
+        elif enters and not leaves and definition.is_evaluated:
             return self.guarded((definition.number,), partial(self.those_behind.take_over, definition, sn)) or []
         return []
 
     def _widen(self, before: Catalog, sn: int) -> None:
-        """What had a window on every stream gets one on the new ones, and goes on as after a restart."""
+        """Queries with a window on every stream get one on each new stream, and continue as after a restart."""
         for number, definition in before.queries.items():
             there = number in self.catalog.queries and number not in self.faults and number not in self.those_behind
             if definition.any_stream and self.takes(definition) and there:
@@ -228,36 +228,36 @@ class Shard:
         self.go_on_with(definition, state)
 
     def go_on_with(self, definition: QueryDefinition, state: QueryState | None) -> None:
-        asked = self.read(definition, state, self.catalog)
-        if asked is not None:
-            self._start([asked])
+        planned = self.read(definition, state, self.catalog)
+        if planned is not None:
+            self._start([planned])
 
     def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Told]:
-        if definition.number in self.held and definition.is_evaluated:
+        if definition.number in self.suspended and definition.is_evaluated:
             self.those_behind.set_aside(definition.number, sn - 1, None)
             return []
-        asked = self.read(definition, self.resumes.pop(definition.number, None), catalog)
-        if asked is None:
+        planned = self.read(definition, self.resumes.pop(definition.number, None), catalog)
+        if planned is None:
             return []
-        self._start([asked])
-        return self._started(asked.number, sn - 1)
+        self._start([planned])
+        return self._started(planned.number, sn - 1)
 
-    def _started(self, number: int, stands: int) -> Sequence[Told]:
-        """What it says at once. `stands`: where it does when it has no answer from elsewhere."""
+    def _started(self, number: int, behind_at: int) -> Sequence[Told]:
+        """The first parts of a query. `behind_at`: its position if a remote endpoint does not answer."""
         run = self.runs.of.get(number)
         if run is None:
             return []
         try:
             return run.start(self.sn, self._turn_of_run())
         except Unanswered as error:
-            return self._without_answer(run, error, stands, None)
+            return self._without_answer(run, error, behind_at, None)
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  as in `guarded`
             return self._broken(run, error)
 
     def guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
-        """What is found of queries; their fault must not stop the others, and is reported."""
+        """The result of `call`, a step of these queries. A fault does not stop the other queries; it is reported."""
         self.stepping(self.sn, numbers)
         try:
             return call()
@@ -270,7 +270,7 @@ class Shard:
             return None
 
     def _report(self, number: int, error: Exception, sn: int, state: QueryState | None) -> None:
-        """`state`: that at `sn`; None: in the snapshot after it the query begins."""
+        """`state`: the state at `sn`; None: the query begins in the snapshot after `sn`."""
         was_behind = number in self.those_behind
         self.forget_fault(number)
         if not isinstance(error, Unanswered):
@@ -279,50 +279,50 @@ class Shard:
                 self.give_up(number)
             return
         kind = "NotAllowed" if error.forbidden else "ServiceFailed"
-        self.faults[number] = f"{kind}: {error}; {MADE_UP if error.later else _NOT_MADE_UP}"
+        self.faults[number] = f"{kind}: {error}; {CAUGHT_UP_LATER if error.later else _NOT_CAUGHT_UP}"
         if error.later:
             self.those_behind.wait(number, sn, state, error.later)
-        self.say_where(number, sn, state)
+        self.report_position(number, sn, state)
 
-    def say_where(self, number: int, sn: int, state: QueryState | None) -> None:
-        """With the next parts: it stands at `sn`."""
+    def report_position(self, number: int, sn: int, state: QueryState | None) -> None:
+        """Adds to the next parts that the query is behind, at `sn`."""
         state = state or self.catalog.queries[number].state
-        kept = self.since_it_runs(number, state.behind(sn, state.within, unanswered=True))
+        state_of_part = self.since_it_runs(number, state.behind(sn, state.within, unanswered=True))
         k = 0 if state.within is None else state.within.k
-        self._unsaid.append(silent_part(number, self.sn if sn == NOWHERE else sn + 1, k, kept))
+        self._unsent.append(silent_part(number, self.sn if sn == NOWHERE else sn + 1, k, state_of_part))
 
     def since_it_runs(self, number: int, state: QueryState) -> QueryState:
-        """For what is said of one that was never evaluated."""
+        """The state, but not older than the query: of a query that was never evaluated it may be."""
         since = self.catalog.queries[number].since
         return state if state.sn >= max(since, 1) else msgspec.structs.replace(state, sn=max(self.sn, since))
 
     def give_up(self, number: int) -> None:
-        """With the next parts: nobody is to wait for what it has missed, for it is stepped no more."""
+        """Adds to the next parts that nobody is to wait for what the query missed: it is not stepped again."""
         part = silent_part(number, self.sn, AFTER_ALL, self.since_it_runs(number, self.catalog.queries[number].state))
-        self._unsaid.append(msgspec.structs.replace(part, given_up=True))
+        self._unsent.append(msgspec.structs.replace(part, given_up=True))
 
     def forget_fault(self, number: int) -> UnitBehind | None:
-        """Of those that were behind, where it was."""
+        """Returns the unit of a query that was behind."""
         self.faults.pop(number, None)
         return self.those_behind.forget(number)
 
-    def say(self, *parts: Told) -> None:
-        """With the next parts."""
-        self._unsaid += parts
+    def send_later(self, *parts: Told) -> None:
+        """Adds these to the next parts."""
+        self._unsent += parts
 
-    def give_unsaid(self) -> list[Told]:
-        unsaid, self._unsaid = self._unsaid, []
-        return unsaid
+    def take_unsent(self) -> list[Told]:
+        unsent, self._unsent = self._unsent, []
+        return unsent
 
     # ---- a shard of some queries
 
     @property
-    def stands(self) -> int:
-        """The last snapshot that all here have got through."""
+    def position(self) -> int:
+        """The last snapshot that all queries of this shard have completed."""
         return self.sn - (bool(self.runs.underway) and not self.in_step)
 
     def advance(self, turn: Turn) -> list[Told]:
-        """More of what the queries of this shard are underway in, else the next snapshot, as far as the turn goes."""
+        """Continues the snapshot that the queries are underway in, else steps the next one, as far as the turn goes."""
         self._turn = turn
         parts: list[Told] = []
         underway, in_step = self.runs.underway, self.in_step
@@ -331,7 +331,7 @@ class Shard:
                 parts += self._stepped_run(run, self.sn + in_step, [])
         else:
             turn.spend()
-            self.elsewhere.comes_to(self.sn + 1)
+            self.backoff.comes_to(self.sn + 1)
             pushes, in_step = self._pushes(self.sn + 1), True
             for run in list(self.runs.all):
                 parts += self._stepped_run(run, self.sn + 1, pushes)
@@ -342,35 +342,36 @@ class Shard:
         return parts
 
     def of_these(self, numbers: set[int], begins_after: int = -1) -> Shard:
-        """One of these queries, as long as they are among `numbers`."""
+        """A shard of the queries in `numbers`, a set that may shrink, which run since a snapshot after
+        `begins_after`."""
 
         def takes(query: QueryDefinition) -> bool:
             return query.number in numbers and query.since > begins_after
 
-        alone = Shard(
-            self.store, takes, elsewhere=self.elsewhere, budget=self._budget, pace=self.pace,
+        shard = Shard(
+            self.store, takes, backoff=self.backoff, budget=self._budget, pace=self.pace,
             interrupted=self.interrupted,
         )  # fmt: skip
-        alone.stepping = self.stepping
-        return alone
+        shard.stepping = self.stepping
+        return shard
 
     def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Told]:
-        """What it would make up for is gone: it begins anew, as one that is resumed, and its next emission says so."""
+        """What the query missed is deleted: it begins anew, like a resumed query, and its next emission has `gap`."""
         timing = timing_of(query_over(definition, self.catalog), self.catalog, state.t0)
         begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
-        asked = self.read(definition, None, self.catalog)
-        if asked is None:
+        planned = self.read(definition, None, self.catalog)
+        if planned is None:
             return []
-        self._start([replace(asked, timing=timing, state=begins)])
-        where = silent_part(asked.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
-        return [where, *self._started(asked.number, NOWHERE)]
+        self._start([replace(planned, timing=timing, state=begins)])
+        where = silent_part(planned.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
+        return [where, *self._started(planned.number, NOWHERE)]
 
-    # ---- faults of those that share a network
+    # ---- faults of queries that share a network
 
     def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[Told]:
-        """What a run says; where its step fails, what those of its queries say whose fault it is not."""
-        asks = not isinstance(run, TemplateRun) and run.asks_elsewhere
-        stood = state_of(run, self.sn) if asks else None
+        """The parts of a run; if its step fails, the parts of those of its queries that did not cause the fault."""
+        has_services = not isinstance(run, TemplateRun) and run.has_services
+        stood = state_of(run, self.sn) if has_services else None
         self.stepping(sn, run.numbers)
         turn, was_underway = self._turn_of_run(), run.is_underway
         try:
@@ -389,16 +390,17 @@ class Shard:
             self.runs.drop(run.numbers)
             queries, catalog = self.catalog.queries, self.catalog
             found = (self.read(queries[each.number], each.state, catalog) for each in before)
-            alike = [asked for asked in found if asked is not None]
+            alike = [planned for planned in found if planned is not None]
             again = arrivals(self.store, sn, run.streams) if was_underway else pushes
             return self._without_faulty(
                 alike, error, lambda some: self.runs.of[some[0].number].step(sn, again, self._turn_of_run())
             )
 
     def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[Told]:
-        """What it said before. It stood at `sn`, and began after it where it `stood` nowhere."""
-        assert not isinstance(run, TemplateRun), "who asks elsewhere is alone"
-        parts, state = run.stands_without_answer()
+        """The parts before the missing answer. The query was at `sn` with the state `stood`; None: it began after
+        `sn`."""
+        assert not isinstance(run, TemplateRun), "a query with SERVICE shares no network"
+        parts, state = run.state_without_answer()
         if state is None or (stood is None and state.within is None):
             state = stood
         self.runs.drop(run.numbers)
@@ -406,8 +408,8 @@ class Shard:
         return parts
 
     def _broken(self, run: Run, error: Exception) -> Sequence[Told]:
-        """What it said before it raised."""
-        parts = [] if isinstance(run, TemplateRun) else run.told_before_fault()
+        """The parts before the fault."""
+        parts = [] if isinstance(run, TemplateRun) else run.parts_before_fault()
         numbers = run.numbers
         self.runs.drop(numbers)
         for number in numbers:
@@ -417,13 +419,13 @@ class Shard:
     def _without_faulty(
         self, alike: Sequence[PlannedQuery], error: Exception, go_on: Callable[[Sequence[PlannedQuery]], Sequence[Told]]
     ) -> list[Told]:
-        """Who fails alone is found by halves, and reported; the others go on in networks of their own."""
+        """Finds the faulty queries by halving, and reports them; the others continue in networks of their own."""
         parts: list[Told] = []
         waiting, tries, late = _halves(alike), 0, 0
         while waiting:
             some = waiting.pop()
             tries += 1
-            self.stepping(self.sn, [asked.number for asked in some])
+            self.stepping(self.sn, [planned.number for planned in some])
             try:
                 if tries > _TRIES_MAX or late > _LATE_MAX:
                     raise error
@@ -434,45 +436,45 @@ class Shard:
             except Exception as fault:  # noqa: BLE001  as in `guarded`
                 run = self.runs.of.get(some[0].number)
                 if isinstance(run, QueryRun):
-                    parts += run.told_before_fault()
-                self.runs.drop([asked.number for asked in some])
+                    parts += run.parts_before_fault()
+                self.runs.drop([planned.number for planned in some])
                 late += isinstance(fault, DeadlineExceeded)
                 if len(some) > 1 and tries <= _TRIES_MAX and late <= _LATE_MAX:
                     waiting += _halves(some)
                     continue
-                for asked in some:
-                    self._report(asked.number, fault, self.sn, asked.state)
+                for planned in some:
+                    self._report(planned.number, fault, self.sn, planned.state)
         return parts
 
-    # ---- who runs with whom
+    # ---- which queries share a run
 
     def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> PlannedQuery | None:
-        """None: it is paused, has failed, or waits for a stream to be there."""
+        """None: the query is paused, has failed, or waits until there is a stream."""
         if not definition.is_evaluated:
             return None
-        query, standing = query_over(definition, catalog), definition.standing(state)
+        query, state_now = query_over(definition, catalog), definition.current_state(state)
         if definition.any_stream and not query.windows:
             return None
-        timing = timing_of(query, catalog, standing.t0)
+        timing = timing_of(query, catalog, state_now.t0)
         streams = [catalog.streams[window.stream] for window in timing.windows]
         labels = tuple(stream.name or stream.iri for stream in streams)
         shared = None
-        # Arrivals are evaluated one by one, windows of the past once; and one on a variable may get more windows.
-        alone = timing.arrivals or timing.ends_at is not None or definition.any_stream
-        if query.windows and not alone and query.form is not Form.CONSTRUCT:
+        # Not shared: evaluations at arrivals, windows of the past, and queries that may get more windows.
+        single = timing.arrivals or timing.ends_at is not None or definition.any_stream
+        if query.windows and not single and query.form is not Form.CONSTRUCT:
             shared = reading_of(definition.text, definition.base).parametrised
-        return PlannedQuery(definition.number, query, timing, labels, shared, standing)
+        return PlannedQuery(definition.number, query, timing, labels, shared, state_now)
 
     def _start(self, alike: Sequence[PlannedQuery]) -> None:
-        """Queries of one template that stand at one place; or one query."""
-        self.stepping(self.sn, [asked.number for asked in alike])
+        """Starts queries of one template and one position, or one query."""
+        self.stepping(self.sn, [planned.number for planned in alike])
         try:
             self.runs.start(alike, self.sn)
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  as in `guarded`
-            left = [asked for asked in alike if asked.number not in self.runs.of]
-            self._without_faulty(left, error, lambda asked: [])
+            left = [planned for planned in alike if planned.number not in self.runs.of]
+            self._without_faulty(left, error, lambda planned: [])
 
 
 def _halves(some: Sequence[PlannedQuery]) -> list[Sequence[PlannedQuery]]:
@@ -481,9 +483,9 @@ def _halves(some: Sequence[PlannedQuery]) -> list[Sequence[PlannedQuery]]:
 
 
 def open_shard(
-    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+    store_url: str, base: str, allowed_urls: Outside, budget: Budget, only: Collection[int] | None = None
 ) -> Shard:
     """For a process of its own (a Spark task, or a trial of these queries): a reader of the store, and a shard over
     it."""
     takes = takes_on_spark if only is None else lambda query: query.number in only
-    return Shard(open_store(store_url, read_only=True), takes, outside, budget=budget, pace=TurnLimits())
+    return Shard(open_store(store_url, read_only=True), takes, allowed_urls, budget=budget, pace=TurnLimits())

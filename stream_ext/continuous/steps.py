@@ -1,8 +1,8 @@
-"""The evaluations of one query, or of several that are evaluated together, in one snapshot, on their way to parts.
+"""From evaluations to parts: those of one snapshot, of one query or of several that are evaluated together.
 
-A run of more than 1,000 answers to empty windows is told as one where each says nothing or, under RSTREAM, the same: a
-stream may be silent for a year, or leap from small abstract times to the clock's, and every close in between falls due.
-Evaluations that make no emission are told as one, however many."""
+A run of more than 1,000 evaluations over empty windows becomes one part, if each has no result or, under RSTREAM, the
+same one: a stream may be silent for a year, or leap from small abstract times to the clock's, and every close in
+between falls due. Consecutive evaluations without an emission become one part, however many they are."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from stream_ext.windows.grids import Grid, Run
 from stream_ext.windows.part import Ids, Part, SharedPart, WindowBounds
 from stream_ext.windows.schedule import Due, LastEvaluation, QueryState
 
-RUN_TOLD_SINGLY_MAX = 1000
+RUN_EMITTED_SINGLY_MAX = 1000
 
-#: The place of what is said after all evaluations of a snapshot.
+#: The number `k` of a part that comes after all evaluations of a snapshot.
 AFTER_ALL = 1 << 62
-#: Columns, boolean, and whether it is an emission at all.
-Said = tuple[list[Ids], bool | None, bool]
-Made = TypeVar("Made", Part, SharedPart)
-Made_co = TypeVar("Made_co", Part, SharedPart, covariant=True)
+#: The result of an evaluation: columns, boolean, and whether it is an emission at all.
+Result = tuple[list[Ids], bool | None, bool]
+PartT = TypeVar("PartT", Part, SharedPart)
+PartT_co = TypeVar("PartT_co", Part, SharedPart, covariant=True)
 
 
-class Teller(Protocol[Made_co]):
-    """What is known of the query, or the queries. `repeats`: it says its whole answer each time (RSTREAM)."""
+class PartBuilder(Protocol[PartT_co]):
+    """Builds the parts of a query, or of queries. `repeats`: each result is the whole answer (RSTREAM)."""
 
     repeats: bool
     evaluated: LastEvaluation | None
 
-    def part(self, evaluated: LastEvaluation, said: Said) -> Made_co:
-        """Of the evaluation after `self.evaluated`, which it is from now on."""
+    def part(self, evaluated: LastEvaluation, result: Result) -> PartT_co:
+        """The part of the evaluation after `self.evaluated`; sets `self.evaluated` to it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Untold:
-    """Evaluations one after the other, from the one that is number `k` in the snapshot."""
+class _Pending:
+    """Consecutive evaluations that are not emitted yet; the first is number `k` in the snapshot."""
 
     run: Run
     push: int
@@ -49,44 +49,44 @@ class _Untold:
         return LastEvaluation(sn, self.push, k, time, self.arrived_at is not None, self.arrived_at)
 
 
-class Steps(Generic[Made]):
-    def __init__(self, query: Teller[Made], sn: int, count: int = 0) -> None:
-        """`count`: of the evaluations in this snapshot that were told before."""
-        self._query: Teller[Made] = query
+class Steps(Generic[PartT]):
+    def __init__(self, query: PartBuilder[PartT], sn: int, count: int = 0) -> None:
+        """`count`: the number of evaluations of this snapshot that were emitted before."""
+        self._query: PartBuilder[PartT] = query
         self._sn = sn
         self.count = count  # of evaluations so far
-        self._parts: list[Made] = []
-        self._untold: list[_Untold] = []  # all that say `_said`; of a long run the first and the last
-        self._untold_count = 0
-        self._said: Said = [], None, False
+        self._parts: list[PartT] = []
+        self._pending: list[_Pending] = []  # all have `_pending_result`; of a long run only the first and the last
+        self._pending_count = 0
+        self._pending_result: Result = [], None, False
 
     @property
-    def told_up_to(self) -> int:
-        """How many are told: those that come next may say the same as those that are not."""
-        return self._untold[0].k if self._untold else self.count
+    def emitted_up_to(self) -> int:
+        """The number of evaluations that are emitted: those after it may have the same result as the next ones."""
+        return self._pending[0].k if self._pending else self.count
 
-    def add(self, due: Due, push: int, over_nothing: bool, said: Said) -> None:
+    def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
         """`over_nothing`: all windows are empty."""
-        *_, emits = said
-        told = _Untold(one(due.time), push, self._next_k(1), due.arrived)
-        if not emits or (over_nothing and (self._query.repeats or is_empty(said))):
-            self._add_untold(told, 1, said)
+        *_, emits = result
+        evaluation = _Pending(one(due.time), push, self._next_k(1), due.arrived)
+        if not emits or (over_nothing and (self._query.repeats or is_empty(result))):
+            self._add_pending(evaluation, 1, result)
             return
-        self._tell()
-        self._parts.append(self._query.part(told.at(self._sn, told.k, due.time), said))
+        self._emit()
+        self._parts.append(self._query.part(evaluation.at(self._sn, evaluation.k, due.time), result))
 
-    def add_run(self, run: Run, push: int, said: Said) -> None:
-        """Over empty windows; each says this."""
+    def add_run(self, run: Run, push: int, result: Result) -> None:
+        """A run over empty windows; each evaluation has this result."""
         count = run.count()
-        self._add_untold(_Untold(run, push, self._next_k(count)), count, said)
+        self._add_pending(_Pending(run, push, self._next_k(count)), count, result)
 
-    def parts(self) -> list[Made]:
-        """All, for there is no more to come."""
-        self._tell()
-        return self.told()
+    def parts(self) -> list[PartT]:
+        """All parts that are left; there are no more evaluations."""
+        self._emit()
+        return self.take_parts()
 
-    def told(self) -> list[Made]:
-        """What is told by now, each once."""
+    def take_parts(self) -> list[PartT]:
+        """The parts that are complete by now; each is returned once."""
         parts, self._parts = self._parts, []
         return parts
 
@@ -95,39 +95,39 @@ class Steps(Generic[Made]):
         self.count += count
         return first
 
-    def _add_untold(self, untold: _Untold, count: int, said: Said) -> None:
-        if self._untold and not _is_same(self._said, said):
-            self._tell()
-        self._said = said
-        self._untold_count += count
-        if self._untold_count > RUN_TOLD_SINGLY_MAX:
-            del self._untold[1:]
-        self._untold.append(untold)
+    def _add_pending(self, pending: _Pending, count: int, result: Result) -> None:
+        if self._pending and not _is_same(self._pending_result, result):
+            self._emit()
+        self._pending_result = result
+        self._pending_count += count
+        if self._pending_count > RUN_EMITTED_SINGLY_MAX:
+            del self._pending[1:]
+        self._pending.append(pending)
 
-    def _tell(self) -> None:
-        if not self._untold:
+    def _emit(self) -> None:
+        if not self._pending:
             return
-        untold, said, count = self._untold, self._said, self._untold_count
-        self._untold, self._untold_count = [], 0
-        *_, emits = said
-        if count > RUN_TOLD_SINGLY_MAX or (count > 1 and not emits):
-            first, last = untold[0], untold[-1]
-            part = self._query.part(last.at(self._sn, first.k + count - 1, last.run.last), said)
+        pending, result, count = self._pending, self._pending_result, self._pending_count
+        self._pending, self._pending_count = [], 0
+        *_, emits = result
+        if count > RUN_EMITTED_SINGLY_MAX or (count > 1 and not emits):
+            first, last = pending[0], pending[-1]
+            part = self._query.part(last.at(self._sn, first.k + count - 1, last.run.last), result)
             part.repeated, part.first = count, first.run.first
             self._parts.append(part)
             return
-        for entry in untold:
+        for entry in pending:
             for k, time in enumerate(entry.run.times(), entry.k):
-                self._parts.append(self._query.part(entry.at(self._sn, k, time), said))
+                self._parts.append(self._query.part(entry.at(self._sn, k, time), result))
 
 
-def is_empty(said: Said) -> bool:
-    columns, boolean, _ = said
+def is_empty(result: Result) -> bool:
+    columns, boolean, _ = result
     return not boolean and not any(map(len, columns))
 
 
-def _is_same(said: Said, other: Said) -> bool:
-    (columns, *rest), (others, *others_rest) = said, other
+def _is_same(result: Result, other: Result) -> bool:
+    (columns, *rest), (others, *others_rest) = result, other
     return rest == others_rest and len(columns) == len(others) and all(map(np.array_equal, columns, others))
 
 
@@ -136,29 +136,29 @@ def one(time: int) -> Run:
 
 
 class Single(Protocol):
-    """What a part needs to know of its query."""
+    """What a part needs of its query."""
 
     number: int
     evaluated: LastEvaluation | None
 
-    def tell_gap(self) -> bool: ...
+    def take_gap(self) -> bool: ...
     def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]: ...
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]: ...
     def state_after(self, evaluated: LastEvaluation) -> QueryState: ...
 
 
 def silent_part(query: int, sn: int, k: int, state: QueryState) -> Part:
-    """Says nothing, and keeps how far the query has come."""
+    """A part without a result, which stores the progress of the query."""
     return Part(query, sn, k, state.after or 0, [], [], None, 0, None, state, False, evaluated=False)
 
 
-def part_of(query: Single, evaluated: LastEvaluation, said: Said) -> Part:
-    columns, boolean, emits = said
-    gap, before = emits and query.tell_gap(), query.evaluated
+def part_of(query: Single, evaluated: LastEvaluation, result: Result) -> Part:
+    columns, boolean, emits = result
+    gap, before = emits and query.take_gap(), query.evaluated
     state = query.state_after(evaluated)
     bounds = query.bounds_at(evaluated.time, evaluated.arrived)
-    columns, made = query.portable(columns) if any(map(len, columns)) else (columns, [])
+    columns, created = query.portable(columns) if any(map(len, columns)) else (columns, [])
     return Part(
-        query.number, evaluated.sn, evaluated.k, evaluated.time, bounds, columns, boolean, 0, None, state, emits, made,
-        gap, before,
+        query.number, evaluated.sn, evaluated.k, evaluated.time, bounds, columns, boolean, 0, None, state, emits,
+        created, gap, before,
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """A store run: a registered query without windows, over the store as it changes.
 
-It answers at its registration, and at each snapshot that changed the store and thereby its answer. That NOW() says
-something else by then is no change: what counts is whether the store of a snapshot before would have been answered
-otherwise at the very same moment."""
+It is evaluated at its registration, and at each snapshot that changed the store and thereby its answer. A change of
+NOW() alone is no change: the answer counts as changed if, at the very same moment, the store of the snapshot before
+would have given another answer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import msgspec
 
 from hbase_store import Store
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.query_run import TERMS_MADE_MAX, ChangesBetween, as_it_is_without_an_answer, said_of
-from stream_ext.continuous.steps import Said
+from stream_ext.continuous.query_run import TERMS_CREATED_MAX, ChangesBetween, as_it_is_without_an_answer, result_of
+from stream_ext.continuous.steps import Result
 from stream_ext.continuous.turns import Turn
 from stream_ext.language.algebra.algebra import R2S, Query
 from stream_ext.language.algebra.volatile import is_of_time
@@ -35,13 +35,13 @@ Whole = tuple[Columns, Weights]
 class StoreRun:
     """Steps one query from snapshot to snapshot; the same changes give the same parts, in whatever process."""
 
-    def __init__(self, number: int, query: Query, store: Store, elsewhere: Elsewhere, budget: Budget) -> None:
+    def __init__(self, number: int, query: Query, store: Store, backoff: Elsewhere, budget: Budget) -> None:
         self._control, self._state_bytes = budget.control(), budget.bytes
         self.number = number
         self._query = query
-        self._elsewhere = elsewhere
-        self.asks_elsewhere = has_services(query)
-        self._store, self._made_max = store, TERMS_MADE_MAX
+        self._backoff = backoff
+        self.has_services = has_services(query)
+        self._store, self._created_max = store, TERMS_CREATED_MAX
         self._is_of_time = is_of_time(query)
 
     @property
@@ -67,7 +67,7 @@ class StoreRun:
         if state.evaluated is not None:
             then = self._moment(sn, None, state.evaluated)
             self._stepped_sn = sn
-            self._network.said(then)
+            self._network.emitted(then)
 
     def state_now(self, sn: int) -> QueryState:
         return self._state
@@ -82,12 +82,12 @@ class StoreRun:
 
     def start(self, sn: int, turn: Turn) -> Sequence[Part]:
         """The first answer, in the snapshot of the registration."""
-        return [self._part(sn, said_of(self._query, self._step(sn), self._control))]
+        return [self._part(sn, result_of(self._query, self._step(sn), self._control))]
 
-    def told_before_fault(self) -> Sequence[Part]:
+    def parts_before_fault(self) -> Sequence[Part]:
         return []  # no snapshot has more than one evaluation
 
-    def stands_without_answer(self) -> tuple[Sequence[Part], QueryState | None]:
+    def state_without_answer(self) -> tuple[Sequence[Part], QueryState | None]:
         return [], None
 
     def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
@@ -100,12 +100,12 @@ class StoreRun:
         if self._is_of_time:
             self._let_time_pass(sn)
             self._orders.return_to(orders)
-        before = answer.stands()
+        before = answer.current()
         answer.compare_with(evaluated)
         emitted = self._step(sn)
-        if not answer.stands_as(before):
-            parts = [self._part(sn, said_of(self._query, emitted, self._control))]
-            if self.asks_elsewhere and self._vocabulary.made > self._made_max:
+        if not answer.is_unchanged_since(before):
+            parts = [self._part(sn, result_of(self._query, emitted, self._control))]
+            if self.has_services and self._vocabulary.made > self._created_max:
                 self._begin_anew(sn)
             return parts
         answer.compare_with(evaluated)
@@ -115,45 +115,47 @@ class StoreRun:
         return [] if ranked == self._state.ranked else [self._silent_part(sn, ranked)]
 
     def _begin_anew(self, sn: int) -> None:
-        """As after a restart: what others said once is no term of the answer any more."""
+        """Begins as after a restart: terms from remote endpoints that the answer does not contain any more are
+        forgotten."""
         with as_it_is_without_an_answer(self):
             self.resume(self._state, sn)
-            self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.made)
+            self._created_max = max(TERMS_CREATED_MAX, 2 * self._vocabulary.made)
 
     def _step(self, sn: int) -> Whole:
         low = self._stepped_sn
         self._stepped_sn = sn
-        return self._network.said(self._moment(sn, None if low is None else ChangesBetween(self._store, low, sn)))
+        return self._network.emitted(self._moment(sn, None if low is None else ChangesBetween(self._store, low, sn)))
 
     def _let_time_pass(self, sn: int) -> None:
-        """The store as it was, at the moment of this snapshot: what is otherwise then, the store has not changed.
+        """Evaluates the store of the snapshot before at the moment of this snapshot: what differs then was not changed
+        by the store.
 
-        What others say of it counts as the store's; they are asked after this."""
+        Changed answers of remote endpoints count as changes of the store; they are requested after this."""
         low = self._stepped_sn
         assert low is not None, "a query that is stepped has been answered before"
         unchanged = ChangesBetween(self._store, low, low)
-        self._network.step(replace(self._moment(sn, unchanged), snapshot=self._store.at(low), asks_again=False))
+        self._network.step(replace(self._moment(sn, unchanged), snapshot=self._store.at(low), requests_again=False))
 
     def _moment(self, sn: int, changes: ChangesBetween | None, evaluated: LastEvaluation | None = None) -> Moment:
-        """Of a snapshot; NOW() and chance may be those of an evaluation before."""
+        """The moment of a snapshot; NOW() and chance may be those of an earlier evaluation."""
         time = self._time(sn) if evaluated is None else evaluated.time
         seed = seed_of(self.number, sn if evaluated is None else evaluated.sn, 0)
-        self._control.begin(self._network.kept(self._state_bytes) + self._vocabulary.made_bytes)
+        self._control.begin(self._network.retained_bytes(self._state_bytes) + self._vocabulary.made_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
-            vocabulary=self._vocabulary, outside=self._elsewhere.outside, elsewhere=self._elsewhere,
+            vocabulary=self._vocabulary, allowed_urls=self._backoff.outside, backoff=self._backoff,
         )  # fmt: skip
 
     def _time(self, sn: int) -> int:
         return self._store.row(sn).published_ms
 
     def _silent_part(self, sn: int, ranked: bytes | None) -> Part:
-        """What is shown is as it was, and what LIMIT will show once something of it goes is not."""
+        """The rows of the answer are unchanged, but the rows that LIMIT will show once some of them go are not."""
         self._state = msgspec.structs.replace(self._state, ranked=ranked, sn=sn)
         return Part(self.number, sn, 0, self._time(sn), [], [], None, 0, None, self._state, False, evaluated=False)
 
-    def _part(self, sn: int, said: Said) -> Part:
-        time, (columns, boolean, emits) = self._time(sn), said
+    def _part(self, sn: int, result: Result) -> Part:
+        time, (columns, boolean, emits) = self._time(sn), result
         if self._query.r2s in (R2S.ISTREAM, R2S.DSTREAM) and boolean is None:
             emits = bool(columns) and bool(len(columns[0]))
         gap = emits and self._state.gap
@@ -165,5 +167,5 @@ class StoreRun:
             sn=sn,
             gap=self._state.gap and not gap,
         )
-        columns, made = self._vocabulary.portable(columns)
-        return Part(self.number, sn, 0, time, [], columns, boolean, 0, None, self._state, emits, made, gap, before)
+        columns, created = self._vocabulary.portable(columns)
+        return Part(self.number, sn, 0, time, [], columns, boolean, 0, None, self._state, emits, created, gap, before)

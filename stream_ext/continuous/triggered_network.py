@@ -1,8 +1,9 @@
-"""A lens: a query's network, over its windows as they are looked at, either at closes or at arrivals.
+"""A triggered network: the network of a query over its windows, evaluated either at closes or at arrivals.
 
-Most queries have one. One that is evaluated at closes and at arrivals has two: an arrival waits for no other stream and
-no lateness, so the closes come behind, and time goes forward in each of the two only. Each then gives its whole answer,
-and `Composed` says of the one that was asked how it differs from the answer before, whosever that was."""
+Most queries have one. A query that is evaluated at closes and at arrivals has two, because time only goes forward in a
+network: an arrival waits for no other stream and no lateness, so the closes come later than the arrivals. Each of the
+two then returns its whole answer, and `Composed` computes the difference from the previous answer, whichever of the two
+gave that."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Composed:
         self.answer = ResultState(cut, r2s, construct, ranking=own_order(orders, cut))
         self._before = empty(len(cut.variables))
 
-    def said(self, moment: Moment, bag: tuple[Columns, Weights]) -> tuple[Columns, Weights]:
+    def emitted(self, moment: Moment, bag: tuple[Columns, Weights]) -> tuple[Columns, Weights]:
         columns, weights = bag
         now = ZSet(columns, len(weights), weights)
         columns, net = net_change(self._before, now)
@@ -41,7 +42,7 @@ class Composed:
         return emitted if self.answer.is_in_order else in_order(*emitted)
 
 
-class Lens:
+class TriggeredNetwork:
     def __init__(self, make: MakeNetwork, windows: Sequence[ScheduledWindow]) -> None:
         self.network = make({window.name: window for window in windows})
         self.store_sn: int | None = None  # of the last evaluation
@@ -58,7 +59,7 @@ class Lens:
         for presence in self._presence:
             presence.move_to(time)
 
-    def holds_anything(self, time: int) -> bool:
+    def has_content(self, time: int) -> bool:
         """Call it when moved to `time`, or when nothing can have come in since."""
         return any(presence.holds_at(time) for presence in self._presence)
 
@@ -67,7 +68,7 @@ class Lens:
 
     def evaluate(self, moment: Moment) -> tuple[Columns, Weights]:
         self.move_to(moment.time)
-        found = self.network.said(moment)
+        found = self.network.emitted(moment)
         self.store_sn = int(moment.snapshot.sn)
-        self.was_empty = not self.holds_anything(moment.time)
+        self.was_empty = not self.has_content(moment.time)
         return found

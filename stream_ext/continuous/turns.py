@@ -1,8 +1,8 @@
-"""Turns: how much of one query is evaluated before the others go on.
+"""Turns: how much of one query is evaluated before it is the turn of the others.
 
-One wrong timestamp makes a billion closes fall due. They are worked off in pieces: a run stops between two evaluations
-when its turn is over, says what it has so far, and goes on when it is its turn again. Where the pieces are cut decides
-nothing about what is said."""
+One wrong timestamp makes a billion closes fall due. They are evaluated in pieces: a run stops between two evaluations
+when its turn is over, emits what it has so far, and continues at its next turn. The emissions do not depend on where
+the pieces are cut."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 #: An answer of so many cells (rows times columns) costs as much as one more evaluation.
 _CELLS = 256
-#: Of the time that snapshots take, beside it: a quarter of all of the time.
+#: In relation to the time that snapshots take: a quarter of the whole time.
 _SHARE = 1 / 3
-#: What was not used is not saved up.
+#: Unused time is not saved beyond this.
 _DUE_MS_MAX = 100.0
 
 
@@ -55,25 +55,25 @@ class TurnLimits:
 
 
 class Share:
-    """What those who are behind get of the time while snapshots wait to be stepped: so much that they go on, and so
-    little that nobody else falls behind for it. When nothing waits, all of the time is theirs."""
+    """The share of time for queries that are behind, while snapshots wait to be stepped: enough that they make
+    progress, and too little to make other queries fall behind. When no snapshot waits, all of the time is theirs."""
 
     def __init__(self) -> None:
         self._due_ms = 0.0
 
     def stepped(self, took_ms: float) -> None:
-        """A snapshot."""
+        """A snapshot was stepped."""
         self._due_ms = min(self._due_ms + took_ms * _SHARE, _DUE_MS_MAX)
 
     def went_on(self, took_ms: float) -> None:
-        """One that is behind, while a snapshot waited."""
+        """A query that is behind was evaluated while a snapshot waited."""
         self._due_ms -= took_ms
 
     @property
     def is_due(self) -> bool:
-        """Whether it is the turn of one that is behind although a snapshot waits."""
+        """Whether it is the turn of a query that is behind although a snapshot waits."""
         return self._due_ms > 0
 
 
-#: For whom evaluations take no time.
+#: Without limits on time.
 UNHURRIED = TurnLimits(seconds=None, seconds_behind=None)

@@ -1,3 +1,3 @@
-"""Emissions: what registered queries say, merged from parts, numbered, stored, and sent to subscribers.
+"""Emissions: the results of registered queries, merged from parts, numbered, stored, and sent to subscribers.
 
-Its verb is *merge*. It imports the catalog and what is below it; of networks it knows nothing."""
+Its verb is *merge*. It imports the catalog and the rooms below it, but no networks."""

@@ -1,6 +1,6 @@
-"""An emission: what a registered query said at one evaluation, as it is stored and as it is sent.
+"""An emission: the result of a registered query at one evaluation, as it is stored and as it is sent.
 
-Stored rows carry texts, not ids, so an emission can be read for as long as it is kept, whatever becomes of the
+Stored rows carry texts, not ids, so an emission can be read for as long as it is retained, whatever becomes of the
 terms. A text that occurs in many rows is stored once; the rows are columns of places in the list of texts."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EmissionBody(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """One emission as the wire has it: its number, and its JSON object in one line."""
+    """One emission as it is sent: its number, and its JSON object in one line."""
 
     number: int
     json: bytes
@@ -85,9 +85,9 @@ def body_of(
 
 
 class SharedBody(msgspec.Struct, frozen=True, array_like=True):
-    """What queries that are evaluated together said at one evaluation, as it is stored: the rows of all.
+    """The result of queries that are evaluated together, as it is stored: the rows of all queries.
 
-    `whose` has the number of each row's query, ascending; what of it one of them said is found when somebody asks."""
+    `whose` has the number of each row's query, ascending. The emission of one query is computed when it is read."""
 
     time: int
     windows: list[WindowBounds]
@@ -95,7 +95,7 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
     terms: list[bytes]
     whose: bytes
     columns: list[bytes]
-    boolean: bool | None  # what is said of an ASK that has a row
+    boolean: bool | None  # the result of an ASK that has a row
     repeated: int
     first: int | None
     at: LastEvaluation | None
@@ -111,7 +111,7 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
         )  # fmt: skip
 
     def own(self, query: QueryDefinition, number: int, gap: bool) -> EmissionBody:
-        """What this query said: its emission of this number."""
+        """The emission of this query, under this number."""
         low, high = np.frombuffer(self.whose, _NUMBERS).searchsorted([query.number, query.number + 1]).tolist()
         columns = [np.frombuffer(column, _PLACES)[low:high] for column in self.columns]
         terms, columns = _of_these(self.terms, columns) if low < high else ([], columns)
@@ -126,7 +126,7 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
 def _of_these(
     terms: list[bytes], columns: list[npt.NDArray[np.int32]]
 ) -> tuple[list[bytes], list[npt.NDArray[np.int32]]]:
-    """Only the terms that stand in these columns."""
+    """Only the terms that occur in these columns."""
     if not columns:
         return [], []
     used, places = np.unique(np.concatenate(columns), return_inverse=True)
@@ -141,7 +141,7 @@ def _texts(
     rows = len(columns[0]) if columns else 0
     if not rows:
         return [], [np.empty(0, _PLACES) for _ in columns]
-    # Most ids of a large answer come again and again: numbered first, only distinct ones need be put in order.
+    # Most ids of a large answer occur many times. They are numbered first, so that only distinct ids are sorted.
     table = KeyTable(1)
     slots = [table.number(np.ascontiguousarray(column).reshape(1, -1)) for column in columns]
     ids = table.ids(np.arange(table.used, dtype=np.int32), 0)
@@ -168,7 +168,7 @@ def decode_body(data: bytes) -> EmissionBody:
 # ---- JSON ------------------------------------------------------------------------------------------------------
 
 _json = msgspec.json.Encoder().encode
-#: Of the texts of one emission.
+#: The limit for the texts of one emission.
 JSON_BYTES_MAX = 256 << 20
 
 
@@ -200,7 +200,7 @@ def _answer(body: EmissionBody) -> bytes:
 
 
 def _check_length(body: EmissionBody) -> None:
-    """A long term may stand in many rows: what is stored once would be said again and again."""
+    """A long term may occur in many rows: it is stored once, but would be written for each row."""
     columns = columns_of(body)
     cells, longest = sum(map(len, columns)), max(map(len, [*body.terms, *body.variables]), default=0)
     if 2 * cells * longest <= JSON_BYTES_MAX:
@@ -233,8 +233,8 @@ def _rows(body: EmissionBody) -> list[bytes]:
 
 
 def _members(variable: str, column: npt.NDArray[np.int32], shown: Sequence[bytes]) -> list[bytes]:
-    """One for each row. Those of the terms that stand there: of all terms, in each column, they would be far more than
-    is said."""
+    """One JSON member for each row, made only of terms that occur in the column: all terms in each column would be far
+    more."""
     name, places = _json(variable), column.tolist()
     members = {place: b"%s:%s" % (name, shown[place]) for place in set(places) - {-1}}
     members[-1] = b""  # an unbound variable has none
@@ -256,7 +256,7 @@ def term_json(text: bytes) -> bytes:
 
 
 class Silence(NamedTuple):
-    """A query was evaluated at a time and said nothing, after so many emissions."""
+    """A query was evaluated at `time` without an emission; its last emission before has the number `after`."""
 
     time: int
     after: int

@@ -1,19 +1,18 @@
-"""The merge: where the work of whichever runner becomes emissions, each exactly once.
+"""The merge: the parts of the runners become emissions, each exactly once.
 
-A runner steps every snapshot and hands over its parts; the merge takes snapshots strictly in order, numbers what
-is said, stores it together with the state of each query, and only then tells anyone. What a part says depends on
-the store alone, so it does not matter who made it, or how often: it matters that each snapshot counts once.
+A runner steps every snapshot and hands over its parts. The merge takes snapshots strictly in order, numbers the
+results, stores them together with the state of each query, and only then announces them. A part is a function of the
+store alone, so it does not matter which runner computed it, or how often. It matters that each snapshot counts once.
 
-While the store does not answer, what it is asked is asked again, and the lock is let go in between: who waits or looks
-is answered, and whoever would change something here waits (`_alone`).
+While the store does not answer, a request to it is repeated, and the lock is released in between: methods that only
+read are answered meanwhile, and methods that change something wait (`_idle`).
 
-State, all under one lock:
-    stored <= position      what the emission log has; what is merged. Between them nothing was said.
-    owner                   whose parts are merged; of queries that stay inline beside Spark, always the inline runner's
-    attempt                 the number of the spark runner's latest attempt; 0: there is none
-    pending                 parts of the spark runner for snapshots above `position`, waiting for their turn; and then
-                            what it made up for since, piece by piece
-    beside                  the same of the inline runner, of the queries that stay there; None: it has not begun
+State, all under one lock: stored <= position      what the emission log has; what is merged. Between them there is no
+emission. owner                   the runner whose parts are merged; those of queries that stay inline come from the
+inline one attempt                 the number of the spark runner's latest attempt; 0: there is none pending
+parts of the spark runner for snapshots above `position`, waiting for their turn; after the parts of a snapshot, those
+of queries that caught up since, piece by piece inline_pending          the same of the inline runner, for the queries
+that stay there; None: it has not begun
 
 Invariants:
     1. `position` grows by one snapshot at a time; that snapshot's emissions are in the log by then.
@@ -22,10 +21,10 @@ Invariants:
     3. One commit stores emissions, states and position; it happens or it does not. After a crash the log's
        position, states and numbers belong together, and the snapshots above are stepped again.
     4. `pending` holds nothing at or below `position`, and nothing of an attempt before the latest.
-    5. Of a query that has fallen behind the others what it made up for counts at `position`, in order; its progress
-       says how far it has come. It may be in the middle of a snapshot.
-    6. While spark is the owner, what can be merged has been: `position + 1` is not in `pending`, or needs the parts of
-       `beside`, which has none of it yet.
+    5. The parts of a query that is behind the others are merged at `position`, in order; its progress says how far the
+       query has come. It may be in the middle of a snapshot.
+    6. While spark is the owner, all that can be merged is merged: `position + 1` is not in `pending`, or needs parts of
+       the inline runner that are not in `inline_pending` yet.
 
     owner = inline --caught_up(attempt, sn >= position, pending complete up to sn)--> owner = spark
     owner = spark  --lost(attempt)--> owner = inline, which builds at `position`
@@ -45,17 +44,17 @@ from hbase_store.errors import StoreError
 from stream_ext.catalog.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.emissions.emission import SharedBody, Silence, body_of, encode_body
-from stream_ext.emissions.progress import EmissionGroup, GroupMembership, Standings, Stored
+from stream_ext.emissions.progress import EmissionGroup, GroupMembership, Progress, Stored
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.retry import insist
+from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.windows.part import Ids, Part, SharedPart, Told
 from stream_ext.windows.schedule import NOWHERE, QueryState
 
 Result = TypeVar("Result")
 Runner = Literal["inline", "spark"]
-#: What the inline runner is to do: all queries, or those that stay inline while the others are on Spark.
+#: The queries of the inline runner: all, or those that stay inline while the others are on Spark.
 Role = Literal["inline", "beside"]
 
 #: Positions without emissions are stored with the next commit, or after this time.
@@ -63,7 +62,7 @@ _STORE_WITHIN_MS = 1_000
 
 
 class EmissionCommits(Protocol):
-    """What the merge asks of the store's `EmissionLog`."""
+    """What the merge needs of the store's `EmissionLog`."""
 
     def commit(self, emissions: Sequence[EmissionRow], states: dict[int, bytes | None], position: Sn) -> int: ...
     def last(self, query: int) -> int: ...
@@ -93,9 +92,9 @@ class Merge:
         on_fault: Callable[[BaseException], None] = lambda _: None,
         waits: Waits | None = None,
     ) -> None:
-        """`new_number`: for a group, one that no query and no group has had. `on_emissions` is told what is stored now,
-        `on_silence` which queries were evaluated by themselves and said nothing; `on_unstored` by when `flush` must be
-        called; `waits` is shown what is waited for."""
+        """`new_number`: a number for a group, which no query and no group has had. `on_emissions` gets the emissions
+        that are stored now, `on_silence` the queries that were evaluated without an emission, except in groups;
+        `on_unstored` the time by which `flush` must be called; `waits` shows what the merge waits for."""
         self._waits = waits
         self._log, self._clock, self._queries = log, clock, queries
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
@@ -104,18 +103,18 @@ class Merge:
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = int(log.position())
         self._busy = self._gives_up = False
-        self._has_unstored = False  # besides the position: how far some have come that are behind
+        self._has_unstored = False  # besides the position: progress of queries that are behind
         self._fault: BaseException | None = None
-        self._standings = Standings(log, queries(), lambda: self._insist(new_number))
-        self._decode = lambda ids: self._insist(lambda: decode(ids))
+        self._progress = Progress(log, queries(), lambda: self._retry(new_number))
+        self._decode = lambda ids: self._retry(lambda: decode(ids))
         self._owner: Runner = "inline"
         self._attempt = 0
         self._attempts = 0
         self._pending: dict[int, list[list[Told]]] = {}
-        self._beside: dict[int, list[list[Told]]] | None = None
+        self._inline_pending: dict[int, list[list[Told]]] | None = None
         self.homes = Homes()
 
-    # ---- what everyone may ask ---------------------------------------------------------------------------------
+    # ---- any thread may read -----------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
@@ -127,84 +126,84 @@ class Merge:
 
     @property
     def role(self) -> Role | None:
-        """That of the inline runner; None: it has nothing to do."""
+        """The role of the inline runner; None: it has nothing to do."""
         with self._changed:
             if self._owner == "inline":
                 return "inline"
             return "beside" if self.homes.any_after(self._position) else None
 
     def goes_on(self, role: Role) -> bool:
-        """Whether the inline runner's parts still count, which it began to send in this role."""
+        """Whether the parts that the inline runner sends in this role still count."""
         with self._changed:
-            return self.role == role and (role == "inline" or self._beside is not None)
+            return self.role == role and (role == "inline" or self._inline_pending is not None)
 
     @property
     def fault(self) -> BaseException | None:
         return self._fault
 
     def states(self) -> dict[int, QueryState]:
-        """Of all queries that exist, at `position`."""
-        with self._alone():
+        """The states of all queries that exist, at `position`."""
+        with self._idle():
             return self._states_now()
 
     def state(self, query: int) -> QueryState | None:
-        """Where the query had come to at its last evaluation; None if it has had none."""
+        """The state of the query after its last evaluation; None: it was not evaluated yet."""
         with self._changed:
-            return self._standings.state(query)
+            return self._progress.state(query)
 
     def left(self, query: QueryDefinition) -> Left:
-        """Where a query is now."""
-        with self._alone():
-            return Left(self._position, query.standing(self._standings.state(query.number)))
+        """The position and the state of a query now."""
+        with self._idle():
+            return Left(self._position, query.current_state(self._progress.state(query.number)))
 
     def stored(self) -> Stored:
-        with self._alone():
-            return self._standings.as_stored(self._stored)
+        with self._idle():
+            return self._progress.as_stored(self._stored)
 
     def last(self, query: int) -> int:
         """The number of the query's last emission; 0: none."""
         with self._changed:
-            return self._standings.last(query)
+            return self._progress.last(query)
 
     def memberships(self, query: int) -> list[GroupMembership]:
         """Which of its emissions are records of groups, the oldest first."""
         with self._changed:
-            return self._standings.memberships(query)
+            return self._progress.memberships(query)
 
     def evaluations(self, query: int) -> int:
         """Since this process started."""
         with self._changed:
-            return self._standings.evaluations(query)
+            return self._progress.evaluations(query)
 
     def rows(self, query: int) -> int:
-        """That it has said since this process started."""
+        """The rows of its emissions since this process started."""
         with self._changed:
-            return self._standings.rows(query)
+            return self._progress.rows(query)
 
     def catching_up(self) -> dict[int, QueryState]:
-        """The queries that have fallen behind the others, for so much fell due at once, and where each stands."""
+        """The queries that are behind the others because too many evaluations fell due at once, with their states."""
         with self._changed:
             return self._catching_up()
 
     def stand_for(self, queries: Collection[int]) -> dict[int, QueryState]:
-        """Of all that are behind here, and of these, which are behind with a runner that has begun to send what counts:
-        where they go on. What that runner made of them before did not count."""
-        with self._alone():
+        """The states from which queries continue that are behind: all that are behind here, and `queries`, which are
+        behind at a runner whose parts begin to count. The earlier parts of that runner did not count."""
+        with self._idle():
             found = self._catching_up()
             definitions = self._queries()
             for number in [number for number in queries if number not in found]:
-                query, state = definitions.get(number), self._standings.state(number)
-                if query is None or state is None or not query.is_evaluated or query.standing(state) is not state:
+                query, state = definitions.get(number), self._progress.state(number)
+                if query is None or state is None or not query.is_evaluated or query.current_state(state) is not state:
                     continue
                 if state.stands is None:
                     state = state.behind(self._position)
-                    self._standings.by_itself(number, state, 0)
+                    self._progress.by_itself(number, state, 0)
                 if state.is_catching_up:
                     found[number] = state
             return found
 
     def wait(self, sn: int, deadline_s: float, for_all: bool = False) -> None:
-        """Until `position` >= sn; `for_all`: and those that have fallen behind have come there, too."""
+        """Waits until `position` >= sn; `for_all`: and until queries that are behind have reached `sn`, too."""
 
         def is_there() -> bool:
             if self._position < sn:
@@ -227,100 +226,103 @@ class Merge:
                 f"snapshot {sn} was not evaluated within {deadline_s:g} s; the queries are at {self._position}"
             )
 
-    # ---- what runners say --------------------------------------------------------------------------------------
+    # ---- called by runners -------------------------------------------------------------------------------------
 
     def attempt(self, runner: str) -> tuple[int, int, dict[int, QueryState]]:
-        """A runner begins anew: its number, and where it must build. It sends the parts of every snapshot above."""
-        with self._alone():
+        """A runner begins anew. Returns its number, the position and the states from which it must build; it then sends
+        the parts of every later snapshot."""
+        with self._idle():
             self._raise_fault()
             self._attempts += 1
             if runner == "spark":
                 self._attempt = self._attempts
                 self._pending.clear()
             elif runner == "beside" and self._owner == "spark":
-                self._beside = {}
+                self._inline_pending = {}
             return self._attempts, self._position, self._states_now()
 
     def take(self, runner: str, sn: int, parts: list[Told]) -> None:
-        """These are all parts of `sn`. They count now, or when their turn comes, or not (`position` says so)."""
-        with self._alone():
+        """Takes all parts of `sn`. They are merged now, or when it is their turn, or never (`position` shows it)."""
+        with self._idle():
             self._raise_fault()
             if sn <= self._position or not self._may_send(runner):
                 return
             if runner == "inline":
                 assert sn == self._position + 1, f"the inline runner sent snapshot {sn} after {self._position}"
-                said = self._merge([(sn, parts), *self._following(sn)])
+                emitted = self._merge([(sn, parts), *self._following(sn)])
             else:
-                (self._pending if runner == "spark" else self._sent_beside)[sn] = [parts]
-                said = self._merge(self._following(self._position)) if self._owner == "spark" else []
-        self._tell(said)
+                (self._pending if runner == "spark" else self._inline_sent)[sn] = [parts]
+                emitted = self._merge(self._following(self._position)) if self._owner == "spark" else []
+        self._announce(emitted)
 
     def take_piece(self, runner: str, parts: list[Told]) -> None:
-        """What queries that are behind have made up for, after all that this runner has sent; or not (as `take`)."""
-        with self._alone():
+        """Takes parts of queries that are behind. They come after all that this runner has sent; they count as in
+        `take`."""
+        with self._idle():
             self._raise_fault()
             if not parts or not self._may_send(runner) or (runner == "spark") > (self._owner == "spark"):
                 return
-            sent = self._pending if runner == "spark" else (self._beside or {}) if runner == "beside" else {}
+            sent = self._pending if runner == "spark" else (self._inline_pending or {}) if runner == "beside" else {}
             if sent:
                 sent[max(sent)].append(parts)
-                said = []
+                emitted = []
             else:
                 with self._being_busy():
-                    said = self._merge_piece(parts)
-        self._tell(said)
+                    emitted = self._merge_piece(parts)
+        self._announce(emitted)
 
     def caught_up(self, runner: str, attempt: int, sn: int, behind: Mapping[int, int]) -> None:
-        """This attempt has sent all parts up to `sn`: its runner becomes the owner, if that is up to `position`.
+        """This attempt has sent all parts up to `sn`: its runner becomes the owner, if `sn` is at least `position`.
 
-        `behind`: its queries that wait for an answer from elsewhere, and where each stands."""
-        with self._alone():
+        `behind`: its queries that wait for a remote endpoint, and the snapshot up to which each was stepped."""
+        with self._idle():
             self._raise_fault()
             if runner != "spark" or attempt != self._attempt or self._owner == "spark":
                 return
-            # All between must be pending, or something would be missing after the hand-over.
+            # All snapshots between must be pending, or some would be missing after the hand-over.
             if sn < self._position or any(n not in self._pending for n in range(self._position + 1, sn + 1)):
                 return
-            # What it has sent of those that are behind, beyond where they stand, is not what follows here.
-            if (self._standings.catching_up() and sn > self._position) or not self._would_miss_nothing(behind):
+            # Its parts of queries that are behind may begin after the states that these have here.
+            if (self._progress.catching_up() and sn > self._position) or not self._would_miss_nothing(behind):
                 return
-            self._owner, self._beside = "spark", None
-            said = self._merge(self._following(self._position))
-        self._tell(said)
+            self._owner, self._inline_pending = "spark", None
+            emitted = self._merge(self._following(self._position))
+        self._announce(emitted)
         self._on_owner_change()
 
     def lost(self, runner: str, attempt: int) -> None:
-        """That attempt's runner is gone for good: the inline runner goes on after `position`."""
-        with self._alone():
+        """The runner of that attempt has ended: the inline runner continues after `position`."""
+        with self._idle():
             if runner != "spark" or attempt != self._attempt:
                 return
             self._attempt = 0
             self._pending.clear()
             changed = self._owner == "spark"
-            self._owner, self._beside = "inline", None
+            self._owner, self._inline_pending = "inline", None
         if changed:
             self._on_owner_change()
 
-    # ---- what the service says ---------------------------------------------------------------------------------
+    # ---- called by the service ---------------------------------------------------------------------------------
 
     def publish(self, sn: int, some: bool) -> None:
-        """After this snapshot `some` query stays inline, whoever has the others."""
+        """A snapshot was published. `some`: after it at least one query stays inline, whatever runner has the
+        others."""
         with self._changed:
             self.homes.published(sn, some)
             self._changed.notify_all()  # one that was behind may be gone
 
     def dropped(self, query: int) -> None:
-        """The query is gone: its state goes with the next commit, and its parts count no more."""
-        with self._alone():
-            self._standings.drop(query)
+        """The query was dropped: the next commit deletes its state, and its parts do not count any more."""
+        with self._idle():
+            self._progress.drop(query)
 
     def collected(self, oldest: Callable[[int], int]) -> None:
-        """Emissions were let go; `oldest`: the number of the oldest that is kept, of a query or a group."""
-        with self._alone():
-            self._standings.collected(oldest)
+        """Emissions were deleted; `oldest` returns the number of the oldest retained one, of a query or a group."""
+        with self._idle():
+            self._progress.collected(oldest)
 
     def fail(self, error: BaseException) -> None:
-        """Nothing is merged any more; all who wait, now or later, get the error."""
+        """Stops the merge; all that wait, now or later, get the error."""
         with self._changed:
             if self._fault is not None:
                 return
@@ -329,14 +331,14 @@ class Merge:
         self._on_fault(error)
 
     def flush(self) -> None:
-        """Stores the position, where it is ahead of what is stored."""
-        with self._alone():
+        """Stores the position, if it is greater than the stored one."""
+        with self._idle():
             if self._fault is None and (self._stored < self._position or self._has_unstored):
                 with self._being_busy():
                     self._commit([], self._position)
 
     def give_up(self) -> None:
-        """From now on no store is waited for."""
+        """From now on the merge does not wait for a store that does not answer."""
         with self._changed:
             self._gives_up = True
             self._changed.notify_all()
@@ -344,8 +346,8 @@ class Merge:
     # ---- under the lock ----------------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """The lock, while nobody is in the middle of a merge that waits for the store."""
+    def _idle(self) -> Iterator[None]:
+        """Takes the lock, when no merge is under way: one that waits for the store has released the lock."""
         with self._changed:
             self._changed.wait_for(lambda: not self._busy)
             yield
@@ -359,197 +361,207 @@ class Merge:
             self._busy = False
             self._changed.notify_all()
 
-    def _insist(self, act: Callable[[], Result]) -> Result:
+    def _retry(self, act: Callable[[], Result]) -> Result:
         over = lambda: self._gives_up or self._fault is not None  # noqa: E731
-        return insist(act, self._clock, over, self._changed, self._waits)
+        return retry(act, self._clock, over, self._changed, self._waits)
 
     def _states_now(self) -> dict[int, QueryState]:
-        found = self._standings.states()
+        found = self._progress.states()
         return {number: found.get(number, query.state) for number, query in self._queries().items()}
 
     def _catching_up(self) -> dict[int, QueryState]:
-        found = self._standings.catching_up()
+        found = self._progress.catching_up()
         queries = self._queries() if found else {}
         return {
             number: state
             for number, state in found.items()
-            if (query := queries.get(number)) is not None and query.is_evaluated and query.standing(state) is state
+            if (query := queries.get(number)) is not None and query.is_evaluated and query.current_state(state) is state
         }
 
     def _may_send(self, runner: str) -> bool:
         if runner == "beside":
-            return self._beside is not None
+            return self._inline_pending is not None
         return self._owner == "inline" if runner == "inline" else self._attempt != 0
 
     def _would_miss_nothing(self, behind: Mapping[int, int]) -> bool:
-        """Whether queries for which others did not answer the owner stand with who is to be the next one where they
-        stand here, or before; what that one makes up for must not have been said while it did not count.
+        """Whether the next owner will send all parts of queries that wait for a remote endpoint.
 
-        Those that stand there alone do so here, too, from now on: whoever goes on after it finds them so."""
+        `behind`: the snapshots up to which the next owner has stepped them. For a query that waits here, this must not
+        be later than its snapshot here, or the parts between would have been sent when they did not count. A query
+        that waits only at the next owner is marked as behind here, too, for the owner after it."""
         queries = self._queries()
 
         def goes(number: int, state: QueryState) -> bool:
             query = queries.get(number)
-            return query is not None and query.home is None and query.is_evaluated and query.standing(state) is state
+            return (
+                query is not None and query.home is None and query.is_evaluated and query.current_state(state) is state
+            )
 
-        for number, stands in self._standings.waiting():
-            state = self._standings.state(number)
-            if state is not None and goes(number, state) and behind.get(number, self._position) > stands:
+        for number, behind_at in self._progress.waiting():
+            state = self._progress.state(number)
+            if state is not None and goes(number, state) and behind.get(number, self._position) > behind_at:
                 return False
-        for number, stands in behind.items():
-            state = self._standings.state(number)
-            if state is not None and goes(number, state) and state.stands is None and stands < self._position:
-                self._standings.by_itself(number, state.behind(self._position), 0)
+        for number, behind_at in behind.items():
+            state = self._progress.state(number)
+            if state is not None and goes(number, state) and state.stands is None and behind_at < self._position:
+                self._progress.by_itself(number, state.behind(self._position), 0)
         return True
 
     @property
-    def _sent_beside(self) -> dict[int, list[list[Told]]]:
-        assert self._beside is not None
-        return self._beside
+    def _inline_sent(self) -> dict[int, list[list[Told]]]:
+        assert self._inline_pending is not None
+        return self._inline_pending
 
     def _raise_fault(self) -> None:
         if self._fault is not None:
             raise self._fault
 
     def _following(self, sn: int) -> list[tuple[int, list[Told]]]:
-        """What is pending right after `sn`, without a gap."""
+        """The pending parts of the snapshots right after `sn`, up to the first that is incomplete."""
         found = []
         while (sn := sn + 1) in self._pending:
-            beside: list[list[Told]] = [[]]
+            inline: list[list[Told]] = [[]]
             if self.homes.are_two(sn):
-                if self._beside is None or sn not in self._beside:
+                if self._inline_pending is None or sn not in self._inline_pending:
                     break
-                beside = self._beside.pop(sn)
+                inline = self._inline_pending.pop(sn)
             parts, *pieces = self._pending.pop(sn)
-            found += [(sn, [*parts, *beside[0]]), *((sn, piece) for piece in (*pieces, *beside[1:]))]
+            found += [(sn, [*parts, *inline[0]]), *((sn, piece) for piece in (*pieces, *inline[1:]))]
         return found
 
     def _merge(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
-        """Takes these snapshots in; what was said."""
+        """Merges these snapshots; returns the emissions."""
         if not steps:
             return []
         with self._being_busy():
-            return self._merge_alone(steps)
+            return self._merge_now(steps)
 
-    def _merge_alone(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
+    def _merge_now(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
         queries = self._queries()
         try:
             rows = [row for sn, parts in steps for row in self._merged(sn, parts, queries)]
-        except BaseException as error:  # what was taken in so far does not count: no commit has it
+        except BaseException as error:  # what was merged so far does not count: no commit has it
             self.fail(error)
             raise
         position = steps[-1][0]
-        if rows or self._standings.moved:
+        if rows or self._progress.moved:
             self._commit(rows, position)
         elif self._stored == self._position:
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
         self._position = position
-        for waiting in (self._pending, self._beside or {}):
+        for waiting in (self._pending, self._inline_pending or {}):
             for sn in [sn for sn in waiting if sn <= position]:
                 del waiting[sn]
         self.homes.forget(position)
         return rows
 
     def _merge_piece(self, parts: list[Told]) -> list[EmissionRow]:
-        """Takes in what was made up for, beside the snapshots that count."""
+        """Merges parts of queries that are behind, at the same position."""
         try:
             rows = list(self._merged(self._position, parts, self._queries()))
-        except BaseException as error:  # as in `_merge_alone`
+        except BaseException as error:  # as in `_merge_now`
             self.fail(error)
             raise
-        if rows or self._standings.moved:
+        if rows or self._progress.moved:
             self._commit(rows, self._position)
         elif not self._has_unstored:
             self._has_unstored = True
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
         return rows
 
-    def _merged(self, sn: int, told: Sequence[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
-        """The emissions of one snapshot; what was missed in those before it comes first."""
-        parts = [part for part in told if isinstance(part, SharedPart) or not (part.taken_over or part.given_up)]
+    def _merged(self, sn: int, sent: Sequence[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
+        """The emissions of one snapshot; those of earlier snapshots, which were missed, come first."""
+        parts = [part for part in sent if isinstance(part, SharedPart) or not (part.taken_over or part.given_up)]
         stale = {id(part) for part in parts if isinstance(part, Part) and self._is_stale(part)}
         for part in sorted(parts, key=lambda part: (part.sn, part.k, part.evaluated)):
             if isinstance(part, SharedPart):
-                if (group := self._standings.together(part, queries)) is not None:
-                    yield from self._said_together(part, group, queries)
-            elif (query := queries.get(part.query)) is not None and not self._is_said(part):
+                if (group := self._progress.together(part, queries)) is not None:
+                    yield from self._emissions_of_group(part, group, queries)
+            elif (query := queries.get(part.query)) is not None and not self._is_emitted(part):
                 if id(part) in stale:
-                    self._stands_further(part)
+                    self._update_waiting(part)
                 else:
-                    yield from self._said_by(part, query)
-        yield from self._taken_over(sn, [part for part in told if isinstance(part, Part) and part.taken_over], queries)
-        for part in told:
+                    yield from self._emissions_of(part, query)
+        yield from self._emissions_after_move(
+            sn, [part for part in sent if isinstance(part, Part) and part.taken_over], queries
+        )
+        for part in sent:
             if isinstance(part, Part) and part.given_up and part.query in queries:
                 self._give_up(part)
 
-    def _is_said(self, part: Part) -> bool:
-        """Whether it makes up for an evaluation that another runner has made in time."""
-        state = self._standings.state(part.query)
+    def _is_emitted(self, part: Part) -> bool:
+        """Whether it is the part of an evaluation that is merged already, from another runner."""
+        state = self._progress.state(part.query)
         last = None if state is None else state.evaluated
         return part.evaluated and last is not None and (part.sn, part.k) <= (last.sn, last.k)
 
     def _is_stale(self, part: Part) -> bool:
-        """Whether it keeps less of a query that is behind than is known already."""
-        state, told = self._standings.state(part.query), part.state
-        if part.evaluated or state is None or told.stands == NOWHERE:
+        """Whether the state of this part is older than the known state, of a query that is behind."""
+        state, new = self._progress.state(part.query), part.state
+        if part.evaluated or state is None or new.stands == NOWHERE:
             return False
-        return (state.stands is not None or told.stands is not None) and state.progress > told.progress
+        return (state.stands is not None or new.stands is not None) and state.progress > new.progress
 
-    def _stands_further(self, part: Part) -> None:
-        """Its runner stands where this part says, and waits for an answer there or not; what was said goes further."""
-        state = self._standings.state(part.query)
+    def _update_waiting(self, part: Part) -> None:
+        """The runner repeats older evaluations than are merged; only whether it waits for an answer is taken from the
+        part."""
+        state = self._progress.state(part.query)
         if state is None or state.stands is None or part.state.stands is None:
             return
         if state.unanswered != part.state.unanswered:
-            kept = state.behind(state.stands, state.within, part.state.unanswered)
-            self._standings.by_itself(part.query, kept, 0)
+            changed = state.behind(state.stands, state.within, part.state.unanswered)
+            self._progress.by_itself(part.query, changed, 0)
 
-    def _taken_over(
+    def _emissions_after_move(
         self, sn: int, parts: Sequence[Part], queries: Mapping[int, QueryDefinition]
     ) -> Iterator[EmissionRow]:
-        """What runners say of the queries that were moved to them in this snapshot; what those had to say that had them
-        before is known."""
-        left = {part.query: self._standing(query) for part in parts if (query := queries.get(part.query)) is not None}
+        """The emissions of queries that were moved to another runner in this snapshot, from the parts of the new
+        runner. All parts of the runner before are merged already."""
+        left = {
+            part.query: self._current_state(query) for part in parts if (query := queries.get(part.query)) is not None
+        }
         for part in sorted(parts, key=lambda part: (part.sn, part.k)):
             if (known := left.get(part.query)) is None:
                 continue
-            if known.stands is None:  # all of this was said
+            if known.stands is None:  # all of its parts are merged
                 if part.state.stands is not None and not part.evaluated:
-                    kept = known.behind(sn, None, part.state.unanswered)
-                    self._standings.by_itself(part.query, kept, 0)
+                    changed = known.behind(sn, None, part.state.unanswered)
+                    self._progress.by_itself(part.query, changed, 0)
             elif part.evaluated:
-                if not self._is_said(part):
-                    yield from self._said_by(part, queries[part.query])
+                if not self._is_emitted(part):
+                    yield from self._emissions_of(part, queries[part.query])
             elif part.state.stands is None or part.state.progress >= known.progress:
-                self._standings.by_itself(part.query, part.state, 0)
+                self._progress.by_itself(part.query, part.state, 0)
             else:
-                kept = known.behind(known.stands, known.within, part.state.unanswered)
-                self._standings.by_itself(part.query, kept, 0)
+                changed = known.behind(known.stands, known.within, part.state.unanswered)
+                self._progress.by_itself(part.query, changed, 0)
 
     def _give_up(self, part: Part) -> None:
-        state = self._standing(self._queries()[part.query])
+        state = self._current_state(self._queries()[part.query])
         if state.stands is not None:
-            kept = msgspec.structs.replace(state, stands=None, within=None, unanswered=False)
-            self._standings.by_itself(part.query, kept, 0)
+            changed = msgspec.structs.replace(state, stands=None, within=None, unanswered=False)
+            self._progress.by_itself(part.query, changed, 0)
 
-    def _standing(self, query: QueryDefinition) -> QueryState:
-        """Where it stands since it runs."""
-        state = query.standing(self._standings.state(query.number))
+    def _current_state(self, query: QueryDefinition) -> QueryState:
+        """The state of a query; not older than the snapshot since which it runs."""
+        state = query.current_state(self._progress.state(query.number))
         return state if state.sn >= max(query.since, 1) else msgspec.structs.replace(state, sn=max(query.since, 1))
 
-    def _said_by(self, part: Part, query: QueryDefinition) -> Iterator[EmissionRow]:
-        self._standings.by_itself(part.query, part.state, max(1, part.repeated) * part.evaluated)
+    def _emissions_of(self, part: Part, query: QueryDefinition) -> Iterator[EmissionRow]:
+        self._progress.by_itself(part.query, part.state, max(1, part.repeated) * part.evaluated)
         if part.emits:
-            number = self._standings.say(part.query, len(part.columns[0]) if part.columns else int(bool(part.boolean)))
+            number = self._progress.count_emission(
+                part.query, len(part.columns[0]) if part.columns else int(bool(part.boolean))
+            )
             body = body_of(part, query.name, number, query.r2s, query.variables, self._decode, query.constructs)
             yield EmissionRow(part.query, number, encode_body(body))
         elif part.evaluated:
-            self._silent[part.query] = Silence(part.time, self._standings.last(part.query))
+            self._silent[part.query] = Silence(part.time, self._progress.last(part.query))
 
-    def _said_together(
+    def _emissions_of_group(
         self, part: SharedPart, group: EmissionGroup, queries: Mapping[int, QueryDefinition]
     ) -> Iterator[EmissionRow]:
-        """One record for all; where nothing is said of an empty answer, an emission of each that has another."""
+        """One record for all queries; if empty results are not emitted, an emission for each query with a result."""
         if not part.evaluated or not (part.reports or len(part.whose)):
             return
         body = SharedBody.of(part, self._decode)
@@ -558,24 +570,24 @@ class Merge:
             return
         for number in dict.fromkeys(part.queries[part.whose].tolist()):
             query = queries.get(number)
-            if query is not None and self._standings.is_in(number, group):
-                emission, gap = self._standings.say_in_silence(number)
+            if query is not None and self._progress.is_in(number, group):
+                emission, gap = self._progress.count_silent_emission(number)
                 yield EmissionRow(number, emission, encode_body(body.own(query, emission, gap)))
 
     def _commit(self, rows: list[EmissionRow], position: int) -> None:
-        """One publish. If it fails, memory and log may differ: nothing is merged any more."""
-        states = self._standings.unstored()
+        """One commit of the log. If it fails, memory and log may differ: nothing is merged any more."""
+        states = self._progress.unstored()
         try:
-            self._insist(lambda: self._log.commit(rows, states, Sn(position)))
+            self._retry(lambda: self._log.commit(rows, states, Sn(position)))
         except BaseException as error:
             self.fail(error)
             raise
         self._stored, self._has_unstored = position, False
-        self._standings.stored()
+        self._progress.stored()
 
-    def _tell(self, said: Sequence[EmissionRow]) -> None:
-        if said:
-            self._on_emissions(said)
+    def _announce(self, emitted: Sequence[EmissionRow]) -> None:
+        if emitted:
+            self._on_emissions(emitted)
         with self._changed:
             silent, self._silent = self._silent, {}
         if silent:

@@ -1,13 +1,13 @@
-"""Standings: where each registered query has come to, by itself or as one of a group.
+"""Progress: the state and the last emission number of each registered query, by itself or as one of a group.
 
     query 7    emissions 1-4 are its own; from 5 on they are the records of group 9 from 120 on
     group 9    queries 3, 7, 8, ...; 131 records; the state that is the same for all of its queries
 
-Queries that are evaluated together are a group: what changes with an evaluation is kept once, for the group, and what
-one of them has for itself is written when it comes or goes. So an evaluation costs the same for any number of queries.
-Which group it is that goes on, when some come and others go, is a matter of cost alone: that of most of them.
+Queries that are evaluated together are a group. What changes with an evaluation is stored once, for the group; what a
+query has for itself is stored when it joins or leaves. So an evaluation costs the same for any number of queries. When
+queries join and leave at the same time, the group of most of them continues; this is a matter of cost alone.
 
-A group whose queries have all left it is kept for as long as records of it are."""
+A group without queries is retained as long as its records are."""
 
 from __future__ import annotations
 
@@ -43,38 +43,41 @@ class GroupMembership(msgspec.Struct, frozen=True, array_like=True):
         return number - self.before - 1 + self.first
 
 
-class _Standing(msgspec.Struct, frozen=True, array_like=True):
-    """As it is stored of a query that is, or was, in groups. `state` is what is its own: in a group, how it came."""
+class _OwnProgress(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored of a query that is, or was, in groups. `state`: its own state; in a group, the one it joined
+    with."""
 
     state: QueryState
     memberships: list[GroupMembership]
     last: int
 
 
-class _Together(msgspec.Struct, frozen=True, array_like=True):
-    """As it is stored of a group."""
+class _GroupProgress(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored of a group."""
 
     state: QueryState
     reports: bool
 
 
-# What is stored of a query by itself is its state, an array; before the others stands a byte that begins no array.
-_STANDING, _TOGETHER = b"M", b"G"
+# Of a query without groups its state is stored, an array. The other records begin with a byte that begins no array.
+_OWN, _GROUP = b"M", b"G"
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class EmissionGroup:
-    """`queries`: those of its last part, and `absent` those of them that are in it no more. `kept`: its state, as it is
-    stored."""
+    """Queries whose emissions are stored together.
+
+    `queries`: those of the group's last part; `absent`: those of them that have left since. `stored_state`: the state
+    as it is in the store."""
 
     def __init__(self, number: int, reports: bool, state: QueryState, records: int) -> None:
         self.number, self.reports, self.state, self.records = number, reports, state, records
-        self.kept = state
+        self.stored_state = state
         self.queries: Ids = np.empty(0, np.uint64)
         self.absent: set[int] = set()
         self.members = 0
         self.evaluations = 0  # since this process started
-        self._rows: npt.NDArray[np.int64] = np.empty(0, np.int64)  # of each of `queries`, since they were these
+        self._rows: npt.NDArray[np.int64] = np.empty(0, np.int64)  # of each of `queries`, since `be` was called
 
     def count_rows(self, part: SharedPart) -> None:
         if part.columns or part.boolean is not None:
@@ -85,13 +88,13 @@ class EmissionGroup:
         return int(self._rows[place]) if place < len(self.queries) and int(self.queries[place]) == query else 0
 
     def give_rows_of(self, query: int) -> int:
-        """They are counted elsewhere from now on."""
+        """Removes the count of a query's rows from here, and returns it."""
         if rows := self.rows_of(query):
             self._rows[self.queries.searchsorted(query)] = 0
         return rows
 
     def be(self, queries: Ids) -> dict[int, int]:
-        """These are its queries from now on; the rows that were counted for those of before."""
+        """Sets the queries of the group; returns the rows that were counted for the queries before."""
         places = np.flatnonzero(self._rows)
         counted = dict(zip(self.queries[places].tolist(), self._rows[places].tolist(), strict=True))
         self.queries, self._rows = queries, np.zeros(len(queries), np.int64)
@@ -100,8 +103,8 @@ class EmissionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """From where the queries go on after a restart: the stored position, the stored states of those that stand by
-    themselves, and those of the groups, with the numbers of its queries. `grouped`: all that are in one."""
+    """From where the queries continue after a restart: the stored position, the stored states of queries in no group,
+    and those of the groups, with the numbers of their queries. `grouped`: all queries that are in a group."""
 
     position: int
     states: Mapping[int, QueryState]
@@ -110,21 +113,21 @@ class Stored:
 
 
 class ProgressLog(Protocol):
-    """What of the emission log says where the queries stand."""
+    """What the progress needs of the emission log."""
 
     def last(self, query: int) -> int: ...
     def states(self) -> dict[int, bytes]: ...
 
 
-class Standings:
-    """Not safe to use from several threads: the merge has the lock."""
+class Progress:
+    """Not thread-safe: the merge has the lock."""
 
     def __init__(self, log: ProgressLog, queries: Mapping[int, QueryDefinition], new_number: Callable[[], int]) -> None:
-        """`new_number`: one that no query and no group has had."""
+        """`new_number` returns a number that no query and no group has had."""
         self._new_number = new_number
-        self._states: dict[int, QueryState] = {}  # of those in a group: how they came
-        self._kept: dict[int, QueryState] = {}  # as stored, of those in no group
-        self._numbers: dict[int, int] = {}  # the last emission, but for those in a group that reports
+        self._states: dict[int, QueryState] = {}  # of queries in a group: the state they joined with
+        self._stored_states: dict[int, QueryState] = {}  # of queries in no group, as stored
+        self._numbers: dict[int, int] = {}  # the last emission; not of queries in a group that reports
         self._members: dict[int, GroupMembership] = {}
         self._past: dict[int, list[GroupMembership]] = {}
         self._groups: dict[int, EmissionGroup] = {}
@@ -133,34 +136,34 @@ class Standings:
         self._dirty: set[int] = set()
         self._dirty_groups: set[int] = set()
         self._gone: set[int] = set()
-        self._catching_up: set[int] = set()  # queries that stand by themselves, and groups
-        self.moved = False  # somebody has come to a group, or gone: it must be stored with what is said
+        self._catching_up: set[int] = set()  # queries in no group, and groups
+        self.moved = False  # a query has joined or left a group: to be stored with the emissions
         self._read(log, queries)
 
     def _read(self, log: ProgressLog, queries: Mapping[int, QueryDefinition]) -> None:
-        standings: dict[int, _Standing] = {}
+        own: dict[int, _OwnProgress] = {}
         for number, body in log.states().items():
-            if body[:1] == _TOGETHER:
-                stored = msgspec.msgpack.decode(body[1:], type=_Together)
+            if body[:1] == _GROUP:
+                stored = msgspec.msgpack.decode(body[1:], type=_GroupProgress)
                 self._groups[number] = EmissionGroup(number, stored.reports, stored.state, log.last(number))
             elif number not in queries:
                 self._gone.add(number)
-            elif body[:1] == _STANDING:
-                standings[number] = msgspec.msgpack.decode(body[1:], type=_Standing)
+            elif body[:1] == _OWN:
+                own[number] = msgspec.msgpack.decode(body[1:], type=_OwnProgress)
             else:
-                self._states[number] = self._kept[number] = msgspec.msgpack.decode(body, type=QueryState)
+                self._states[number] = self._stored_states[number] = msgspec.msgpack.decode(body, type=QueryState)
         self._numbers = {query: log.last(query) for query in queries}
         together: dict[int, list[int]] = {}
-        for query, standing in standings.items():
-            self._states[query] = standing.state
-            self._numbers[query] = max(self._numbers[query], standing.last)
-            past = self._past[query] = standing.memberships
+        for query, progress in own.items():
+            self._states[query] = progress.state
+            self._numbers[query] = max(self._numbers[query], progress.last)
+            past = self._past[query] = progress.memberships
             if past and past[-1].until is None:
                 member = self._members[query] = past.pop()
                 together.setdefault(member.group, []).append(query)
             else:
-                self._kept[query] = standing.state
-        for query, state in self._kept.items():
+                self._stored_states[query] = progress.state
+        for query, state in self._stored_states.items():
             self._follow(query, state)
         for number, members in together.items():
             group = self._groups[number]
@@ -168,13 +171,13 @@ class Standings:
             group.members = len(members)
             group.be(np.array(sorted(members), np.uint64))
 
-    # ---- what anybody may ask ----------------------------------------------------------------------------------
+    # ---- reading -----------------------------------------------------------------------------------------------
 
     def states(self) -> dict[int, QueryState]:
         return {query: self._state(query) for query in self._states}
 
     def waiting(self) -> Iterator[tuple[int, int]]:
-        """The queries that wait for an answer from elsewhere, and where each stands."""
+        """The queries that wait for a remote endpoint, and the snapshot up to which each was stepped."""
         return (
             (query, state.stands)
             for query, state in self._states.items()
@@ -182,7 +185,7 @@ class Standings:
         )
 
     def catching_up(self) -> dict[int, QueryState]:
-        """The queries for which more fell due than the others could wait for, and where each stands."""
+        """The queries that are behind because too many evaluations fell due, with their states."""
         found: dict[int, QueryState] = {}
         for number in self._catching_up:
             if (group := self._groups.get(number)) is None:
@@ -192,7 +195,7 @@ class Standings:
         return found
 
     def _follow(self, number: int, state: QueryState) -> None:
-        """Of a query or group that has come to this state."""
+        """A query or group has this state now."""
         if state.is_catching_up:
             self._catching_up.add(number)
         else:
@@ -206,8 +209,8 @@ class Standings:
         if member is None:
             return state
         group = self._groups[member.group]
-        said = group.reports and group.records >= member.first
-        return state.among(group.state, state.gap and not said)
+        emitted = group.reports and group.records >= member.first
+        return state.among(group.state, state.gap and not emitted)
 
     def last(self, query: int) -> int:
         """The number of its last emission."""
@@ -234,10 +237,10 @@ class Standings:
         member = self._members.get(query)
         return self._rows[query] + (0 if member is None else self._groups[member.group].rows_of(query))
 
-    # ---- what is said ------------------------------------------------------------------------------------------
+    # ---- new evaluations ---------------------------------------------------------------------------------------
 
     def by_itself(self, query: int, state: QueryState, evaluations: int) -> None:
-        """It has come to this state."""
+        """A query in no group has this state now, after so many more evaluations."""
         if query in self._members:
             self._leave(query)
         self._states[query] = state
@@ -245,22 +248,23 @@ class Standings:
         self._evaluations[query] += evaluations
         self._dirty.add(query)
 
-    def say(self, query: int, rows: int) -> int:
-        """The number of what a query says by itself."""
+    def count_emission(self, query: int, rows: int) -> int:
+        """The number of the next emission of a query in no group."""
         self._rows[query] += rows
         number = self._numbers[query] = self._numbers.get(query, 0) + 1
         return number
 
-    def say_in_silence(self, query: int) -> tuple[int, bool]:
-        """The same for one of a group that does not report, and whether it is the first since a pause."""
+    def count_silent_emission(self, query: int) -> tuple[int, bool]:
+        """The number for a query in a group that does not report empty results; and whether it is the first since a
+        pause."""
         state = self._states[query]
         if state.gap:
             self._states[query] = msgspec.structs.replace(state, gap=False)
             self._dirty.add(query)
-        return self.say(query, 0), state.gap
+        return self.count_emission(query, 0), state.gap
 
     def together(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> EmissionGroup | None:
-        """The group that this part is of, after it; None: none of its queries is there any more."""
+        """The group of this part, updated; None: none of its queries exists any more."""
         group = self._same(part) or self._gathered(part, queries)
         if group is not None:
             group.state = part.state
@@ -290,7 +294,7 @@ class Standings:
         return group
 
     def _gathered(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> EmissionGroup | None:
-        """Somebody has come or gone, or says how it came. Looked at are these; the others are where they were."""
+        """Queries have joined or left, or the part has their states. Only these are looked at."""
         group = self._that_of_most(part)
         if group is None:
             if not any(query in queries for query in part.queries.tolist()):
@@ -312,8 +316,9 @@ class Standings:
         return group if group.members else None
 
     def _keep_begins(self, group: EmissionGroup, begins: list[int | None]) -> None:
-        """Those whose first closes are the group's have them for themselves, where those of the part are other ones:
-        queries come to one network from several, and another runner may put them together in another way."""
+        """Where the first closes of a part differ from those of the group, each query that had those of the group
+        stores them for itself: queries of several networks may come to one, and another runner may group them
+        otherwise."""
         if own_begins(group.state.begins, begins) == begins:
             return
         for query in group.queries.tolist():
@@ -326,10 +331,10 @@ class Standings:
                 self._dirty.add(query)
 
     def _that_of_most(self, part: SharedPart) -> EmissionGroup | None:
-        """The first, the last and the one in the middle mostly say which it is."""
+        """The group that has most queries of the part; mostly the first, the last and the middle query are enough."""
         some = part.queries[[0, len(part.queries) // 2, -1]].tolist()
-        for asked in (some, part.queries.tolist()):
-            counted = Counter(member.group for query in asked if (member := self._members.get(query)) is not None)
+        for sample in (some, part.queries.tolist()):
+            counted = Counter(member.group for query in sample if (member := self._members.get(query)) is not None)
             for number, _ in counted.most_common(1):
                 group = self._groups[number]
                 common = len(np.intersect1d(group.queries, part.queries, assume_unique=True)) - len(group.absent)
@@ -343,7 +348,7 @@ class Standings:
         return group
 
     def _goes_on(self, query: int, group: EmissionGroup, joined: QueryState | None) -> bool:
-        """Whether it is in the group already, and is not one that came anew."""
+        """Whether the query is in the group already, and has not joined anew."""
         if not self.is_in(query, group):
             return False
         state = self._state(query)
@@ -377,7 +382,7 @@ class Standings:
         self._dirty.add(query)
         self.moved = True
 
-    # ---- what comes to an end ----------------------------------------------------------------------------------
+    # ---- deleting ----------------------------------------------------------------------------------------------
 
     def drop(self, query: int) -> None:
         if query in self._members:
@@ -390,7 +395,7 @@ class Standings:
         del self._evaluations[query], self._rows[query]
 
     def collected(self, oldest: Callable[[int], int]) -> None:
-        """`oldest`: the number of a group's oldest record that is kept. Groups without any are forgotten."""
+        """`oldest` returns the number of a group's oldest retained record. Groups without records are forgotten."""
         for number in [number for number, group in self._groups.items() if not group.members]:
             if oldest(number) > self._groups[number].records:
                 del self._groups[number]
@@ -398,22 +403,22 @@ class Standings:
                 self._dirty_groups.discard(number)
                 self._gone.add(number)
 
-    # ---- what is stored ----------------------------------------------------------------------------------------
+    # ---- storing -----------------------------------------------------------------------------------------------
 
     def unstored(self) -> dict[int, bytes | None]:
-        """What differs from what is stored, as it is stored."""
+        """The records that differ from the stored ones, encoded; None: to be deleted."""
         groups = ((number, self._groups[number]) for number in self._dirty_groups)
         return {
             **{query: self._body(query) for query in self._dirty if query in self._states},
-            **{number: _TOGETHER + _encode(_Together(group.state, group.reports)) for number, group in groups},
+            **{number: _GROUP + _encode(_GroupProgress(group.state, group.reports)) for number, group in groups},
             **dict.fromkeys(self._gone),
         }
 
     def _body(self, query: int) -> bytes:
         state, memberships = self._states[query], list(self._stored_memberships(query))
-        if not memberships and query not in self._past:  # else the log does not know of all that it has said
+        if not memberships and query not in self._past:  # else the log does not know all of its emissions
             return _encode(state)
-        return _STANDING + _encode(_Standing(state, memberships, self._numbers.get(query, 0)))
+        return _OWN + _encode(_OwnProgress(state, memberships, self._numbers.get(query, 0)))
 
     def _stored_memberships(self, query: int) -> Iterator[GroupMembership]:
         yield from (each for each in self._past.get(query, ()) if each.group in self._groups)
@@ -421,21 +426,21 @@ class Standings:
             yield member
 
     def stored(self) -> None:
-        """What `unstored` said is stored now."""
+        """The records of `unstored` are stored now."""
         for query in self._dirty:
             if query in self._states and query not in self._members:
-                self._kept[query] = self._states[query]
+                self._stored_states[query] = self._states[query]
             else:
-                self._kept.pop(query, None)
+                self._stored_states.pop(query, None)
         for number in self._dirty_groups:
-            self._groups[number].kept = self._groups[number].state
+            self._groups[number].stored_state = self._groups[number].state
         for number in self._gone:
-            self._kept.pop(number, None)
+            self._stored_states.pop(number, None)
         self._dirty.clear()
         self._dirty_groups.clear()
         self._gone.clear()
         self.moved = False
 
     def as_stored(self, position: int) -> Stored:
-        groups = [(group.queries, group.kept) for group in self._groups.values() if group.members]
-        return Stored(position, dict(self._kept), groups, frozenset(self._members))
+        groups = [(group.queries, group.stored_state) for group in self._groups.values() if group.members]
+        return Stored(position, dict(self._stored_states), groups, frozenset(self._members))

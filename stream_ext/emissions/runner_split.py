@@ -1,7 +1,7 @@
-"""Homes: of which snapshots the merge needs the parts of two runners.
+"""Homes: the snapshots for which the merge needs the parts of two runners.
 
-A query that was moved stays inline while all others are on Spark. From its move on a snapshot counts when both have
-sent their parts of it; once none stays inline any more, Spark's are all."""
+A query that was moved stays inline while all others are on Spark. From its move on, a snapshot is complete when both
+runners have sent their parts of it. When no query stays inline any more, the parts of Spark are all."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from bisect import bisect_right
 
 
 class Homes:
-    """Told of snapshots in their order; asked of any that comes after what is merged."""
+    """`published` is called for snapshots in their order; the other methods, for any snapshot that is not merged
+    yet."""
 
     def __init__(self) -> None:
-        # From which snapshot on, in ascending order, and whether two are needed.
+        # Snapshots in ascending order, and whether two runners are needed from each of them on.
         self._from: list[int] = [0]
         self._two: list[bool] = [False]
 
     def published(self, sn: int, some: bool) -> None:
         """Whether `some` query stays inline after this snapshot."""
         if some and not self._two[-1]:
-            self._turns(sn, True)  # what begins there may say something in this very snapshot
+            self._turns(sn, True)  # a query that begins there may emit in this very snapshot
         elif self._two[-1] and not some:
             self._turns(sn + 1, False)
 
@@ -35,6 +36,6 @@ class Homes:
         return any(self._two[bisect_right(self._from, position + 1) - 1 :])
 
     def forget(self, position: int) -> None:
-        """Nobody asks of what is merged."""
+        """Forgets the snapshots up to `position`: they are merged."""
         first = bisect_right(self._from, position) - 1
         del self._from[:first], self._two[:first]

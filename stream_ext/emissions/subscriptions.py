@@ -1,8 +1,8 @@
 """Subscriptions: the emissions of a query after a given one, without a gap and without a repeat.
 
-A subscription holds one number: the last emission that it has handed out. What comes next is always read from the
-emission log, whether it is old or was stored just now. So there is no seam between catching up and following, and
-a slow subscriber costs no memory."""
+A subscription stores one number: the last emission that it has returned. The next emissions are always read from the
+emission log, whether they are old or were stored just now. So no emission is lost between catching up and following,
+and a slow subscriber costs no memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.emissions.emission import Emission, EmissionBody, SharedBody, decode_body, decode_shared_body, to_json
 from stream_ext.emissions.progress import GroupMembership
 
-#: How many emissions are handed out at a time.
+#: The greatest number of emissions that are returned at a time.
 _TAKE_MAX = 256
-#: And no more when they come to so many bytes: a reader holds them until it has sent them.
+#: And their greatest size in bytes: a reader has them in memory until it has sent them.
 _TAKE_BYTES = 256 << 10
 _RECENT_BYTES_MAX = 16 << 20
 
@@ -38,15 +38,15 @@ class Memberships(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """A record of a group, as it is read again and again for one after the other of its queries."""
+    """A record of a group, decoded once, because it is read for one of its queries after the other."""
 
     body: SharedBody
     size: int
 
 
 class Emissions:
-    """Reads emissions as JSON: those of the last moments from memory, where all subscribers of a query want the same
-    ones, and all others from the log. What queries said together is parted here, for those that somebody asks for."""
+    """Reads emissions as JSON: the latest from memory, because all subscribers of a query want them, and all others
+    from the log. Records of groups are split here, for the queries that are read."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Emissions:
         """Those after `since`, in order."""
         found: list[Emission] = []
         left = bytes_max
-        # A look for what is not there yet would cost as much as all that was found: a scan, for each listener.
+        # Without the number of the last emission, each listener would cost one more scan, which finds nothing.
         while since < self._last(query) and (limit is None or len(found) < limit) and (left is None or left > 0):
             some = self._some(query, since, None if limit is None else limit - len(found), left)
             if not some:
@@ -83,10 +83,10 @@ class Emissions:
         return found
 
     def _some(self, query: int, since: int, limit: int | None, bytes_max: int | None = None) -> list[Emission]:
-        """Some of those after `since`, without one left out: what the query said by itself, or in one group."""
+        """The next emissions after `since`, some of them: those of the query alone, or those of one group."""
         if (emission := self._recently(query, since + 1)) is not None:
             return [emission]
-        # Asked before the memberships, which say of all up to it where they are, whatever is said meanwhile.
+        # Read before the memberships: these then cover all emissions up to it, whatever is emitted meanwhile.
         last = self._last(query)
         for member in self._memberships(query):
             end = member.number(member.until or 0)
@@ -101,7 +101,7 @@ class Emissions:
         return _up_to(bytes_max, (_emission(row) for row in self._log.read(query, since, limit) if row.number <= last))
 
     def body(self, query: int, number: int) -> EmissionBody | None:
-        """One emission; None: it is not kept any more."""
+        """One emission; None: it is not retained any more."""
         for member in self._memberships(query):
             if member.before < number <= member.number(member.until or 0):
                 return next((b for b in self._bodies(query, member, number - 1, 1) if b.number == number), None)
@@ -110,18 +110,18 @@ class Emissions:
         return None
 
     def oldest(self, query: int) -> int:
-        """The number of the oldest emission that is kept; one more than the last if none is."""
+        """The number of the oldest retained emission; one more than the last, if none is retained."""
         own = self._log.oldest(query)
-        kept = [own] if own <= self._log.last(query) else []
+        retained = [own] if own <= self._log.last(query) else []
         for member in self._memberships(query):
             record, until = max(self._log.oldest(member.group), member.first), member.until or 0
             if record <= until:
-                kept.append(member.number(record))
-        return min(kept, default=self._last(query) + 1)
+                retained.append(member.number(record))
+        return min(retained, default=self._last(query) + 1)
 
-    def collect(self, before_ms: int, kept_after: Mapping[int, int]) -> None:
-        """As the log does it; and what is gone there is not remembered."""
-        self._log.collect(before_ms, kept_after)
+    def collect(self, before_ms: int, retained_after: Mapping[int, int]) -> None:
+        """Deletes as `EmissionLog.collect` does, also from memory."""
+        self._log.collect(before_ms, retained_after)
         with self._lock:
             queries = {query for query, _ in self._recent}
         oldest = {query: self._log.oldest(query) for query in queries}
@@ -138,10 +138,10 @@ class Emissions:
             return emission
         return known if isinstance(known, Emission) else None
 
-    # ---- what queries said together ----------------------------------------------------------------------------
+    # ---- records of groups -------------------------------------------------------------------------------------
 
     def _bodies(self, query: int, member: GroupMembership, since: int, limit: int | None) -> Iterator[EmissionBody]:
-        """What it said after number `since` as this member."""
+        """The query's emissions after number `since` that belong to this membership."""
         definition = self._definition(query)
         if definition is None:
             return
@@ -150,7 +150,7 @@ class Emissions:
             yield body.own(definition, number, member.gap and number == member.before + 1)
 
     def _records(self, group: int, after: int, until: int, limit: int | None) -> Iterator[tuple[int, SharedBody]]:
-        """The first `limit` that are kept of those after one, up to and with another."""
+        """The records of a group after number `after`, up to and with `until`: the first `limit` that are retained."""
         left = until - after if limit is None else min(limit, until - after)
         while left and (body := self._recent_record(group, after + 1)) is not None:
             after, left = after + 1, left - 1
@@ -169,13 +169,13 @@ class Emissions:
             return shared.body
         return known.body if isinstance(known, _Shared) else None
 
-    # ---- what is remembered ------------------------------------------------------------------------------------
+    # ---- emissions in memory -----------------------------------------------------------------------------------
 
-    def _remember_as(self, key: tuple[int, int], known: EmissionRow, made: Emission | _Shared) -> None:
+    def _remember_as(self, key: tuple[int, int], known: EmissionRow, decoded: Emission | _Shared) -> None:
         with self._lock:
-            if self._recent.get(key) is known:  # nobody was quicker, and it is still wanted
-                self._recent[key] = made
-                self._recent_bytes += _size(made) - _size(known)
+            if self._recent.get(key) is known:  # no other thread was quicker, and it is still in memory
+                self._recent[key] = decoded
+                self._recent_bytes += _size(decoded) - _size(known)
                 self._forget()
 
     def _forget(self) -> None:
@@ -188,7 +188,7 @@ def _emission(row: EmissionRow) -> Emission:
 
 
 def _up_to(bytes_max: int | None, emissions: Iterator[Emission]) -> list[Emission]:
-    """The first of them, as many as come to so many bytes; one at least."""
+    """The first emissions, up to about `bytes_max` bytes; at least one."""
     if bytes_max is None:
         return list(emissions)
     found: list[Emission] = []
@@ -207,8 +207,8 @@ def _size(known: EmissionRow | Emission | _Shared) -> int:
 
 
 class Subscription:
-    """One reader of one query's emissions. It has ended when it was closed, when the query was dropped, or with a
-    `fault`: what its own `notify` raised, or what stopped the service."""
+    """One reader of one query's emissions. It ends when it is closed, when the query is dropped, or with a `fault`:
+    what its own `notify` raised, or what stopped the service."""
 
     def __init__(self, hub: Subscriptions, query: int, since: int, notify: Callable[[], None]) -> None:
         self._hub, self.query, self._after, self.notify = hub, query, since, notify
@@ -216,16 +216,16 @@ class Subscription:
         self.fault: BaseException | None = None
 
     def take(self) -> list[Emission]:
-        """What there is after the last one taken, at most some hundreds; empty: wait for `notify`."""
+        """The emissions after the last one that was returned, at most some hundreds; empty: wait for `notify`."""
         if self.ended:
             return []
-        taken = self._hub.read(self.query, self._after)
-        if taken:
-            self._after = taken[-1].number
-        return taken
+        emissions = self._hub.read(self.query, self._after)
+        if emissions:
+            self._after = emissions[-1].number
+        return emissions
 
     def close(self) -> None:
-        """It is told nothing more."""
+        """Ends the subscription; `notify` is not called any more."""
         self.ended = True
         self._hub.remove(self)
 
@@ -237,19 +237,19 @@ class Subscriptions:
         self._of: dict[int, set[Subscription]] = {}
 
     def serve(self, emissions: Emissions, last: NumbersOfQueries, memberships: Memberships) -> None:
-        """From now on another engine says what there is: who reads goes on after the last number that he has had."""
+        """From now on the emissions are those of another engine; each reader continues after its last number."""
         self._emissions, self._last, self._memberships = emissions, last, memberships
 
     def go_on(self, queries: Collection[int]) -> None:
-        """These are the queries that there are; some may have been dropped, or have said more."""
+        """These queries exist now: ends the subscriptions of all others, and notifies these."""
         with self._lock:
             gone = [query for query in self._of if query not in queries]
         for query in gone:
             self.end(query)
-        self.said(queries)
+        self.announce(queries)
 
     def has(self, query: int) -> bool:
-        """Whether anybody reads what it says."""
+        """Whether the query has a subscription."""
         with self._lock:
             return bool(self._of.get(query))
 
@@ -257,7 +257,7 @@ class Subscriptions:
         subscription = Subscription(self, query, since, notify)
         with self._lock:
             self._of.setdefault(query, set()).add(subscription)
-        # It stands in the set first: what is stored from now on is notified, what was before is seen here.
+        # First it is in the set: later emissions are notified, and earlier ones are found here.
         if self._last(query) > since:
             self._notify(subscription)
         return subscription
@@ -269,22 +269,22 @@ class Subscriptions:
     def read(self, query: int, since: int) -> list[Emission]:
         return self._emissions.read(query, since, _TAKE_MAX, _TAKE_BYTES) if self._last(query) > since else []
 
-    def said(self, queries: Collection[int], groups: Collection[int] = ()) -> None:
+    def announce(self, queries: Collection[int], groups: Collection[int] = ()) -> None:
         """These queries, and those of these groups, have new emissions."""
         with self._lock:
-            told = [subscription for query in queries for subscription in self._of.get(query, ())]
+            notified = [subscription for query in queries for subscription in self._of.get(query, ())]
             others = [(query, list(those)) for query, those in self._of.items() if those] if groups else []
         for query, subscriptions in others:
             if any(member.group in groups for member in self._memberships(query)):
-                told += subscriptions
-        for subscription in told:
+                notified += subscriptions
+        for subscription in notified:
             self._notify(subscription)
 
     def end(self, query: int, fault: BaseException | None = None) -> None:
-        """The query is gone, and its emissions with it; or nothing more will come, and `fault` says why."""
+        """Ends the query's subscriptions: the query was dropped, or no more emissions will come because of `fault`."""
         with self._lock:
-            told = self._of.pop(query, set())
-        for subscription in told:
+            notified = self._of.pop(query, set())
+        for subscription in notified:
             subscription.fault, subscription.ended = fault, True
             self._notify(subscription)
 

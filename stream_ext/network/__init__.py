@@ -1,4 +1,4 @@
-"""The network of a query: its plan built as operators and wired, stepped with what changed.
+"""The network of a query: its plan as connected operators, stepped with changes.
 
 Its verbs are *build* and *step*. It imports plans, values, windows, remote and rows. A new operator goes into
 `operators`."""

@@ -1,8 +1,10 @@
-"""Build: logic becomes operators, wired.
+"""Build: logic becomes a network of operators.
 
-Each part is built as an extension of what is there: its triple patterns look up what the solutions so far have
-bound. Where that would change its meaning (`takes`), it is built from the start, and joined as a whole. A question
-(EXISTS) is built from the distinct values of the variables that it shares with the solutions; they stay beside."""
+Each part extends the solutions so far: its triple patterns look up the values that these have bound. A part whose
+meaning that would change (`takes`) is built from the start, and joined as a whole. A question (EXISTS) is built from
+the distinct values of the variables that it shares with the solutions, and its result is joined with the solutions.
+
+Example: { ?a :p ?b . ?b :q ?c } is a scan of :p, and a join that looks up :q for each ?b."""
 
 from __future__ import annotations
 
@@ -89,15 +91,16 @@ from stream_ext.plan.result_columns import TRIPLE
 from stream_ext.plan.shape import shape_of
 from stream_ext.windows.schedule import ScheduledWindow
 
-#: Solutions of more columns than these are not handed on from stage to stage for each part: what stands beside them is
-#: worked out for its own variables, so many parts at once, and joined. No query that a person writes has so many.
+#: Solutions with more columns than `_WIDE` are not passed from stage to stage for each part: the other parts are
+#: evaluated
+#: for their own variables, `_RUN` of them at once, and joined. No query that a person writes has so many columns.
 _WIDE, _RUN, _SMALL = 256, 64, 8
-#: So many parts are merged at once, and so many variables assigned one by one.
+#: The greatest numbers of parts that are merged at once, and of variables that are assigned one by one.
 _MERGED_MAX, _ASSIGNED_MAX = 64, 64
-#: So many parts that read windows are joined in an order that is found while they run.
+#: The greatest number of parts over windows whose join order is found while they run.
 _MANY_MAX = 64
-#: So many rows of the store are copied beside the rows of a window that they are merged with.
-_KEPT_MAX = 1e6
+#: The greatest number of rows of the store that are copied, to be merged with the rows of a window.
+_COPIED_ROWS_MAX = 1e6
 
 
 class Builder:
@@ -109,8 +112,8 @@ class Builder:
         orders: Orders,
         check: Check = Control.FREE.check,
     ) -> None:
-        """`orders`: the orders of first appearance that the query has, or will have; `check` is called
-        again and again while they are built."""
+        """`orders`: the orders of first appearance that the query has, or will have; `check` is called again and again
+        during the building."""
         self.plan = Plan()
         self._check = check
         self._orders = orders
@@ -123,37 +126,38 @@ class Builder:
         self._unit = self._add(UnitRow(), (), certain=NO_NAMES, says="the unit row")
         self._parameters: Wire | None = None
         self._makes_terms = False
-        # What was built, by the part, where it began, and what it was worked out for.
+        # What was built, by the part, its input, and the values that it was built for.
         self._built: dict[tuple[Logic, int, int, Names], Wire] = {}
 
     def query(self, select: Select) -> tuple[Wire, Cut]:
-        """The whole query: the wire of its rows, and what is cut of them at the end."""
+        """The whole query: the wire of its rows, and how they are cut at the end."""
         self._makes_terms, self._places = makes_terms(select), ranked_places(select)
         return self._selected(select, self._unit, Ground(self._unit), ())
 
     def shared(self, select: Select, parameters: Parameters) -> tuple[Wire, Cut]:
-        """The rows of many queries that differ in their parameters only; the first column says whose a row is.
+        """The rows of many queries that differ in their parameters only; the first column is the row's query.
 
-        Before the query's own columns are also those parameters that are looked at behind a GROUP BY."""
+        The parameters that are read after a GROUP BY also come before the query's own columns."""
         wire = self._add(parameters, (), frozenset(parameters.variables), "the parameters of its queries")
         self._parameters, self._makes_terms = wire, makes_terms(select)
         later = () if select.grouping is None else (*select.having, *(test for _, test in select.after))
         read = NO_NAMES.union(*map(_read_by, later))
-        kept = tuple(v for v in wire.variables if v == wire.variables[0] or v in read)
-        return self._selected(select, wire, Ground(wire, frozenset(wire.variables)), kept)
+        retained = tuple(v for v in wire.variables if v == wire.variables[0] or v in read)
+        return self._selected(select, wire, Ground(wire, frozenset(wire.variables)), retained)
 
     def graph(self, select: Select, template: Sequence[QuadPattern], salt: bytes) -> tuple[Wire, Cut]:
         """The triples that a template makes of the rows, each once."""
         rows, cut = self.query(select)
         if cut.is_limited:
-            return rows, cut  # what is left of them is known at the end alone
-        made = self._add(Construct(rows.variables, template, salt), (rows,), frozenset(TRIPLE), "construct")
-        return self._distinct(made), Cut(TRIPLE, TRIPLE)
+            return rows, cut  # which rows are left is known only at the end
+        triples = self._add(Construct(rows.variables, template, salt), (rows,), frozenset(TRIPLE), "construct")
+        return self._distinct(triples), Cut(TRIPLE, TRIPLE)
 
     # ---- parts --------------------------------------------------------------------------------------------------
 
     def extend(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
-        """The solutions of the wire, joined with those of the node: built once, however often a query says it."""
+        """The solutions of the wire, joined with those of the node: built once, however often it occurs in the
+        query."""
         if varies(node):
             return self._built_anew(node, wire, ground)
         key = (node, wire.stage, ground.wire.stage, ground.carried)
@@ -168,29 +172,32 @@ class Builder:
         if not takes(node, names):
             return self._joined(wire, self.extend(node, ground.wire, ground))
         if wire.stage != ground.wire.stage and not ground.carried and not reads_store(node):
-            # What a window holds is no cheaper to find for some values only.
+            # The content of a window is no cheaper to find for some values only.
             return self._joined(wire, self._extended(node, ground.wire, ground))
-        if len(wire.variables) > _WIDE and self._may_stand_beside(node, names, wire, ground):
-            return self._beside(node, names, wire, ground)
+        if len(wire.variables) > _WIDE and self._may_join_later(node, names, wire, ground):
+            return self._joined_later(node, names, wire, ground)
         return self._extended(node, wire, ground)
 
-    def _may_stand_beside(self, node: Logic, names: Names, wire: Wire, ground: Ground) -> bool:
-        """Whether it is worth while, and the same: what is not certain would not be joined by."""
+    def _may_join_later(self, node: Logic, names: Names, wire: Wire, ground: Ground) -> bool:
+        """Whether `_joined_later` is worth it, and correct: variables that may be unbound cannot be joined by."""
         traits = traits_of(node)
         few = len(names) + len(ground.carried) <= len(wire.variables) // 2
         return few and traits.size > _SMALL and not traits.varies and names | ground.carried <= wire.certain
 
-    def _beside(self, node: Logic, names: Names, wire: Wire, ground: Ground) -> Wire:
-        """For the values that solutions of many columns have for its variables; and these columns are joined then.
+    def _joined_later(self, node: Logic, names: Names, wire: Wire, ground: Ground) -> Wire:
+        """Evaluates a node for the values of its variables alone, and joins the result with the solutions of many
+        columns.
 
-        Each stage has all columns of the one before: where there are thousands, they are not handed on by thousands."""
+        Each stage has all columns of the one before: thousands of columns are not passed through thousands of
+        stages."""
         if not names:
             return self._joined(wire, self._extended(node, ground.wire, ground))
         shared = tuple(v for v in wire.variables if v in names or v in ground.carried)
         return self._joined(wire, self._extended(node, self._distinct(self._project(wire, shared)), ground))
 
     def _ground_of(self, node: Logic, ground: Ground) -> Ground:
-        """What speaks of nothing that is carried is the same for all values: it is worked out once."""
+        """The ground of a node. A node that reads no carried variable is the same for all values, and evaluated
+        once."""
         return ground if mentioned(node) & ground.carried else Ground(self._unit)
 
     def _extended(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
@@ -234,8 +241,8 @@ class Builder:
     def _remote(self, node: Remote, wire: Wire) -> Wire:
         service = node.service
         call = ServiceCall(service, node.inner, tuple(sorted(node.inner_variables)), node.silent, node.position)
-        said = f"?{service.name}" if isinstance(service, Variable) else service.text.decode()
-        return self._add(ServiceOperator(wire.variables, call), (wire,), wire.certain, f"service {said}", node)
+        shown = f"?{service.name}" if isinstance(service, Variable) else service.text.decode()
+        return self._add(ServiceOperator(wire.variables, call), (wire,), wire.certain, f"service {shown}", node)
 
     def _pattern(self, source: PatternScan) -> IdPattern:
         if source not in self._patterns:
@@ -246,21 +253,21 @@ class Builder:
         pattern = self._pattern(node)
         if node.window is None:
             operator = StoreJoin(wire.variables, pattern, wire.maybe)
-            return self._add(operator, (wire,), wire.certain | node.certain, _said(node), node)
-        window, said = self._windows[node.window], f"{_said(node)} in {node.window}"
-        asked = () if self._parameters is None else self._parameters.variables
-        watched = next((v for v in pattern.variables if v in asked), None)
+            return self._add(operator, (wire,), wire.certain | node.certain, _shown(node), node)
+        window, shown = self._windows[node.window], f"{_shown(node)} in {node.window}"
+        parameters = () if self._parameters is None else self._parameters.variables
+        watched = next((v for v in pattern.variables if v in parameters), None)
         if node.time is not None:
             scan: WindowScan = TimedScan(window, pattern, node.time)
         elif node.occurrence is not None:
             scan = OccurrenceScan(window, pattern, node.occurrence)
         elif watched is not None:
-            scan = WatchedScan(window, pattern, asked, watched)
+            scan = WatchedScan(window, pattern, parameters, watched)
         else:
             scan = WindowScan(window, pattern, node.as_bag)
         self.plan.scans.append(scan)
         inputs = (self._parameters,) if isinstance(scan, WatchedScan) and self._parameters is not None else ()
-        return self._joined(wire, self._add(scan, inputs, node.certain, said, node))
+        return self._joined(wire, self._add(scan, inputs, node.certain, shown, node))
 
     def _is_parameters(self, wire: Wire) -> bool:
         return self._parameters is not None and wire.stage == self._parameters.stage
@@ -285,14 +292,15 @@ class Builder:
         return self._either(windows if node.graph == NOWHERE else [*windows, self._stored_edges(node, path, graph)])
 
     def _all_triples(self, window: str, graph: IdGraph) -> Wire:
-        """With the graph of each, where graphs are told apart."""
+        """All triples of a window; with their graphs, if graphs are distinguished."""
         binding = {S: "s", P: "p", O: "o"} | ({G: "g"} if graph.each is not None else {})
         scan = WindowScan(self._windows[window], IdPattern({}, binding, graph))
         self.plan.scans.append(scan)
         return self._add(scan, (), frozenset(scan.variables), f"all triples in {window}")
 
     def _stored_edges(self, node: PathSource, path: IdPath, graph: IdGraph) -> Wire:
-        """Of the path's predicates alone; all of them, where every node is an end of it."""
+        """The edges of the store for a path: those of its predicates; all edges, if every node is a result of the
+        path."""
         start = self._unit
         if predicates_of(path) is not None and not may_be_empty(path):
             table = TableSource(("p",), tuple((predicate,) for predicate in dict.fromkeys(predicates_in(node.path))))
@@ -302,7 +310,7 @@ class Builder:
         return self._project(found, ("s", "p", "o"))
 
     def _per_graph(self, node: PerGraph, ground: Ground) -> Wire:
-        """Begins with the graphs, and carries them through."""
+        """A node for each graph: starts from the graphs, and carries them."""
         graphs = self._extended(GraphNames(node.graph, node.window), ground.wire, ground)
         found = self.extend(node.inner, graphs, Ground(graphs, ground.carried | {node.scope}))
         if node.scope == node.name:
@@ -315,7 +323,7 @@ class Builder:
         return self._project(found, tuple(v for v in found.variables if v != node.scope))
 
     def _conjunction(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> Wire:
-        """`unread`: what nobody reads of it but itself."""
+        """`unread`: the variables that only the conjunction itself reads."""
         if self._is_parameters(wire):
             node, wire = self._begun(node, wire, ground, unread)
             unread -= frozenset(wire.variables)
@@ -343,14 +351,14 @@ class Builder:
             unseen = unread & item.variables & only_once
             if isinstance(item, PatternScan) and unseen and self._can_count(item, wire, unseen):
                 operator = StoreJoin(wire.variables, self._pattern(item), NO_NAMES, unseen)
-                wire = self._add(operator, (wire,), wire.certain, f"count of {_said(item)}", item)
+                wire = self._add(operator, (wire,), wire.certain, f"count of {_shown(item)}", item)
             else:
                 wire = self.extend(item, wire, ground)
             wire = self._test_what_is_bound(waiting, wire, ground)
         return self._tested(waiting.rest(), wire, ground)
 
     def _run(self, left: Ordered, wire: Wire, ground: Ground) -> tuple[Logic, ...]:
-        """Of the parts that are left to join the next ones, if they are worked out beside solutions of many columns."""
+        """The next parts to join, if the solutions have so many columns that these parts are evaluated on their own."""
         if len(wire.variables) <= _WIDE or not ground.carried <= wire.certain:
             return ()
         return left.run(wire, _RUN, len(wire.variables) // 2 - len(ground.carried))
@@ -359,15 +367,15 @@ class Builder:
         ground = self._ground_of(run, ground)
         if not reads_store(run):
             return self._joined(wire, self._extended(run, ground.wire, ground))
-        return self._beside(run, run.variables.intersection(wire.variables) - ground.carried, wire, ground)
+        return self._joined_later(run, run.variables.intersection(wire.variables) - ground.carried, wire, ground)
 
     def _begun(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> tuple[Conjunction, Wire]:
         """Parameters are joined with the first part that has one, not with all rows of those before it."""
         bound, items = ground.carried, list(node.items)
         drives = [item for item in items if reads_window(item)] or items
-        asked = [item for item in drives if mentioned(item) & bound]
-        if asked:
-            first = order_items(asked, bound, self._estimates.rows, self._check)[0]
+        bound_items = [item for item in drives if mentioned(item) & bound]
+        if bound_items:
+            first = order_items(bound_items, bound, self._estimates.rows, self._check)[0]
             items.remove(first)
             return Conjunction(tuple(items), node.tests), self.extend(first, wire, ground)
         ordered = order_items(items, NO_NAMES, self._estimates.rows, self._check)
@@ -383,9 +391,9 @@ class Builder:
         return later, self._joined(begun, wire)
 
     def _many(self, items: tuple[Logic, ...], wire: Wire, ground: Ground) -> tuple[Wire, tuple[Logic, ...]]:
-        """Three or more parts that read windows are joined in an order that is found while they run; and what is left
-        to join. Two have no order, and what has much of the store is looked up there."""
-        many = tuple(item for item in items if reads_window(item) and self._is_kept(item))
+        """Joins three or more parts over windows in an order that is found while they run; returns the parts that are
+        left. Two parts need no order; parts with many rows of the store are left, to be looked up there."""
+        many = tuple(item for item in items if reads_window(item) and self._fits_in_memory(item))
         if len(many) < 3 or wire.stage != self._unit.stage or ground.carried:
             return wire, items
         if len(many) > _MANY_MAX:
@@ -393,11 +401,11 @@ class Builder:
             groups = [Conjunction(group) for group in connected(many, _MANY_MAX)]
             for group in order_items(groups, NO_NAMES, self._estimates.rows, self._check):
                 wire = self._joined(wire, self._extended(group, ground.wire, ground))
-            taken = set(map(id, many))
-            return wire, tuple(item for item in items if id(item) not in taken)
+            joined_ids = set(map(id, many))
+            return wire, tuple(item for item in items if id(item) not in joined_ids)
         # What differs in the names of its variables only is built once; parameters are no such names.
-        asked = NO_NAMES if self._parameters is None else frozenset(self._parameters.variables)
-        shapes = [(item, ()) if item.variables & asked else shape_of(item) for item in many]
+        parameters = NO_NAMES if self._parameters is None else frozenset(self._parameters.variables)
+        shapes = [(item, ()) if item.variables & parameters else shape_of(item) for item in many]
         built: dict[Logic, tuple[Wire, tuple[str, ...]]] = {}
         parts, resources = [], NO_NAMES
         for item, (shape, names) in zip(many, shapes, strict=True):
@@ -412,19 +420,19 @@ class Builder:
         joined = self._add(operator, wires, frozenset(operator.variables), "join of many")
         return replace(joined, resources=resources), tuple(item for item in items if item not in many)
 
-    def _is_kept(self, item: Logic) -> bool:
-        """Whether all of its rows may be held beside a window's: they bind all variables; and of the store there are
-        not too many, all for one triple pattern."""
+    def _fits_in_memory(self, item: Logic) -> bool:
+        """Whether all rows of a part may be stored with those of a window: they bind all variables; and a part over the
+        store is one triple pattern without too many rows."""
         if item.variables != item.certain or not item.variables:
             return False
         if not reads_store(item):
             return True
         merged = isinstance(item, Select) and isinstance(item.inner, Alternatives)
-        return merged and self._estimates.peak(item, NO_NAMES) < _KEPT_MAX
+        return merged and self._estimates.peak(item, NO_NAMES) < _COPIED_ROWS_MAX
 
     def _closing(self, item: Logic, others: Ordered, wire: Wire) -> list[Logic]:
-        """The other patterns that lead from what is there to the same new variable as `item`: they close cycles, and
-        are taken with it."""
+        """The other patterns that lead from bound variables to the same new variable as `item`: they close cycles, and
+        are joined together with it."""
         new = self._leads_to(item, wire)
         return [] if new is None else others.take_of(new, lambda other: self._leads_to(other, wire) == new)
 
@@ -437,13 +445,13 @@ class Builder:
         sources = [item for item in items if isinstance(item, PatternScan)]
         operator = Intersection(wire.variables, tuple(map(self._pattern, sources)))
         certain = wire.certain.union(*(source.certain for source in sources))
-        return self._add(operator, (wire,), certain, " and ".join(map(_said, sources)), Conjunction(tuple(sources)))
+        return self._add(operator, (wire,), certain, " and ".join(map(_shown, sources)), Conjunction(tuple(sources)))
 
     def _can_count(self, item: PatternScan, wire: Wire, unseen: Names) -> bool:
         return item.window is None and can_count(self._pattern(item), wire.certain, unseen)
 
     def _test_what_is_bound(self, waiting: Waiting, wire: Wire, ground: Ground) -> Wire:
-        """A condition is tested as soon as all that it reads is there for certain."""
+        """Tests each condition as soon as all variables that it reads are bound for certain."""
         return self._tested(waiting.due(wire.certain), wire, ground)
 
     def _optional(self, node: Optional, wire: Wire, ground: Ground) -> Wire:
@@ -452,12 +460,12 @@ class Builder:
         merged, resources = merged_names(left, right), both_resources(left, right)
         testers = [Tester(merged, test.condition, self._sees(test, ground), resources) for test in node.tests]
         if any(test.questions for test in node.tests) or any(tester.is_volatile for tester in testers):
-            return self._optional_that_asks(node, left, right, ground)
+            return self._optional_with_questions(node, left, right, ground)
         operator = LeftJoinOperator(left.variables, right.variables, testers, maybe_of(left, right))
         return self._add(operator, (left, right), left.certain, "optional", node)
 
-    def _optional_that_asks(self, node: Optional, left: Wire, right: Wire, ground: Ground) -> Wire:
-        """Joined and tested as any other part; what no row of that covers is added alone."""
+    def _optional_with_questions(self, node: Optional, left: Wire, right: Wire, ground: Ground) -> Wire:
+        """Joins and tests the right side as any other part, then adds the left rows without a match."""
         open_ = tuple(v for v in left.variables if v in right.variables and v in maybe_of(left, right))
         marks = tuple(f"{v}'" if v in open_ else v for v in left.variables)
         marked = self._project(left, (*left.variables, *(f"{v}'" for v in open_)), (*left.variables, *open_))
@@ -466,7 +474,7 @@ class Builder:
         return self._add(operator, (left, matched), left.certain, "optional", node)
 
     def _right_side(self, node: Logic, left: Wire, ground: Ground) -> Wire:
-        """For the values that the left side has, where that is the same and not more work."""
+        """The right side for the values of the left side, if that is correct and not more work; else all of it."""
         ground = self._ground_of(node, ground)
         shared = tuple(v for v in left.variables if v in node.variables or v in ground.carried)
         seeds = frozenset(shared) - ground.carried
@@ -500,7 +508,8 @@ class Builder:
         return self._add(operator, (wire,), wire.certain, f"bind ?{variable}")
 
     def _assigned(self, each: Sequence[tuple[str, Test]], wire: Wire, ground: Ground) -> Wire:
-        """One after the other; of many those at once that ask no question and are not of the moment."""
+        """Assigns variables one by one; of many, those at once that contain no question and do not depend on the
+        moment."""
         if len(each) <= _ASSIGNED_MAX:
             for name, test in each:
                 wire = self._assign(name, test, wire, ground)
@@ -519,11 +528,13 @@ class Builder:
     def _assigned_at_once(self, each: Sequence[tuple[str, Test]], wire: Wire, ground: Ground) -> Wire:
         if not each:
             return wire
-        columns, made = {name: place for place, name in enumerate(wire.variables)}, []
+        columns, calculators = {name: place for place, name in enumerate(wire.variables)}, []
         for name, test in each:
-            made.append((name, Calculator(columns, test.condition, self._sees(test, ground), wire.resources)))
+            calculators.append((name, Calculator(columns, test.condition, self._sees(test, ground), wire.resources)))
             columns[name] = len(columns)
-        return self._add(ExtendOperator(wire.variables, *made), (wire,), wire.certain, f"bind {len(each)} variables")
+        return self._add(
+            ExtendOperator(wire.variables, *calculators), (wire,), wire.certain, f"bind {len(each)} variables"
+        )
 
     # ---- conditions ---------------------------------------------------------------------------------------------
 
@@ -532,9 +543,9 @@ class Builder:
 
     def _tested(self, tests: Sequence[Test], wire: Wire, ground: Ground) -> Wire:
         for test in tests:
-            keep = _alone(test)
+            keep = _single_question(test)
             if keep is not None:
-                wire = self._asked(test.questions[0], self._sees(test, ground), keep, wire)
+                wire = self._with_answer(test.questions[0], self._sees(test, ground), keep, wire)
                 continue
             wire = self._answered(test, wire, ground)
             tester = Tester(wire.variables, test.condition, self._sees(test, ground), wire.resources)
@@ -545,12 +556,12 @@ class Builder:
         return wire
 
     def _answered(self, test: Test, wire: Wire, ground: Ground) -> Wire:
-        """With a column for each question that the condition asks."""
+        """The wire, with a column for each question of the condition."""
         for question in test.questions:
-            wire = self._asked(question, self._sees(test, ground), Keep.BOTH, wire)
+            wire = self._with_answer(question, self._sees(test, ground), Keep.BOTH, wire)
         return wire
 
-    def _asked(self, question: Question, sees: Names, keep: Keep, wire: Wire) -> Wire:
+    def _with_answer(self, question: Question, sees: Names, keep: Keep, wire: Wire) -> Wire:
         inside = mentioned(question.inner) & sees
         shared = tuple(v for v in wire.variables if v in inside)
         # A value that may be missing is carried under another name: the question may give the variable one.
@@ -570,10 +581,10 @@ class Builder:
         shared = tuple(v for v in wire.variables if v in node.variables or v in ground.carried)
         seeds = frozenset(shared) - ground.carried
         start = ground.wire
-        kept = tuple(v for v in start.variables if v in ground.carried)
+        retained = tuple(v for v in start.variables if v in ground.carried)
         if seeds and seeds <= wire.certain and self._is_worth_it(node, seeds, wire.rows):
-            start, kept = self._distinct(self._project(wire, shared)), shared
-        rows, cut = self._selected(node, start, ground, kept)
+            start, retained = self._distinct(self._project(wire, shared)), shared
+        rows, cut = self._selected(node, start, ground, retained)
         if cut != Cut(cut.variables, cut.variables):
             operator = Slice(cut, self._ranking(node, cut))
             rows = self._add(operator, (rows,), rows.certain & frozenset(cut.names), "order and limit")
@@ -589,12 +600,12 @@ class Builder:
         return self._orders.of(f"{place}/{self._sliced[place]}", cut)
 
     def _is_worth_it(self, node: Select, seeds: Names, values: float) -> bool:
-        """Whether working it out for given values only is expected to be less than all of it."""
+        """Whether evaluating the node for given values is expected to be less work than all of it."""
         for_values = self._estimates.peak(node.inner, seeds) * values
         return for_values * 2 < self._estimates.peak(node.inner, NO_NAMES)
 
-    def _selected(self, node: Select, start: Wire, ground: Ground, kept: tuple[str, ...]) -> tuple[Wire, Cut]:
-        """From the pattern to the rows, for the values of `start`; `kept` are those of its columns that stay."""
+    def _selected(self, node: Select, start: Wire, ground: Ground, retained: tuple[str, ...]) -> tuple[Wire, Cut]:
+        """From the pattern to the rows, for the values of `start`; `retained` are those of its columns that stay."""
         node = count_rows(node)
         unread = node.inner.variables - read_of(node) - frozenset(start.variables)
         if isinstance(node.inner, Conjunction) and takes(node.inner, frozenset(start.variables) - ground.carried):
@@ -605,40 +616,40 @@ class Builder:
             wire = self.extend(node.inner, start, ground)
         wire = self._assigned(node.before, wire, ground)
         if node.grouping is not None:
-            wire = self._grouped(node.grouping, wire, start, kept)
+            wire = self._grouped(node.grouping, wire, start, retained)
         wire = self._tested(node.having, wire, ground)
         wire = self._assigned(node.after, wire, ground)
-        names = (*kept, *(name for name in node.names if name not in kept))
+        names = (*retained, *(name for name in node.names if name not in retained))
         ordering = tuple(dict.fromkeys(v for v, _ in node.order if v not in names and v in wire.variables))
         wire = self._project(wire, names + ordering)
         distinct_at_end = node.distinct and bool(ordering)
         if node.distinct and not distinct_at_end:
             wire = self._distinct(wire)
         # What it is asked for: of a value that may be missing its mark says it, for the variable may have got another.
-        per = tuple(v for v in kept if f"{v}'" not in kept) if node.is_cut else ()
+        per = tuple(v for v in retained if f"{v}'" not in retained) if node.is_cut else ()
         by_text = self._makes_terms and node.is_cut
         cut = Cut(wire.variables, names, node.order, distinct_at_end, node.offset, node.limit, per, by_text)
         return wire, cut
 
-    def _grouped(self, grouping: Grouping, wire: Wire, start: Wire, kept: tuple[str, ...]) -> Wire:
-        if not (grouping.always and kept):
-            return self._groups(grouping, wire, kept)
+    def _grouped(self, grouping: Grouping, wire: Wire, start: Wire, retained: tuple[str, ...]) -> Wire:
+        if not (grouping.always and retained):
+            return self._groups(grouping, wire, retained)
         # One group for each of the values that are carried, also for those that have no row.
         counted = Aggregation(".rows", "COUNT", None, False, "")
-        groups = self._groups(replace(grouping, aggregates=(*grouping.aggregates, counted)), wire, kept)
-        values = self._distinct(self._project(start, kept))
+        groups = self._groups(replace(grouping, aggregates=(*grouping.aggregates, counted)), wire, retained)
+        values = self._distinct(self._project(start, retained))
         operator = LeftJoinOperator(values.variables, groups.variables, (), NO_NAMES)
         every = self._add(operator, (values, groups), values.certain, "every value")
         functions = [(each.variable, each.function) for each in grouping.aggregates]
         return self._add(NoRows(every.variables, ".rows", functions), (every,), every.certain, "groups without rows")
 
-    def _groups(self, grouping: Grouping, wire: Wire, kept: tuple[str, ...]) -> Wire:
-        keys = (*kept, *(key for key in grouping.keys if key not in kept))
+    def _groups(self, grouping: Grouping, wire: Wire, retained: tuple[str, ...]) -> Wire:
+        keys = (*retained, *(key for key in grouping.keys if key not in retained))
         aggregates = tuple(
             Aggregated(each.variable, each.function, each.argument, each.distinct, each.separator, each.follows)
             for each in grouping.aggregates
         )
-        inside, always = wire.variables, grouping.always and not kept
+        inside, always = wire.variables, grouping.always and not retained
         variables = keys + tuple(each.variable for each in aggregates)
         operator = Grouped(
             variables, lambda vocabulary, control: GroupOperator(inside, keys, aggregates, vocabulary, always, control)
@@ -659,12 +670,12 @@ class Builder:
     def _distinct(self, wire: Wire) -> Wire:
         return self._add(Distinct(wire.variables), (wire,), wire.certain, "distinct")
 
-    def _project(self, wire: Wire, names: tuple[str, ...], taken: tuple[str, ...] | None = None) -> Wire:
-        taken = taken or names
-        if taken == names == wire.variables:
+    def _project(self, wire: Wire, names: tuple[str, ...], sources: tuple[str, ...] | None = None) -> Wire:
+        sources = sources or names
+        if sources == names == wire.variables:
             return wire
-        certain = frozenset(name for name, source in zip(names, taken, strict=True) if source in wire.certain)
-        return self._add(Project(wire.variables, names, taken), (wire,), certain, f"project {' '.join(names)}")
+        certain = frozenset(name for name, source in zip(names, sources, strict=True) if source in wire.certain)
+        return self._add(Project(wire.variables, names, sources), (wire,), certain, f"project {' '.join(names)}")
 
     def _add(
         self, operator: Operator, inputs: tuple[Wire, ...], certain: Names, says: str, node: Logic | None = None
@@ -696,8 +707,8 @@ def _unmarked(marks: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(mark[:-1] for mark in marks if mark.endswith("'"))
 
 
-def _alone(test: Test) -> Keep | None:
-    """Whether the condition is nothing but one question."""
+def _single_question(test: Test) -> Keep | None:
+    """What to keep if the condition is one question or its negation; None: it is something else."""
     if len(test.questions) != 1:
         return None
     name = Variable(test.questions[0].name)
@@ -706,7 +717,7 @@ def _alone(test: Test) -> Keep | None:
     return Keep.WITHOUT if test.condition == Not(name) else None
 
 
-def _said(node: PatternScan) -> str:
+def _shown(node: PatternScan) -> str:
     return " ".join(_node(part) for part in (node.subject, node.predicate, node.object))
 
 

@@ -1,4 +1,4 @@
-"""The driver of a query: the triple pattern whose matches may come piece by piece, where a few answers are enough.
+"""Early stop: the driver of a query, a triple pattern whose matches may come piece by piece if few answers are enough.
 
 SELECT * { ?s :p ?o . ?o :q ?z } LIMIT 10 need not join a million edges: a thousand of :p will mostly do."""
 

@@ -1,7 +1,7 @@
 """Estimates: how many rows a part is expected to have, from counts of the store.
 
-They order joins; a wrong one costs time, never an answer. Exact are the edges of a predicate, and those of a constant
-under one; what a variable that is bound already leaves is guessed from how many values there are of it."""
+They order joins; a wrong one costs time, but never changes an answer. The edges of a predicate, and those of a constant
+under it, are counted exactly; for a bound variable the number of edges is guessed from the number of its values."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from stream_ext.plan.logic import (
 #: What is not counted: rows of a window, of a remote service, of a path from one end.
 GUESSED = 1000.0
 #: The share of rows that a condition is expected to keep.
-_KEPT = 0.3
+_MATCH_SHARE = 0.3
 
 
 class Estimates:
     def __init__(self, snapshot: Snapshot, pattern_of: Callable[[PatternScan], IdPattern]) -> None:
         self._snapshot, self._pattern_of = snapshot, pattern_of
-        # Counted once: ordering asks for each source again and again.
+        # Counted once: ordering needs each source again and again.
         self._counts: dict[PatternScan, float] = {}
         self._rows: dict[tuple[Logic, Names], float] = {}
         self._fans: dict[tuple[int, bool, bool], float] = {}
 
     def rows(self, node: Logic, bound: Names) -> float:
-        """For one value of each variable in `bound`."""
+        """The expected rows for one value of each variable in `bound`."""
         if isinstance(node, PatternScan):
             return self._source(node, bound)
-        # Ordering the parts around it asks again and again, each of them for all that is inside of it.
+        # Ordering the parts around a node needs its estimate, and those inside of it, again and again.
         key = node, node.variables & bound
         if key not in self._rows:
             self._rows[key] = self._estimated(node, key[1])
@@ -64,7 +64,7 @@ class Estimates:
             case Table(_, rows):
                 return float(len(rows)) if not node.variables & bound else 0.5
             case Conjunction(items, tests):
-                return self._conjunction(items, bound) * math.pow(_KEPT, min(len(tests), 3))
+                return self._conjunction(items, bound) * math.pow(_MATCH_SHARE, min(len(tests), 3))
             case Optional(left, _) | Without(left, _):
                 return self.rows(left, bound)
             case Alternatives(parts):
@@ -79,7 +79,7 @@ class Estimates:
                 return GUESSED
 
     def peak(self, node: Logic, bound: Names) -> float:
-        """The most rows at any point on the way."""
+        """The greatest expected number of rows at any stage."""
         if not isinstance(node, Conjunction):
             return self.rows(node, bound)
         rows, most = 1.0, 1.0
@@ -120,12 +120,12 @@ class Estimates:
         if node not in self._counts:
             self._counts[node] = self._count(pattern)
         rows = self._counts[node]
-        held = [position for position in (S, O) if pattern.binding.get(position) in bound]
+        bound_ends = [position for position in (S, O) if pattern.binding.get(position) in bound]
         if P not in pattern.fixed:
-            return math.pow(rows, 1 / (1 + len(held)))
-        for position in held:
+            return math.pow(rows, 1 / (1 + len(bound_ends)))
+        for position in bound_ends:
             other = O if position == S else S
-            if other in pattern.fixed or len(held) == 2:
+            if other in pattern.fixed or len(bound_ends) == 2:
                 # Both ends are given: it is there or not. So many vertices there are, and so many of them fit.
                 total = self._total(pattern)
                 vertices = total / max(1.0, self._fan(pattern, position == O, total))

@@ -1,6 +1,6 @@
-"""Measuring: how many bytes operators remember, by looking at all that hangs on them.
+"""Measuring: the bytes of the state of operators, found by following their attributes.
 
-Their state is arrays, in a few containers. What they share with others (the store, terms, plans) is not theirs."""
+Their state is arrays, in a few containers. Shared objects (the store, terms, plans) are not counted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The network: a query's operators, wired; the same for a one-shot question and for one that is asked for ever.
+"""The network: the operators of a query, connected; the same for a one-shot query and for a registered one.
 
-It knows no clock, no process, no store but the snapshot of the moment that it is stepped with. A one-shot query is a
-network that is stepped once, with the whole store as the change."""
+A network knows no clock, no process, and of the store only the snapshot of the moment that it is stepped with. A
+one-shot query is a network that is stepped once, with the whole store as the change."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _ROW, _COLUMN, _LOOKS = 64, 16, 16
 #: Bytes of an id; and cells of a row beside its columns: a weight, a validity.
 _CELL, _WITH_EACH = 8, 2
 #: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
-_BESIDE = 8
+_CELLS_WITH_ROW = 8
 
 #: The terms of longer tables are not looked up with the others.
 _TABLE_ROWS_MAX = 1_000
@@ -71,7 +71,7 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class ConstructTemplate:
-    """What CONSTRUCT makes of its solutions. Blank nodes are other ones for each `salt`."""
+    """The template of a CONSTRUCT. Its blank nodes are different for each `salt`."""
 
     quads: Sequence[QuadPattern]
     salt: bytes
@@ -93,9 +93,9 @@ def registered_network(
     returns: bool = False,
     check: Check = Control.FREE.check,
 ) -> Network:
-    """Of a registered query: what it says is what R2S makes of its answers; `bags`: each answer as a whole, before it
-    is ordered and cut; `returns`: not each step is an evaluation; `check`
-    is called again and again while it is planned."""
+    """The network of a registered query. It returns its answers after R2S; `bags`: whole answers, before they are
+    ordered and cut. `returns`: not every step is an evaluation; `check` is called again and again during the
+    planning."""
     template = ConstructTemplate(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
     r2s = query.r2s or R2S.RSTREAM
     select = logic_of(query, check=check)
@@ -110,7 +110,7 @@ def shared_network(
     encode: Encode,
     check: Check = Control.FREE.check,
 ) -> Network:
-    """Of all queries of a template; the first column of what it says is that of the relation."""
+    """The network of all queries of a template; the first column of its rows is the query's row in the relation."""
     return Network(template.select, windows, snapshot, encode, template.r2s, parameters=relation, check=check)
 
 
@@ -131,9 +131,9 @@ class Network:
         orders: Orders | None = None,
         check: Check = Control.FREE.check,
     ) -> None:
-        """`orders`: those of first appearance, where they are kept beyond this network; `check` is called again and
-        again while it is planned."""
-        # One look-up for all constants: on HBase each is a round trip. A long table is looked up by who reads it.
+        """`orders`: the orders of first appearance, if they must survive this network; `check` is called again and
+        again during the planning."""
+        # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
         constants = constants_of(select, _TABLE_ROWS_MAX)
         ids = dict(zip(constants, encode(constants).tolist(), strict=True))
         self.unknown = [text for text, id in ids.items() if not id]
@@ -151,51 +151,53 @@ class Network:
         self.scans = builder.plan.scans
         self._last = wire.stage
         self.cut = cut
-        # Where the solutions of a CONSTRUCT are cut, its triples are made of those that are left.
+        # If the solutions of a CONSTRUCT are cut, its triples are made at the end, of those that are left.
         limited = template is not None and cut.is_limited
-        self.made_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
+        self.construct_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
         if bags:
             self.answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
-            self.answer = ResultState(cut, r2s, self.made_at_end, returns, own_order(self._orders, cut))
+            self.answer = ResultState(cut, r2s, self.construct_at_end, returns, own_order(self._orders, cut))
         if not self.answer.reads_what_goes:
             _leave_untold_what_goes(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
         self._steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
-        self._kept = self._came = 0  # bytes that were remembered at the last look, and that have come since
+        self._retained = self._came = 0  # bytes of the state when it was measured last, and bytes that have come since
         self._enough = cut.enough
 
     def arrive(self, arrival: Arrival) -> None:
-        """Triples of a stream; they count from the first evaluation whose windows hold them."""
+        """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
         for scan in self.scans:
             if scan.window.stream == arrival.stream:
                 self._came += _ROW * len(arrival.s)
-                beside = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
-                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, beside)
+                extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
+                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra)
 
-    def kept(self, most: int) -> int:
-        """Bytes that its operators remember. They are looked at once so much has come that it may matter, of `most`."""
+    def retained_bytes(self, most: int) -> int:
+        """The bytes of the operators' state. They are measured again when so much has come that it may matter for the
+        limit `most`."""
         if self._came > most // _LOOKS:
-            self._kept, self._came = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
-        return self._kept + self._came
+            self._retained, self._came = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
+        return self._retained + self._came
 
     def may_turn(self) -> bool:
-        """Whether time alone may change the answer: a function of the moment is asked of rows that stay."""
-        return any(isinstance(stage.operator, Anew) and stage.operator.holds_any() for stage in self.stages)
+        """Whether time alone may change the answer: stored rows are tested by a function of the moment, such as
+        NOW()."""
+        return any(isinstance(stage.operator, Anew) and stage.operator.has_rows() for stage in self.stages)
 
     def step(self, moment: Moment) -> tuple[Columns, Weights]:
-        """One evaluation: what is emitted of it; in no order, unless the query asks for one."""
+        """One evaluation: the rows that it emits; in no order, unless the query has ORDER BY."""
         if moment.changes is not None:
             moment.vocabulary.renew()
         return self.answer.step(moment, _with_room(moment.control, self._changed(moment)))
 
-    def said(self, moment: Moment) -> tuple[Columns, Weights]:
-        """As `step`, in an order that does not depend on how what came in was cut into steps."""
+    def emitted(self, moment: Moment) -> tuple[Columns, Weights]:
+        """As `step`, in an order that does not depend on how the input was cut into steps."""
         emitted = self.step(moment)
         return emitted if self.answer.is_in_order else in_order(*emitted)
 
     def once(self, moment: Moment, enough: int | None = None) -> ZSet:
-        """The answer of a question that is asked once, in order; `enough` rows of it, if fewer than all will do."""
+        """The answer of a one-shot query, in order; only `enough` rows of it, if that is given."""
         enough = self._enough if enough is None else enough
         if enough is None or self._driver is None or self._orders.are_resumed:
             change = self._changed(moment)
@@ -204,13 +206,13 @@ class Network:
         return self.answer.once(moment, _with_room(moment.control, change))
 
     def expected(self, enough: int | None = None) -> float:
-        """So many rows the operators are expected to make together; `enough` as for `once`."""
+        """The number of rows that the operators are expected to produce together; `enough` as for `once`."""
         if self._driver is not None and (self._enough if enough is None else enough) is not None:
             return 0.0  # the first pieces will mostly do
         return sum(stage.estimate for stage in self.stages)
 
     def _changed(self, moment: Moment) -> ZSet:
-        """Lets go of each change when the last stage has read it."""
+        """Steps all stages; releases each change when the last stage has read it."""
         control, goes_on = moment.control, not moment.last
         changes: list[Any] = []
         alive: dict[int, ZSet] = {}
@@ -236,7 +238,7 @@ class Network:
         return found
 
     def _piece_by_piece(self, moment: Moment, driver: Driver, enough: int) -> ZSet:
-        """More and more of what drives the query, until there is enough."""
+        """Evaluates the driver's matches piece by piece, until there are enough rows."""
         changes: list[ZSet] = []
         for i, stage in enumerate(self.stages):
             if i in driver.driven or i == driver.stage:
@@ -273,7 +275,7 @@ class Network:
         return len(self.stages[self._last].operator.variables)
 
     def traced(self, moment: Moment) -> tuple[ZSet, list[Traced]]:
-        """As `once`; and what each stage made, in which time."""
+        """As `once`; and the rows and the time of each stage."""
         changes: list[ZSet] = []
         traces = []
         for stage in self.stages:
@@ -285,7 +287,7 @@ class Network:
 
 
 def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:
-    """For each stage those whose changes nobody reads after it."""
+    """For each stage, the stages whose changes are not read after it."""
     reader = {i: at for at, stage in enumerate(stages) for i in stage.inputs}
     done: list[list[int]] = [[] for _ in stages]
     for i, at in reader.items():
@@ -295,14 +297,14 @@ def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:
 
 
 def _with_room(control: Control, change: ZSet) -> ZSet:
-    """The change, if whoever reads it may copy it: columns that were one until then may be several there."""
+    """The change, if the budget allows its readers to copy it: columns that share an array may be copied."""
     if change.count > _MANY:
-        control.room(change.count, change.width + _BESIDE)
+        control.room(change.count, change.width + _CELLS_WITH_ROW)
     return change
 
 
 def _count_alive(control: Control, changes: Sequence[ZSet]) -> None:
-    """Looks at each array only where it matters what they share."""
+    """Charges the bytes of changes; the arrays that they share are found only if the sum is large."""
     most = 0
     for each in changes:
         most += each.count * (len(each.held) + _WITH_EACH)
@@ -311,22 +313,22 @@ def _count_alive(control: Control, changes: Sequence[ZSet]) -> None:
 
 
 def _bytes_of(changes: Sequence[ZSet]) -> int:
-    """What their arrays take, each once: changes share columns, and where these are picked out."""
+    """The bytes of their arrays, each counted once: changes share columns."""
     sizes: dict[int, int] = {}
     for change in changes:
         for column in change.held:
             for array in column.arrays() if isinstance(column, Deferred) else (column,):
                 sizes[id(array)] = array.nbytes
-        for beside in (change.weights, change.untils):
-            if beside is not None and beside.strides != (0,):
-                sizes[id(beside)] = beside.nbytes
+        for extra in (change.weights, change.untils):
+            if extra is not None and extra.strides != (0,):
+                sizes[id(extra)] = extra.nbytes
     return sum(sizes.values())
 
 
 def _leave_untold_what_goes(stages: Sequence[Stage], last: int) -> None:
-    """Groups need not tell the rows that go where all of each row is handed on, to the answer alone.
+    """Tells groups not to emit removed rows, if their rows reach only the answer, with all columns.
 
-    GROUP BY ?k with (COUNT(*) AS ?n), said by ISTREAM: nobody asks of a count that changed what it was."""
+    Example: GROUP BY ?k with (COUNT(*) AS ?n) under ISTREAM: the old value of a changed count is not needed."""
     readers = Counter(i for stage in stages for i in stage.inputs)
     handed_on: list[ExtendOperator | Project] = []
     at = last

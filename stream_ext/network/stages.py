@@ -1,7 +1,7 @@
-"""The operators of a network as a tree, from the answer down to what is read: EXPLAIN of how a question is answered.
+"""The operators of a network as a tree, from the answer down to the inputs, for EXPLAIN.
 
-A chain of operators with one input each is a column of lines, the last one to work on top; where inputs meet, each
-has a branch. An operator that several others read is told once, and named again where it is read again.
+A chain of operators with one input each is a column of lines, the last operator on top; an operator with several inputs
+has a branch for each. An operator that several others read is shown once, and named again where it is read again.
 
     group by city
     ?p <http://ex/age> ?age
@@ -19,7 +19,7 @@ from stream_ext.network.wires import Stage
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What an operator does, after the lines of the tree; the stage that it is, None for one that was told above."""
+    """One operator, after the lines of the tree; `stage`: its number, None for one that was shown above."""
 
     text: str
     stage: int | None
@@ -27,15 +27,15 @@ class Line:
 
 def lines_of(stages: Sequence[Stage]) -> Iterator[Line]:
     """The last stage is the answer's."""
-    told: set[int] = set()
+    shown: set[int] = set()
     waiting = [(len(stages) - 1, "", "")]
     while waiting:
         at, first, rest = waiting.pop()
         stage = stages[at]
-        if at in told:
+        if at in shown:
             yield Line(f"{first}{stage.says} (as above)", None)
             continue
-        told.add(at)
+        shown.add(at)
         yield Line(first + stage.says, at)
         inputs = [each for each in stage.inputs if stages[each].inputs or len(stage.inputs) > 1 or each != 0]
         if len(inputs) == 1:

@@ -1,6 +1,6 @@
-"""Waiting: what of a conjunction is not built yet, found by the variables that it speaks of.
+"""Waiting: the parts and conditions of a conjunction that are not built yet, indexed by their variables.
 
-A conjunction may have thousands of parts and conditions: none of these looks at all that are left for each."""
+A conjunction may have thousands of them, so no class here searches all that are left for each one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Waiting:
         self._ready = [place for place, needs in self._missing.items() if not needs]
 
     def due(self, certain: Names) -> list[Test]:
-        """Those for which it is enough that these are bound, in the order of the text; they wait no more."""
+        """Removes and returns the conditions that read only these variables, in the order of the text."""
         if not self._left:
             return []
         for name in self._of.keys() & certain:
@@ -35,23 +35,23 @@ class Waiting:
                 self._missing[place].discard(name)
                 if not self._missing[place]:
                     self._ready.append(place)
-        return self._taken(self._ready)
+        return self._take_due(self._ready)
 
     def within(self, items: Iterable[Logic]) -> tuple[Test, ...]:
-        """Those that these parts are enough for; they wait no more."""
+        """Removes and returns the conditions that read only variables of these parts."""
         if not self._left:
             return ()
         certain = NO_NAMES.union(*(item.certain for item in items))
         about = {place for name in certain for place in self._of.get(name, ())}
         return tuple(
-            self._taken([place for place in about if place in self._left and self._left[place].needs <= certain])
+            self._take_due([place for place in about if place in self._left and self._left[place].needs <= certain])
         )
 
     def rest(self) -> list[Test]:
         return list(self._left.values())
 
-    def _taken(self, places: list[int]) -> list[Test]:
-        # What draws by chance is asked of whole solutions.
+    def _take_due(self, places: list[int]) -> list[Test]:
+        # Conditions that use chance are tested on whole solutions.
         due = [place for place in sorted(places) if place in self._left and not self._left[place].draws]
         self._ready = []
         return [self._left.pop(place) for place in due]
@@ -86,14 +86,14 @@ class Ordered:
         return found
 
     def take_of(self, name: str, fits: Callable[[Logic], bool]) -> list[Logic]:
-        """Those that have this variable, and fit; they are taken."""
+        """Removes and returns the parts that have this variable, and fit."""
         places = [place for place in self._of.get(name, ()) if place in self._left and fits(self._left[place])]
         return [self._left.pop(place) for place in places]
 
     def run(self, wire: Wire, most: int, shared_most: int) -> tuple[Logic, ...]:
-        """The next ones that may be worked out together beside the wire: all of them may begin with values that it has
-        for certain, of so many variables; or none of them reads the store and each shares a variable with those before
-        it. They are taken."""
+        """Removes and returns the next parts that may be evaluated together, apart from the wire: either all can start
+        from values that the wire has for certain, of at most `shared_most` variables; or none reads the store, and each
+        shares a variable with those before it."""
         found: list[int] = []
         bound, maybe = frozenset(wire.variables), wire.maybe
         stored, names, values = False, set[str](), set[str]()
@@ -117,19 +117,19 @@ class Ordered:
 
 
 class Unused:
-    """Which columns nobody will look at any more, once some parts are joined."""
+    """The columns that are not read any more, once some parts are joined."""
 
     def __init__(self, items: Ordered, unread: Names) -> None:
-        """`unread`: nothing but the parts looks at these."""
+        """`unread`: the variables that only the parts read."""
         self._items, self._unread = items, unread
 
     @cached_property
     def _last(self) -> dict[str, int]:
-        """Of the parts to come the last one that mentions each variable."""
+        """For each variable, the last part to come that mentions it."""
         return {name: place for place, item in self._items for name in mentioned(item)}
 
     def without(self, variables: tuple[str, ...]) -> tuple[str, ...]:
-        """The columns that are looked at yet, if these are few."""
+        """The columns that are still read, if they are few."""
         if not self._unread or not self._items:
             return variables
         now = self._items.next

@@ -1,4 +1,4 @@
-"""Wires: what comes out of a stage of a plan, and what is known of its columns before any row has come."""
+"""Wires: the outputs of stages, and what is known of their columns at planning time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stream_ext.plan.logic import NO_NAMES, Conjunction, Logic, Names, PatternSc
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What comes out of a stage: its columns, and which of them no row leaves unbound."""
+    """The output of a stage: its columns, and which of them are bound in every row."""
 
     stage: int
     variables: tuple[str, ...]
@@ -54,7 +54,7 @@ class Plan:
 
 
 def resources_of(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None) -> Names:
-    """Subjects, predicates and graphs are no literals; joins keep what both their sides keep."""
+    """The columns without literals: subjects, predicates and graphs; joins retain those of their sides."""
     found = inputs[0].resources if inputs else NO_NAMES
     if isinstance(operator, UnionOperator):
         others = [wire.resources | (frozenset(operator.variables) - set(wire.variables)) for wire in inputs]
@@ -72,8 +72,8 @@ def both_resources(left: Wire, right: Wire) -> Names:
     """Of a variable that both sides have, a row may have what the one says where the other leaves it unbound."""
     own_left, own_right = set(left.variables) - set(right.variables), set(right.variables) - set(left.variables)
     certain = (left.resources & left.certain) | (right.resources & right.certain)
-    alone = (left.resources & own_left) | (right.resources & own_right)
-    return alone | (certain & left.certain & right.certain) | (left.resources & right.resources)
+    single = (left.resources & own_left) | (right.resources & own_right)
+    return single | (certain & left.certain & right.certain) | (left.resources & right.resources)
 
 
 def maybe_of(left: Wire, right: Wire) -> Names:

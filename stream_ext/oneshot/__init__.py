@@ -1,3 +1,3 @@
-"""One-shot questions: a text and a snapshot in, an answer out; EXPLAIN, DESCRIBE, and emissions made again.
+"""One-shot queries: from a text and a snapshot to an answer; EXPLAIN, DESCRIBE, and emissions evaluated again.
 
-Its verb is *evaluate*. It imports networks, emissions and what is below them."""
+Its verb is *evaluate*. It imports networks, emissions and the rooms below them."""

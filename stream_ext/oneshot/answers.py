@@ -1,4 +1,4 @@
-"""Answers: one-shot questions, and the latest answer of a registered query."""
+"""Answers of one-shot queries, and the latest answer of a registered query."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def answer_once(
     asking: Asking | None = None,
     graphs_for: Callable[[Query], Sequence[DerivedGraph]] = lambda _: (),
 ) -> Answer:
-    """`graphs_for`: what is beside the graphs of the store, for a query that may read it."""
-    unit = _asked(text, base, at, dataset, asking)
+    """Evaluates a text once. `graphs_for` returns graphs that are not in the store, for a query that may read them."""
+    unit = _read_question(text, base, at, dataset, asking)
     with placed(text):
         if at is None or not unit.windows:
             # Without windows every time has the same answer.
@@ -55,8 +55,10 @@ def answer_once(
         return evaluate(store, wide, sn, windows, Instant(at), asking=asking, graphs=graphs_for(wide))
 
 
-def _asked(text: str, base: str, at: int | None, dataset: DatasetOverride | None, asking: Asking | None) -> Query:
-    """What is asked, if it may be asked like this."""
+def _read_question(
+    text: str, base: str, at: int | None, dataset: DatasetOverride | None, asking: Asking | None
+) -> Query:
+    """The query of a text; raises if the text cannot be evaluated once like this."""
     unit = read_runnable(text, base, dataset, asking.control.check if asking else None)
     if isinstance(unit, Register):
         raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
@@ -70,8 +72,10 @@ def _asked(text: str, base: str, at: int | None, dataset: DatasetOverride | None
             "evaluated at every close of its windows, ask with Accept: text/event-stream to listen for a while, or "
             "give the time (--at T, at=T) to have it evaluated once"
         )
-    if asking is None or asking.plans is None or not asking.plans.has(unit):  # what is kept was allowed then
-        check_services(query_parts(unit), asking.outside if asking else NOTHING, text)
+    if (
+        asking is None or asking.plans is None or not asking.plans.has(unit)
+    ):  # a cached plan was allowed when it was built
+        check_services(query_parts(unit), asking.allowed_urls if asking else NOTHING, text)
     return unit
 
 
@@ -84,10 +88,10 @@ def rows_expected(
     dataset: DatasetOverride | None,
     asking: Asking,
 ) -> float:
-    """So many rows its operators are expected to make together, by the estimates that order its joins.
+    """The number of rows that the operators are expected to produce together, by the estimates that order the joins.
 
-    Of windows nothing is known beforehand: infinity. Nor of calls that may take long for one row."""
-    query = _asked(text, base, at, dataset, asking)
+    For windows, and for functions that may take long for one row, nothing is known beforehand: infinity."""
+    query = _read_question(text, base, at, dataset, asking)
     if query.windows or asking.plans is None or is_costly(query):
         return math.inf
     network = asking.plans.network(query, store.at(sn), store.permanent_ids, asking.control.check)
@@ -95,7 +99,7 @@ def rows_expected(
 
 
 def _catalog_then(store: Store, query: Query, sn: int) -> Catalog:
-    """The catalog at `sn`; a stream that came later is said to be one that came later."""
+    """The catalog at `sn`; NotFound with a hint for a stream that was created later."""
     then = Catalog.read(store, sn)
     for window in query.windows:
         key = window.stream.iri or window.stream.name or ""
@@ -105,7 +109,8 @@ def _catalog_then(store: Store, query: Query, sn: int) -> Catalog:
 
 
 def _windows_then(store: Store, query: Query, catalog: Catalog, sn: int) -> tuple[ScheduledWindow, ...]:
-    """Where the first push after a registration would give the origin of the closes, here the first element does."""
+    """The windows at `sn`. For a registered query the first push may determine the origin of the closes; here, the
+    first element does."""
     timing, vector = timing_of(query, catalog), store.vts(sn)
     if timing.is_settled:
         return timing.windows
@@ -119,24 +124,24 @@ def answer_at_last_evaluation(
     catalog: Catalog,
     definition: QueryDefinition,
     state: QueryState,
-    outside: Outside,
+    allowed_urls: Outside,
     control: Control = Control.FREE,
 ) -> Answer:
-    """The whole answer of the evaluation that `state` speaks of, asked again.
+    """The whole answer of the last evaluation in `state`, evaluated again.
 
-    What it looks at is retained while the query runs; after a pause it may be gone (SnapshotGone)."""
+    What it reads is retained while the query runs; after a pause it may be deleted (SnapshotGone)."""
     last = state.evaluated
     assert last is not None
     query = query_over(definition, catalog)
-    runs = definition.is_evaluated and definition.standing(state) is state
+    runs = definition.is_evaluated and definition.current_state(state) is state
     # While it runs, only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
     then = max(last.sn, store.oldest()) if runs or not reads_store(query) else last.sn
     if not query.windows:
-        then = max(then, state.sn)  # the same is shown since, but `ranked` is of the rows that there were then
+        then = max(then, state.sn)  # the answer is the same since, but `ranked` is about the rows of then
     instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
     windows = windows_of(query, catalog, state.t0, last.arrived)
     asking = Asking(
-        seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), outside=outside,
+        seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
         control=control,
     )  # fmt: skip
     with placed(definition.text):
@@ -144,7 +149,7 @@ def answer_at_last_evaluation(
 
 
 def answer_of(body: EmissionBody, store: Store) -> Answer:
-    """What an emission of an RSTREAM said is the whole answer."""
+    """The answer in an emission of an RSTREAM, which is the whole answer."""
     # The place -1 (unbound) finds the last entry: the id that is no term.
     vocabulary = Vocabulary(store.ids, store.terms)
     ids = np.append(vocabulary.encode(body.terms), np.uint64(0))
@@ -158,7 +163,7 @@ def answer_of(body: EmissionBody, store: Store) -> Answer:
 
 
 def no_answer(definition: QueryDefinition, sn: int) -> Answer:
-    """Before the first evaluation."""
+    """The empty answer before the first evaluation."""
     is_ask = query_of(definition.text, definition.base).form is Form.ASK
     empty = [np.empty(0, np.uint64) for _ in definition.variables]
     if definition.constructs:
@@ -168,14 +173,14 @@ def no_answer(definition: QueryDefinition, sn: int) -> Answer:
 
 
 class Decoded(NamedTuple):
-    """Some rows of an answer: each distinct text once, and for each column which of them stand in it."""
+    """Some rows of an answer: each distinct text once, and for each column the places of its texts."""
 
     texts: list[bytes | None]  # None: unbound
     columns: list[list[int]]
-    rows: int  # how many: there may be no column
+    rows: int  # the number of rows: there may be no column
 
 
-#: The first piece is small, so that it leaves soon.
+#: The first piece is small, so that it is sent soon.
 _FIRST_ROWS, _ROWS = 512, 8_192
 #: Rows whose texts are longer are written in smaller parts, of so many times fewer rows.
 _WRITTEN_BYTES, _FEWER = 16 << 20, 16
@@ -202,7 +207,7 @@ def decoded(columns: Sequence[Ids], decode: Decode, count: int | None = None) ->
 
 
 def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
-    """None: these rows are too much at a time."""
+    """Some rows as texts; None: they are too large at a time."""
     ids, places = np.unique(np.concatenate(columns), return_inverse=True)
     unbound, one_row = int(ids[0] == 0), len(columns[0]) == 1
     control = Control.FREE if one_row else Control(bytes_max=_WRITTEN_BYTES)

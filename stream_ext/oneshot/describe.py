@@ -1,4 +1,4 @@
-"""DESCRIBE: what the default graph says of resources: their triples, and those of the blank nodes that these lead to.
+"""DESCRIBE: the triples of resources in the default graph, and those of the blank nodes that they lead to.
 
 (A concise bounded description. Which triples describe a resource is left to the service by SPARQL.)"""
 
@@ -15,7 +15,7 @@ from stream_ext.network.operators.core.pattern import IdGraph
 from stream_ext.network.operators.joins.store_edges import StoreEdges
 from stream_ext.rows.zset import Ids
 
-#: Of a triple, while it is found and put to the others.
+#: Cells of a triple, while it is found and added to the others.
 _WIDTH = 6
 
 Triples = tuple[Ids, Ids, Ids]
@@ -26,21 +26,21 @@ def describe(
     snapshot: Snapshot,
     graph: IdGraph,
     control: Control = Control.FREE,
-    beside: Sequence[Triples] = (),
+    extra: Sequence[Triples] = (),
 ) -> Triples:
-    """`beside`: what else is in the default graph."""
+    """`extra`: triples of the default graph that are not in the store."""
     edges = StoreEdges(snapshot, graph, control)
     parts: list[Triples] = []
-    made = 0
+    found_count = 0
     waiting, seen = np.unique(resources), np.empty(0, np.uint64)
     while len(waiting):
         control.check()
         found = _triples_of(waiting, edges)
-        if beside:
-            found = _distinct([found, *(_of_subjects(waiting, each) for each in beside)])
+        if extra:
+            found = _distinct([found, *(_of_subjects(waiting, each) for each in extra)])
         parts.append(found)
-        made += len(found[0])
-        control.room(made, _WIDTH)
+        found_count += len(found[0])
+        control.room(found_count, _WIDTH)
         seen = np.union1d(seen, waiting)
         blanks = found[2][terms.tag_of(found[2]) == terms.BLANK]
         waiting = np.setdiff1d(blanks, seen)

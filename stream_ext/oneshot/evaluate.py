@@ -1,6 +1,7 @@
-"""One answer: a query over one snapshot, or a windowed one at one time of it.
+"""Evaluating once: a query over one snapshot, or a query with windows at one time of a snapshot.
 
-The same network that runs for ever is stepped once, with the whole store (and whole windows) as the change."""
+The network is the same as for a registered query. It is stepped once, with the whole store (and whole windows) as the
+change."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
 from stream_ext.windows.schedule import ScheduledWindow
 
-#: Smaller answers are not looked at before they are made.
+#: Smaller answers are not charged before they are built.
 _MANY = 8192
 
 
@@ -66,7 +67,7 @@ class DerivedGraph:
     triples: Sequence[npt.NDArray[np.int32]]
 
     def window(self, number: int, time: int) -> ScheduledWindow:
-        """One that holds at `time` what came just before; `number` is that of no stream."""
+        """A window that contains at `time` what came just before; `number` is the number of no stream."""
         return ScheduledWindow(window_of_graph(self.name), number, 2, 2, t0_ms=time - 2)
 
     def columns(self, vocabulary: Vocabulary) -> tuple[Ids, Ids, Ids]:
@@ -83,9 +84,9 @@ class DerivedGraph:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """When windows are looked at: at `time`, with what had arrived up to the push of snapshot `sn` (of this push up to
-    the elements of `arrived_at`); without them, with all that had arrived in the snapshot that is read. All of it must
-    be retained, unless `as_retained`: it is known that what is retained is all that counts."""
+    """The time at which windows are evaluated: `time`, with all arrivals up to the push `push` of snapshot `sn` (of
+    this push, up to the elements of `arrived_at`); None: with all arrivals of the snapshot that is read. All of them
+    must be retained, unless `as_retained`: then the retained ones are known to be all that count."""
 
     time: int
     sn: int | None = None
@@ -96,16 +97,16 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The circumstances of a question, beyond its text and its snapshot."""
+    """The parameters of a one-shot query, beside its text and its snapshot."""
 
     base: str = ""
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE
-    outside: Outside = NOTHING  # what LOAD and SERVICE may ask for
+    allowed_urls: Outside = NOTHING  # the URLs that LOAD and SERVICE may request
     plans: Plans | None = None
     known: KnownValues | None = None
-    salt: bytes = b""  # by which the blank nodes of a CONSTRUCT are other ones
+    salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
 
 
 def evaluate(
@@ -118,21 +119,21 @@ def evaluate(
     asking: Asking | None = None,
     graphs: Sequence[DerivedGraph] = (),
 ) -> Answer:
-    """The answer before R2S. A query with windows needs `at`; the store must have taken `sn` in.
+    """The answer before R2S. A query with windows needs `at`; the store must have read `sn`.
 
     `ranked` are the orders of first appearance that LIMIT cuts, where the query has been evaluated before; `graphs` are
-    there beside those of the store."""
+    graphs that are not in the store."""
     asking = asking or Asking()
     snapshot = store.at(sn)
     moment, check = _moment(store, snapshot, asking, at), asking.control.check
     if at is None and asking.plans is not None and not graphs:
         network = asking.plans.network(query, snapshot, store.permanent_ids, check)
     else:
-        held = _windows_of(graphs, moment)
+        graph_windows = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs], check)
-        by_name = {window.name: window for window in (*windows, *held)}
+        by_name = {window.name: window for window in (*windows, *graph_windows)}
         network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check)
-        _arrive(graphs, held, network, moment)
+        _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
     rows = network.once(moment, 1 if query.form is Form.ASK else None)
@@ -143,8 +144,10 @@ def _windows_of(graphs: Sequence[DerivedGraph], moment: Moment) -> list[Schedule
     return [graph.window(-place, moment.time) for place, graph in enumerate(graphs, 1)]
 
 
-def _arrive(graphs: Sequence[DerivedGraph], held: Sequence[ScheduledWindow], network: Network, moment: Moment) -> None:
-    for graph, window in zip(graphs, held, strict=True):
+def _arrive(
+    graphs: Sequence[DerivedGraph], graph_windows: Sequence[ScheduledWindow], network: Network, moment: Moment
+) -> None:
+    for graph, window in zip(graphs, graph_windows, strict=True):
         network.arrive(graph.arrival(window, moment))
 
 
@@ -161,11 +164,11 @@ def pattern_network(
     select: Select,
     snapshot: Snapshot,
     vocabulary: Vocabulary,
-    held: Sequence[ScheduledWindow] = (),
+    graph_windows: Sequence[ScheduledWindow] = (),
     check: Check = Control.FREE.check,
 ) -> Network:
-    """Of a bare pattern, whose constants need not be known to the store."""
-    windows = {window.name: window for window in held}
+    """The network of a bare pattern, whose constants need not be in the store."""
+    windows = {window.name: window for window in graph_windows}
     return Network(select, windows, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)), check=check)
 
 
@@ -174,21 +177,21 @@ def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: 
     return network.once(_solving(snapshot, vocabulary, asking))
 
 
-def solve_beside(
+def solve_with_graphs(
     select: Select, graphs: Sequence[DerivedGraph], snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking
 ) -> ZSet:
-    """The same, where there are graphs beside those of the store, which `where` was told of."""
+    """As `solve`, with graphs that are not in the store; the same as were given to `where`."""
     moment = _solving(snapshot, vocabulary, asking)
-    held = _windows_of(graphs, moment)
-    network = pattern_network(select, snapshot, vocabulary, held, asking.control.check)
-    _arrive(graphs, held, network, moment)
+    graph_windows = _windows_of(graphs, moment)
+    network = pattern_network(select, snapshot, vocabulary, graph_windows, asking.control.check)
+    _arrive(graphs, graph_windows, network, moment)
     return network.once(moment)
 
 
 def _solving(snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> Moment:
     return Moment(
         0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
-        vocabulary=vocabulary, base=asking.base, outside=asking.outside,
+        vocabulary=vocabulary, base=asking.base, allowed_urls=asking.allowed_urls,
     )  # fmt: skip
 
 
@@ -208,7 +211,7 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
     return Moment(
         at.time if at else 0, snapshot, None, last=True, settled=at is not None, now_ms=now_ms,
         seed=asking.seed, control=asking.control,
-        vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, outside=asking.outside,
+        vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, allowed_urls=asking.allowed_urls,
     )  # fmt: skip
 
 
@@ -243,8 +246,8 @@ def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Derive
         names = {each.name for each in given}
         scope = replace(scope, graphs=tuple(each for each in scope.graphs or () if each not in names))
     graph = id_graph(scope, lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0]))
-    beside = [each.columns(vocabulary) for each in given]
-    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control, beside)
+    extra = [each.columns(vocabulary) for each in given]
+    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control, extra)
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:

@@ -95,17 +95,17 @@ def _query(query: Query, base: str) -> dict[str, Any]:
 
 def _policy(policy: Policy) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "r2s": _said(policy.r2s.value, policy.r2s.origin),
-        "scope": _said(policy.scope.value, policy.scope.origin),
-        "empty": _said(policy.empty.value, policy.empty.origin),
-        "evaluated": _said([each.value for each in policy.evaluated.value], policy.evaluated.origin),
+        "r2s": _with_origin(policy.r2s.value, policy.r2s.origin),
+        "scope": _with_origin(policy.scope.value, policy.scope.origin),
+        "empty": _with_origin(policy.empty.value, policy.empty.origin),
+        "evaluated": _with_origin([each.value for each in policy.evaluated.value], policy.evaluated.origin),
     }
     if policy.every_ms:
-        found["every_ms"] = _said(list(policy.every_ms), Origin.WRITTEN)
+        found["every_ms"] = _with_origin(list(policy.every_ms), Origin.WRITTEN)
     return found
 
 
-def _said(value: Any, origin: Origin) -> dict[str, Any]:
+def _with_origin(value: Any, origin: Origin) -> dict[str, Any]:
     return {"value": value, "origin": origin.value}
 
 

@@ -1,7 +1,7 @@
-"""Plans: networks that were built for questions, kept for when these are asked again.
+"""Plan cache: networks of one-shot queries, to be used again for the same query.
 
-A network that is stepped once remembers nothing, so any number of threads may use it. What it was built on may have
-changed since: a constant that the store did not know, and counts by which joins were ordered."""
+A network that is stepped once has no state, so any number of threads may use it. A cached network may be outdated: a
+constant may be in the store by now, and the counts that ordered the joins may have changed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stream_ext.language.algebra.algebra import Query
 from stream_ext.network.network import Encode, Network
 from stream_ext.plan.pipeline import logic_of
 
-_KEPT_MAX = 512
+_PLANS_MAX = 512
 #: After so many snapshots joins are ordered anew.
 _SNAPSHOTS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedPlan:
-    query: weakref[Query]  # its end is the plan's, too: a long text is not kept here when nobody else keeps it
+    query: weakref[Query]  # the plan ends with its query: a long text is not retained by this cache
     network: Network
     sn: int
 
@@ -32,7 +32,8 @@ class _CachedPlan:
 
 
 class Plans:
-    """For one store, whose permanent ids they hold. Queries are known by identity: one text is parsed to one query."""
+    """The plans of one store, with its permanent ids. Queries are compared by identity: a text is parsed to one
+    query."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,6 +58,6 @@ class Plans:
 
         with self._lock:
             self._plans[key] = _CachedPlan(weakref(query, forget), network, sn)
-            while len(self._plans) > _KEPT_MAX:
+            while len(self._plans) > _PLANS_MAX:
                 self._plans.popitem(last=False)
         return network

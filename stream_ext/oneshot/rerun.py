@@ -1,9 +1,9 @@
-"""Rerun: an emission made again from its snapshot, by one-shot questions, for whoever wants to see for himself.
+"""Rerun: an emission evaluated again from its snapshot, by one-shot queries, to check the stored one.
 
-What SERVICE asks for is the one thing that is not of the snapshot: it is asked for again.
+Only the answers of remote endpoints are not part of the snapshot: they are requested again.
 
-what is said = the answer of its evaluation              (RSTREAM)
-             = that, less the answer of the one before   (ISTREAM; DSTREAM: the other way round)"""
+emission = the answer of its evaluation              (RSTREAM)
+         = that, less the answer of the one before   (ISTREAM; DSTREAM: the other way round)"""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Rerun:
     query: Query
     windows: Sequence[ScheduledWindow]
     store: Store
-    outside: Outside
+    allowed_urls: Outside
     control: Control = Control.FREE
 
     def json(self, body: EmissionBody) -> bytes:
@@ -54,20 +54,21 @@ class Rerun:
         now = self._answer(at)
         if body.r2s != R2S.RSTREAM.value and now.boolean is None:
             rows = self._changes(body.r2s, now, None if body.before is None else self._answer(body.before))
-            columns, made = _encoded(rows, len(body.variables), self.store)
+            columns, created = _encoded(rows, len(body.variables), self.store)
         else:
-            columns, made = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
-        # Of an ASK only what has come, or gone, is said.
+            columns, created = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
+        # ISTREAM and DSTREAM of an ASK emit only that it came, or went.
         boolean = body.boolean if body.r2s != R2S.RSTREAM.value else now.boolean
         part = Part(
             self.definition.number, body.sn, at.k, body.time, body.windows, columns, boolean, body.repeated, body.first,
-            QueryState(), True, made, body.gap,
+            QueryState(), True, created, body.gap,
         )  # fmt: skip
         decode: Callable[[Ids], list[bytes]] = self.store.terms
         return to_json(body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph))
 
     def answer(self, body: EmissionBody, is_last: bool) -> Answer:
-        """The whole answer of the emission's evaluation. What the last one saw is retained while the query runs."""
+        """The whole answer of the emission's evaluation. What the last evaluation read is retained while the query
+        runs."""
         assert body.at is not None, "every emission is stored with its evaluation"
         definition = self.definition
         return self._answer(body.at, is_last and definition.is_evaluated and body.at.sn >= definition.since)
@@ -75,7 +76,10 @@ class Rerun:
     def _answer(self, at: LastEvaluation, is_retained: bool = False) -> Answer:
         number = self.definition.number
         asking = Asking(
-            seed=seed_of(number, at.sn, at.k), salt=salt_of(number), outside=self.outside, control=self.control
+            seed=seed_of(number, at.sn, at.k),
+            salt=salt_of(number),
+            allowed_urls=self.allowed_urls,
+            control=self.control,
         )
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.
@@ -92,10 +96,10 @@ class Rerun:
 
     def _changes(self, r2s: str, now: Answer, before: Answer | None) -> Rows:
         came, went = _rows(now), [] if before is None else _rows(before)
-        said, other = (came, went) if r2s == R2S.ISTREAM.value else (went, came)
+        emitted, other = (came, went) if r2s == R2S.ISTREAM.value else (went, came)
         left = Counter(other)
         found = []
-        for row in said:
+        for row in emitted:
             if left[row] > 0:
                 left[row] -= 1
             else:

@@ -26,7 +26,7 @@ class InlineShard(Protocol):
 
     sn: int
     faults: dict[int, str]
-    held: Collection[int]
+    suspended: Collection[int]
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None: ...
     def step(self, sn: int) -> list[Told]: ...
@@ -116,14 +116,14 @@ class InlineRunner:
             return
         _, position, states = self._merge.attempt(role)
         shard = self._make_shard(role)
-        shard.held = self._held()
+        shard.suspended = self._held()
         self.faults = {}
         shard.build(states, position)
         self._tell_faults(self._new_faults(shard))
         while self._has_work(role, shard):
             if shard.sn < self._head:
                 sn = shard.sn + 1
-                shard.held = self._held()
+                shard.suspended = self._held()
                 parts = self._step(shard, sn)
                 if self._closed:
                     return
@@ -133,7 +133,7 @@ class InlineRunner:
                 if role == "beside":
                     self._on_sent()
             if self._goes_on_behind(shard) and not self._closed:
-                shard.held = self._held()
+                shard.suspended = self._held()
                 parts = self._go_on(shard)
                 faults = self._new_faults(shard)
                 self._merge.take_piece(role, parts)

@@ -1,3 +1,3 @@
-"""The service: what endpoint, plugin and command line talk to. Streams, registrations, pushes, statements, status.
+"""The service: the API for endpoint, plugin and command line. Streams, registrations, pushes, statements, status.
 
-It puts the other rooms together, and may import all of them; none imports it."""
+It connects the other rooms, and may import all of them; none imports it."""

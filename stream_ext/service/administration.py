@@ -1,6 +1,6 @@
 """Administration in the language itself: CREATE STREAM, DROP STREAM and QUERY, UNREGISTER, SHOW.
 
-What such a statement says comes back as the rows of a SELECT, for clients that can read nothing else.
+The result of such a statement is a table like that of a SELECT, for clients that can read nothing else.
 
     CREATE STREAM <http://ex/s> WITH (lateness = "5s")     =>     stream, iri, created"""
 
@@ -22,8 +22,8 @@ _XSD = "http://www.w3.org/2001/XMLSchema#"
 _INTEGERS = frozenset(_XSD + name for name in ("integer", "int", "long", "nonNegativeInteger"))
 
 
-class Desk(Protocol):
-    """What of the service a statement needs."""
+class CatalogService(Protocol):
+    """What a statement needs of the service."""
 
     def create_stream(self, name_or_iri: str, options: Mapping[str, object]) -> tuple[StreamDefinition, bool]: ...
     def drop_stream(self, name_or_iri: str) -> None: ...
@@ -44,42 +44,42 @@ def changes_state(statement: Statement) -> bool:
     return not isinstance(statement, Show)
 
 
-def administer(statement: Statement, desk: Desk) -> AdministrationAnswer:
+def administer(statement: Statement, service: CatalogService) -> AdministrationAnswer:
     match statement:
         case CreateStream():
-            return _create(statement, desk)
+            return _create(statement, service)
         case Drop():
-            return _drop(statement, desk)
+            return _drop(statement, service)
         case Show():
-            return _streams(desk) if statement.kind == "STREAMS" else _queries(desk)
+            return _streams(service) if statement.kind == "STREAMS" else _queries(service)
 
 
 def key_of(named: Named) -> str:
     return named.iri or named.name or ""
 
 
-def _create(statement: CreateStream, desk: Desk) -> AdministrationAnswer:
-    definition, created = desk.create_stream(key_of(statement.stream), options_of(statement))
+def _create(statement: CreateStream, service: CatalogService) -> AdministrationAnswer:
+    definition, created = service.create_stream(key_of(statement.stream), options_of(statement))
     row = (literal(definition.name), iri(definition.iri), _boolean(created))
     return AdministrationAnswer(("stream", "iri", "created"), [row])
 
 
-def _drop(statement: Drop, desk: Desk) -> AdministrationAnswer:
+def _drop(statement: Drop, service: CatalogService) -> AdministrationAnswer:
     key = key_of(statement.target)
     if statement.kind == "STREAM":
-        desk.drop_stream(key)
+        service.drop_stream(key)
         return AdministrationAnswer(("stream", "dropped"), [(literal(key), _boolean(True))])
-    desk.drop_query(key)
+    service.drop_query(key)
     return AdministrationAnswer(("query", "dropped"), [(literal(key), _boolean(True))])
 
 
-def _streams(desk: Desk) -> AdministrationAnswer:
-    rows = [(literal(each.name), iri(each.iri)) for each in desk.streams()]
+def _streams(service: CatalogService) -> AdministrationAnswer:
+    rows = [(literal(each.name), iri(each.iri)) for each in service.streams()]
     return AdministrationAnswer(("stream", "iri"), rows)
 
 
-def _queries(desk: Desk) -> AdministrationAnswer:
-    rows = [(literal(each.name), iri(each.iri), literal(each.r2s), literal(each.text)) for each in desk.queries()]
+def _queries(service: CatalogService) -> AdministrationAnswer:
+    rows = [(literal(each.name), iri(each.iri), literal(each.r2s), literal(each.text)) for each in service.queries()]
     return AdministrationAnswer(("query", "iri", "r2s", "text"), rows)
 
 

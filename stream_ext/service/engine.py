@@ -1,7 +1,7 @@
-"""The engine: what happens to a snapshot once it is published. Runners, merge, subscribers, and the clock's closes.
+"""The engine: what happens to a snapshot once it is published. Runners, merge, subscribers, and closes by the clock.
 
-It listens to the injector. Beside the runners it follows the schedules of all queries at the head, which says what
-is late, and when a stream that runs by the clock must be told that its time has come."""
+The engine is the listener of the injector. It also follows the schedules of all queries at the head: these say which
+elements are late, and when a stream that runs by the clock needs a heartbeat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefin
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_beside
+from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_inline
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge, Role
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
@@ -35,13 +35,13 @@ from stream_ext.upkeep.retention import Retain, Retention
 from stream_ext.waits import Waits
 from stream_ext.writer.catalog_changes import fail_query
 from stream_ext.writer.derived_streams import Derived
-from stream_ext.writer.gathering import Idle, Taken
+from stream_ext.writer.gathering import Accepted, Idle
 from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatch, goes_on_after
 
 log = logging.getLogger("rillet.queries")
 
 _CLOCK_EVERY_MS = 1_000
-_TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_beside}
+_TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_inline}
 
 
 class Engine:
@@ -55,7 +55,7 @@ class Engine:
         injector: Injector,
         spark: SparkSettings | None,
         retain: Retain,
-        outside: Outside,
+        allowed_urls: Outside,
         waits: Waits,
         budget: Budget,
         catch_up_ms: int,
@@ -63,16 +63,16 @@ class Engine:
         on_fault: Callable[[BaseException], None] = lambda _: None,
         pace: TurnLimits = TurnLimits(),  # noqa: B008  it never changes
     ) -> None:
-        """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
+        """`subscriptions`: those of the engine before. `on_fault` is called when nothing is evaluated any more."""
         self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
-        self._base, self._outside, self._pace, self._budget = base, outside, pace, budget
+        self._base, self._allowed_urls, self._pace, self._budget = base, allowed_urls, pace, budget
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
-        self.elements: Counter[int] = Counter()  # that came to each stream since this process started
+        self.elements: Counter[int] = Counter()  # of each stream, since this process started
         self._at_home: set[int] = set()  # queries that stay inline
         self.merge = self._new_merge()
-        # What becomes of what is merged.
+        # What is done with merged emissions.
         self.derived = Derived(injector, self.merge.last, self._room_again)
         self.emissions = Emissions(
             store.emissions, self.merge.last, self.merge.memberships, lambda query: self._queries.get(query)
@@ -81,7 +81,7 @@ class Engine:
             store, clock, self.alarms, self.merge.stored, retain, injector.change, self._collect_emissions
         )
         self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        # Who steps the queries, and what becomes of those that do not come on.
+        # What steps the queries, and what is done with queries that make no progress.
         self.quarantine = self._new_quarantine(spark or SparkSettings())
         self.inline = self._new_inline()
         self.spark = None if spark is None else self._new_spark(spark)
@@ -95,7 +95,7 @@ class Engine:
         """The registered queries that exist now, by number."""
         return self._injector.catalog.queries
 
-    # ---- its parts; they know of each other by what is called when something has happened
+    # ---- its parts, which are connected by callbacks
 
     def _new_merge(self) -> Merge:
         store, injector = self._store, self._injector
@@ -106,7 +106,7 @@ class Engine:
             store.terms,
             lambda: injector.numbers.new("query"),
             on_owner_change=lambda: self.inline.owner_changed(),
-            on_emissions=self._tell,
+            on_emissions=self._announce,
             on_silence=lambda times: self.derived.silent(times),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
             on_fault=self._failed,
@@ -116,18 +116,18 @@ class Engine:
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
         return Quarantine(
             self.merge,
-            Process(self._store.url, self._base, self._outside, self._budget, spark),
+            Process(self._store.url, self._base, self._allowed_urls, self._budget, spark),
             all_queries=self._on_spark,
             park=self._park,
             publish=self._publish_nothing,
-            on_change=self._held_changed,
+            on_change=self._suspended_changed,
         )
 
     def _new_inline(self) -> InlineRunner:
         return InlineRunner(
             self.merge,
             self._shard,
-            self._sent_beside,
+            self._notify_spark,
             lambda: self.quarantine.held,
             self._look_at_fault,
             MonotonicClock(self.clock),
@@ -138,16 +138,16 @@ class Engine:
     def _new_spark(self, settings: SparkSettings) -> SparkRunner:
         return SparkRunner(
             settings, self.merge, self._store.url, self._base, self.clock, quarantine=self.quarantine,
-            outside=self._outside, budget=self._budget, on_silence=self._spark_is_silent, on_step=self._lag.stepped,
-            on_fault=self._look_at_fault, has_room=self._has_room,
+            outside=self._allowed_urls, budget=self._budget, on_silence=self._spark_is_silent,
+            on_step=self._lag.stepped, on_fault=self._look_at_fault, has_room=self._has_room,
         )  # fmt: skip
 
     def start(self) -> None:
-        """The queries go on where their emissions stopped."""
+        """The queries continue after their last emissions."""
         states, catalog = self.merge.states(), self._injector.catalog
         for query in catalog.queries.values():
             if query.is_evaluated:
-                self.lateness.follow(query, query.standing(states.get(query.number)), catalog)
+                self.lateness.follow(query, query.current_state(states.get(query.number)), catalog)
         for stream in catalog.streams:
             self._set_close_alarm(stream)
             self._set_idle_alarm(stream)
@@ -168,8 +168,8 @@ class Engine:
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 
     def published(self, news: PublishedBatch) -> None:
-        for taken in news.taken:
-            self.elements[taken.stream] += len(taken.element_times)
+        for accepted in news.accepted:
+            self.elements[accepted.stream] += len(accepted.element_times)
         for step in news.steps:
             self._follow(step, news)
             self._follow_home(step)
@@ -186,10 +186,10 @@ class Engine:
             if isinstance(step.definition, StreamDefinition):
                 self._set_idle_alarm(step.number)
 
-    def late_in(self, taken: Taken) -> int:
-        late = self.lateness.take(taken, self._injector.head)
-        self._set_close_alarm(taken.stream)
-        self._set_idle_alarm(taken.stream)
+    def late_in(self, accepted: Accepted) -> int:
+        late = self.lateness.take(accepted, self._injector.head)
+        self._set_close_alarm(accepted.stream)
+        self._set_idle_alarm(accepted.stream)
         return late
 
     def _has_room(self) -> bool:
@@ -197,14 +197,14 @@ class Engine:
 
     def _room_again(self) -> None:
         self.inline.owner_changed()
-        self._sent_beside()
+        self._notify_spark()
 
-    def _sent_beside(self) -> None:
+    def _notify_spark(self) -> None:
         if self.spark is not None:
             self.spark.merged()
 
     def stopped(self, error: BaseException) -> None:
-        """Whoever cannot write any more does not run the queries either: another may have taken over."""
+        """A server that cannot write any more does not run the queries either: another process may do it."""
         self.merge.fail(error)
 
     def _failed(self, error: BaseException) -> None:
@@ -214,14 +214,15 @@ class Engine:
 
     def _shard(self, role: Role) -> Shard:
         return Shard(
-            self._store, _TAKES[role], self._outside, budget=self._budget, pace=self._pace,
+            self._store, _TAKES[role], self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed,
         )  # fmt: skip
 
     def await_evaluated(self, sn: int, deadline_s: float, for_all: bool = True) -> None:
-        """Until every query has taken this snapshot in, and those that read what these say, what they said of it.
+        """Waits until every query is evaluated up to this snapshot; then the same for queries over derived streams, up
+        to the snapshots that have their emissions.
 
-        `for_all` False: those that have fallen behind are not waited for."""
+        `for_all` False: does not wait for queries that are behind."""
         self.merge.wait(sn, deadline_s, for_all)
         if for_all:
             self.merge.wait(self.quarantine.settle(deadline_s), deadline_s, for_all)
@@ -233,28 +234,29 @@ class Engine:
             sn = later
 
     def fail(self, query: int, failure: Failure, since: int) -> Future[bool]:
-        """The query is evaluated no more, after restarts neither, until it is resumed; unless it was resumed already,
-        and so is not the one that runs `since` that snapshot. Any thread may call; it does not wait until that is
-        published, which the future does: it says whether the query has failed by this."""
+        """The query is not evaluated again until it is resumed, also not after a restart. Nothing is done if the query
+        was resumed already, and so does not run `since` that snapshot. Any thread may call, and is not blocked: the
+        future has the result, whether the query has failed by this."""
         return self._injector.own_change(fail_query(query, failure, since))
 
-    # ---- what may have killed a worker of Spark
+    # ---- queries that may have killed a worker of Spark
 
     def _on_spark(self) -> list[int]:
         return [query.number for query in self._queries.values() if query.is_evaluated and query.home is None]
 
     def _park(self, query: int, why: str, sn: int) -> bool:
-        """One that was resumed after the snapshot in which its step killed a worker is another."""
+        """False if the query was resumed after the snapshot in which its step killed a worker: then it is not
+        parked."""
         definition = self._queries.get(query)
         if definition is None or definition.since > sn:
             return False
         return self.fail(query, Failure("worker", why), definition.since).result()
 
     def _publish_nothing(self) -> int:
-        """A snapshot, for what was missed is made up for when one is stepped."""
+        """Publishes an empty snapshot: queries that are behind catch up when a snapshot is stepped."""
         return int(self._injector.own_change(lambda view: Intent(result=int, write=lambda batch: None)).result())
 
-    def _held_changed(self) -> None:
+    def _suspended_changed(self) -> None:
         if self.spark is not None:
             self.spark.held_changed()
 
@@ -265,7 +267,8 @@ class Engine:
             self.waits.end("spark")
 
     def _look_at_fault(self, query: int, fault: str, since: int) -> None:
-        """Any thread may call. One that exceeded its budget would exceed it again, after a restart, too."""
+        """Any thread may call. A query that exceeded its budget fails: it would exceed it again, also after a
+        restart."""
         failure = failure_of(fault)
         if failure is not None:
             definition = self._queries.get(query)
@@ -274,26 +277,26 @@ class Engine:
             self.fail(query, failure, since)
 
     def lag_ms(self) -> int:
-        """For how long the oldest snapshot has waited that is not evaluated yet. Any thread may ask."""
+        """For how long the oldest snapshot that is not evaluated has waited. Any thread may call."""
         return self._lag.ms(self.clock.now_ms(), self.merge.position)
 
     def ahead_ms(self, limit_ms: int) -> int:
-        """How long a snapshot that is published now is expected to wait for its evaluations, which is not to be longer
-        than `limit_ms`. Any thread may ask."""
+        """The expected time until a snapshot that is published now is evaluated; `limit_ms` is the longest that is
+        allowed. Any thread may call."""
         under_way_ms = self.inline.under_way_ms()
         if self.spark is not None and self.merge.owner == "spark":
             under_way_ms = max(under_way_ms, self.spark.under_way_ms())
         return self._lag.ahead_ms(self.merge.position, under_way_ms, limit_ms)
 
-    def _tell(self, rows: Sequence[EmissionRow]) -> None:
+    def _announce(self, rows: Sequence[EmissionRow]) -> None:
         self.emissions.remember(rows)
-        self.derived.said(rows)
+        self.derived.emitted(rows)
         numbers = {row.query for row in rows}
         queries = numbers & self._queries.keys()
-        self.subscriptions.said(queries, numbers - queries)
+        self.subscriptions.announce(queries, numbers - queries)
 
     def _collect_emissions(self, before_ms: int) -> None:
-        self.emissions.collect(before_ms, self.derived.kept_after())
+        self.emissions.collect(before_ms, self.derived.retained_after())
         self.merge.collected(self._store.emissions.oldest)
 
     def _head_moved(self, sn: int) -> None:
@@ -302,7 +305,7 @@ class Engine:
             self.spark.head_moved(sn)
 
     def _find_homes(self) -> None:
-        """Of the snapshots that are still to be stepped."""
+        """Finds, for each snapshot that is still to be stepped, whether a query stays inline."""
         catalog = Catalog.read(self._store, self.merge.position)
         for query in catalog.queries.values():
             self._follow_home(CatalogStep("query", query.number, query))
@@ -328,7 +331,7 @@ class Engine:
         if was is not None and was.failure is not None:
             self.quarantine.forget(step.number)
         if was is not None and isinstance(step.definition, QueryDefinition) and was.home != step.definition.home:
-            return  # only who steps it is another
+            return  # only its runner changed
         if isinstance(step.definition, QueryDefinition) and not step.definition.is_evaluated:
             self.lateness.forget(step.number)
             self.retention.forget(step.number, news.sn)
@@ -350,16 +353,16 @@ class Engine:
             self._widen(news.catalog)
 
     def _widen(self, catalog: Catalog) -> None:
-        """A stream is new: whoever has a window on every stream reads it."""
+        """A stream is new: queries with a window on every stream read it."""
         for query in catalog.queries.values():
             if query.any_stream and query.is_evaluated:
                 self.lateness.widen(query, catalog)
                 self.retention.follow(query, catalog)
 
-    # ---- what the clock says of streams ------------------------------------------------------------------------
+    # ---- streams and the clock ---------------------------------------------------------------------------------
 
     def _set_close_alarm(self, stream: int) -> None:
-        """When the clock comes to the next close of a query over a stream that runs by it, a heartbeat says so."""
+        """When the clock reaches the next close over a stream that runs by the clock, the stream gets a heartbeat."""
         definition = self._injector.catalog.streams.get(stream)
         if definition is None or definition.runs_by != "clock":
             return
@@ -367,18 +370,18 @@ class Engine:
         if due_ms is None:
             self.alarms.cancel(alarm)
         else:
-            self.alarms.set(alarm, due_ms, lambda: self._tell_time(stream))
+            self.alarms.set(alarm, due_ms, lambda: self._send_clock_heartbeat(stream))
 
-    def _tell_time(self, stream: int) -> None:
+    def _send_clock_heartbeat(self, stream: int) -> None:
         if stream in self._injector.catalog.streams:
             self._injector.clock_heartbeat(stream)
 
     def _look_at_clock(self) -> None:
-        """Where nothing else does: it says itself whether it is behind."""
+        """Reads the clock now and then, also if nothing else does: the clock itself reports when it was set back."""
         self.alarms.set("clock", self.clock.now_ms() + _CLOCK_EVERY_MS, self._look_at_clock)
 
     def _set_idle_alarm(self, stream: int) -> None:
-        """When nothing has come for as long as the stream's option `idle` says, a mark lets time pass without it."""
+        """When no element has come for the time of the stream's option `idle`, the stream is marked as idle."""
         definition = self._injector.catalog.streams.get(stream)
         position = self._injector.positions.get(stream)
         if definition is None or definition.options.idle_ms is None or (position is not None and position.idle):
@@ -396,7 +399,7 @@ class Engine:
         """Call it when the injector is closed. What is evaluated is stored."""
         self.alarms.close()
         self.quarantine.close()
-        # First: when Spark goes, the inline runner would begin to build.
+        # First the inline runner: when Spark is closed, it would begin to build.
         self.inline.close()
         if self.spark is not None:
             self.spark.close()

@@ -2,8 +2,8 @@
 
     push, update, register ... --> injector (one writer) --> snapshot --> runner --> merge --> subscribers
 
-All calls may come from any thread, and block until they are done. What the service remembers beyond the store is
-soft: opened again, it goes on from the catalog and the emission log, and says nothing twice."""
+All methods may be called by any thread, and block until they are done. The service has no state that must survive
+beside the store: opened again, it continues from the catalog and the emission log, and no emission is repeated."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from stream_ext.service.status import (
     stream_figures,
     stream_status,
 )
-from stream_ext.upkeep.late_elements import told
+from stream_ext.upkeep.late_elements import as_objects
 from stream_ext.upkeep.retention import Retain
 from stream_ext.values.known_values import KnownValues
 from stream_ext.waits import Waits
@@ -77,7 +77,7 @@ from stream_ext.writer.catalog_changes import (
     pause_query,
     resume_query,
 )
-from stream_ext.writer.derived_graphs import DerivedGraphs, asked_of
+from stream_ext.writer.derived_graphs import DerivedGraphs, read_by
 from stream_ext.writer.elements import Elements, Ids, read_push
 from stream_ext.writer.gathering import Heartbeat, Push
 from stream_ext.writer.graph_store import Document, GraphAnswer, GraphWriteOutcome, checked_graph
@@ -96,7 +96,7 @@ from stream_ext.writer.registration import Registered, Registration, read_regist
 from stream_ext.writer.updates import Updated, change_of, updated
 
 Wait = Literal["published", "evaluated"]
-#: Who waits, where the store does not answer what reads it.
+#: What waits while the store does not answer a read.
 READER = "whoever reads the store"
 Result = TypeVar("Result")
 
@@ -104,9 +104,9 @@ Result = TypeVar("Result")
 _SPACING_MS = {"lmdb": 5, "hbase": 20}
 
 
-#: So many texts are read before the first of them must be registered.
+#: The greatest number of texts that are read before the first of them is registered.
 _REGISTERED_AHEAD = 256
-#: Nobody whose push must wait is sent away for longer.
+#: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10
 
 
@@ -117,9 +117,9 @@ class Limits:
     text_characters: int = 1 << 20
     queries: int = 100_000
     evaluated_s: float = 30.0  # how long wait=evaluated waits
-    read_s: float = 300.0  # how long a body, or the text of a registration, may take to be read
-    catch_up_ms: int = 600_000  # queries that are behind the others for longer are parked
-    lag_ms: int = 10_000  # queries that are further behind than this take no more pushes
+    read_s: float = 300.0  # the longest time to read a body, or the text of a registration
+    catch_up_ms: int = 600_000  # queries that stay behind the others for longer are parked
+    lag_ms: int = 10_000  # while queries are further behind, pushes to their streams are rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class PushReceipt:
     batch: int
     snapshot: int
     repeated: bool
-    pending: bool = False  # it is published, and was not evaluated in time
+    pending: bool = False  # the push is published, but was not evaluated in time
     warnings: Sequence[str] = ()
 
 
@@ -144,11 +144,11 @@ class Service:
         limits: Limits,
         spark: SparkSettings | None,
         retain: Retain,
-        outside: Outside,
+        allowed_urls: Outside,
         budget: Budget = USUAL,
     ) -> None:
         """Use `Service.open`."""
-        self.store, self.base, self.limits, self.outside = store, base, limits, outside
+        self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
@@ -163,23 +163,23 @@ class Service:
     # ---- one writer epoch: the standby calls these -------------------------------------------------------------
 
     def begin(self) -> None:
-        """Injector and engine, as the store has it now."""
+        """Starts an injector and an engine from the present state of the store."""
         injector = Injector(self.store, self.clock, self._pace, self.waits)
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
-            self.store, self.base, self.clock, injector, self._spark, self._retain, self.outside, self.waits,
+            self.store, self.base, self.clock, injector, self._spark, self._retain, self.allowed_urls, self.waits,
             self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
         )  # fmt: skip
         try:
             engine.start()
         except BaseException as error:
-            engine.stopped(error)  # or who listens would be told that it closes
+            engine.stopped(error)  # else subscribers would get the error that it closes
             engine.close()
             raise
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
         self._injector, self._engine = injector, engine
         injector.start(engine)
-        # Listeners have gone with the process that they had asked.
+        # The listeners of live queries were connected to a process that has ended.
         left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
         for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
             if is_first:
@@ -218,10 +218,10 @@ class Service:
         address: str = "",
         durability: Literal["process", "power"] = "process",
         retain: Retain | None = None,
-        outside: Outside = NOTHING,
+        allowed_urls: Outside = NOTHING,
         budget: Budget = USUAL,
     ) -> Service:
-        """Takes the writer's lease, and goes on where the last writer stopped."""
+        """Takes the writer's lease, and continues after the last writer."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -231,7 +231,7 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside, budget)
+            return cls(store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget)
         except BaseException:
             store.close()
             raise
@@ -243,7 +243,7 @@ class Service:
         return cast("tuple[StreamDefinition, bool]", self._injector.change(change).result())
 
     def change_stream(self, name_or_iri: str, options: Mapping[str, object]) -> StreamDefinition:
-        """Gives it other options, of those that may be changed."""
+        """Sets options of a stream, of those that may be changed."""
         return cast("StreamDefinition", self._injector.change(change_stream(name_or_iri, options)).result())
 
     def streams(self) -> list[StreamDefinition]:
@@ -298,11 +298,11 @@ class Service:
         return self._receipt(definition, future, wait, warnings)
 
     def late_elements(self, stream: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
-        """How many elements came late; those of them that are kept, after a snapshot."""
+        """The number of late elements, and those of them that are retained, of snapshots after `since`."""
         definition, late = self.stream(stream), self._engine.lateness.elements
         names = {number: query.name for number, query in self._injector.catalog.queries.items()}
-        kept = late.kept(definition.number, since)[:limit]
-        found = told(self.store, definition.number, kept, names)
+        retained = late.retained(definition.number, since)[:limit]
+        found = as_objects(self.store, definition.number, retained, names)
         return {"stream": definition.name, "late": late.counted(definition.number), "elements": found}
 
     def _check_takes_pushes(self, stream: StreamDefinition) -> None:
@@ -314,7 +314,7 @@ class Service:
             )
 
     def _check_graphs(self, stream: StreamDefinition, elements: Elements) -> None:
-        """What is absorbed goes to graphs of the store."""
+        """NameInUse if absorbed triples would go to a graph that is the answer of a query."""
         if elements.absorbed is None or not elements.absorbed.any():
             return
         derived, terms = self._derived_graphs(self.head()), elements.parsed.terms
@@ -355,7 +355,8 @@ class Service:
         )
 
     def is_evaluated_in_time(self, sn: int) -> bool:
-        """Waits until all queries have taken this snapshot in, those too that are behind; False: it took too long."""
+        """Waits until all queries are evaluated up to this snapshot, also those that are behind; False: it took too
+        long."""
         try:
             self._engine.await_evaluated(sn, self.limits.evaluated_s)
         except DeadlineExceeded:
@@ -380,7 +381,7 @@ class Service:
     ) -> Updated:
         """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them.
 
-        `control` may end it until it is published; then nothing of it was done."""
+        `control` may end the request until it is published; then no operation is done."""
         self._check_text(text)
         _check_wait(wait)
         unit = read_runnable(text, self.base, dataset, control.check)
@@ -397,11 +398,11 @@ class Service:
         return updated(published, self.store)
 
     def loads(self) -> list[Loaded]:
-        """The files that the store knows to have been loaded."""
+        """The records of files that were loaded into the store."""
         return loaded(self.store)
 
     def load(self, loading: Loading, graph: str | None, what: Loaded | None) -> int:
-        """Publishes what was loaded as one snapshot, between those of others; `what` it was is recorded."""
+        """Publishes a load as one snapshot, in the order of all other changes; `what`: the record of the load."""
         name = b"" if what is None else what.packed()
         meant = loading.graphs() if self._injector.catalog.deriving else []
         turn = partial(self._load_turn, [*meant, graph_term(graph)])
@@ -412,13 +413,13 @@ class Service:
 
         def change(view: HeadView) -> Intent:
             graph_store.check_writable(view, graphs)
-            # Nothing is found where its outcome was not known at once: then it is the head.
+            # `found` is empty if the outcome was not known at once: then the snapshot is the head.
             return Intent(result=lambda sn: found[0] if found else Sn(sn), publish=lambda: found.append(publish()))
 
         return cast("Sn | None", self._injector.change(change).result())
 
     def change(self, change: Change, wait: Wait = "published") -> Any:
-        """A change made of encoded terms, as a snapshot of its own; what its intent's `result` says."""
+        """A change of encoded terms, as a snapshot of its own; returns the `result` of its intent."""
         result = self._injector.change(change).result()
         self._await(self.head(), wait)
         return result
@@ -431,7 +432,7 @@ class Service:
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
     ) -> Answer:
-        """`dataset` goes before the one that the text names; `control` may end it early."""
+        """`dataset` replaces the dataset of the text; `control` may end the query early."""
         self._check_text(text)
         asking = self._asking(control)
         try:
@@ -443,33 +444,33 @@ class Service:
 
     def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
         return DerivedGraphs(
-            self.store, self._injector.catalog, self._origin, sn, self.outside, control or self._again()
+            self.store, self._injector.catalog, self._origin, sn, self.allowed_urls, control or self._again()
         )
 
     def _origin(self, query: int) -> int | None:
-        """Of the closes of a query, where its first push has decided it."""
+        """The origin of the closes of a query; None: its first push has not determined it yet."""
         state = self._engine.merge.state(query)
         return None if state is None else state.t0
 
-    def asks_derived(self, query: Query, dataset: DatasetOverride | None = None) -> bool:
-        """Whether it may read what a registered query said, of which the store alone says nothing."""
+    def reads_derived(self, query: Query, dataset: DatasetOverride | None = None) -> bool:
+        """Whether the query may read the answer of a registered query, which is not a graph of the store."""
         if not self._injector.catalog.deriving:
             return False
-        asked = query if dataset is None else dataset.over(query)
-        return isinstance(asked, Query) and any(asked_of(self._injector.catalog, asked))
+        read = query if dataset is None else dataset.over(query)
+        return isinstance(read, Query) and any(read_by(self._injector.catalog, read))
 
     def rows_expected(
         self, text: str, snapshot: int, at: int | None, dataset: DatasetOverride | None, control: Control = Control.FREE
     ) -> float:
-        """How much work a query is, told by its plan: so many rows its operators are expected to make together.
+        """The expected work of a query, from its plan: the number of rows that its operators produce together.
 
-        Planning itself may take long: `control` may end it."""
+        Planning may take long: `control` may end it."""
         self._check_text(text)
         asking = self._asking(control)
         return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def _asking(self, control: Control) -> Asking:
-        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.outside, self._plans, self._known)
+        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.allowed_urls, self._plans, self._known)
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()
@@ -482,7 +483,7 @@ class Service:
         return rows_of(answer)
 
     def decoded(self, columns: Sequence[Ids], answer: Answer | GraphAnswer) -> Iterator[Decoded]:
-        """Columns of an answer as texts, some thousand rows at a time."""
+        """The columns of an answer as texts, some thousand rows at a time."""
         if isinstance(answer, GraphAnswer):
             return decoded(columns, answer.decode)
         return decoded(columns, answer.vocabulary.decode, answer.count)
@@ -495,7 +496,7 @@ class Service:
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
     def read_graph(self, graph: str | None, snapshot: int | None = None) -> GraphAnswer:
-        """NotFound for a named graph that holds no triple."""
+        """NotFound for a named graph without triples."""
         return graph_store.read_graph(self._derived_graphs(self._retained(snapshot)), _graph_term(graph))
 
     def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
@@ -508,7 +509,7 @@ class Service:
         wait: Wait = "published",
         control: Control = Control.FREE,
     ) -> GraphWriteOutcome:
-        """`control` may end it until it is published, as it may all writes of graphs; then nothing of it was done."""
+        """`control` may end the request until it is published, as all writes of graphs; then nothing is changed."""
         reading = self._reading_of(documents)
         return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
 
@@ -525,7 +526,7 @@ class Service:
     def add_quads(
         self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
-        """Each statement into the graph that it names itself."""
+        """Adds each statement to the graph that it names."""
         return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
 
     def drop_graph(
@@ -537,7 +538,7 @@ class Service:
         return self._reading("document", sum(len(document.data) for document in documents))
 
     def _reading(self, what: str, size: int) -> ReadingBudget:
-        """Of what a request has brought; what is unpacked may be more than can be sent."""
+        """The budget for reading a body of `size` bytes, which may be larger than a push if it was compressed."""
         return ReadingBudget(self._deadline(what), max(self.limits.push_bytes, size))
 
     def _deadline(self, what: str) -> Callable[[], None]:
@@ -560,7 +561,7 @@ class Service:
         return _registered(self._injector.change(registration))
 
     def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
-        """As `register`, one after the other, and many in one snapshot; ends with the first that is refused."""
+        """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
             self._check_text(text)
@@ -571,14 +572,14 @@ class Service:
             yield _registered(future)
 
     def register_live(self, text: str, name: str) -> None:
-        """For as long as somebody listens; whoever asks for it drops it."""
+        """Registers a query for one connection, which must drop it at its end."""
         self._check_text(text)
         registration = self._read_registration(text, name)
         self._injector.change(replace(registration, live=True)).result()
 
     def _read_registration(self, text: str, name: str | None) -> Registration:
         registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
-        check_services(query_parts(registration.query), self.outside, text)
+        check_services(query_parts(registration.query), self.allowed_urls, text)
         return registration
 
     def queries(self) -> list[QueryDefinition]:
@@ -588,18 +589,18 @@ class Service:
         return self._injector.catalog.query(name)
 
     def why_failed(self, name: str) -> str | None:
-        """None: it has not, as far as is known now."""
+        """Why the query has failed; None: it has not."""
         query = self._injector.catalog.find_query(name)
         return None if query is None else fault_of_query(query, self._engine)
 
     def pause_query(self, name: str) -> None:
-        """It is evaluated up to here, and then no more; what it has said stays."""
+        """Stops the evaluation of a query after this snapshot; its emissions stay."""
         sn = int(self._injector.change(pause_query(name)).result())
         self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)
 
     def resume_query(self, name: str) -> None:
-        """From here on, if it was paused, or has failed; the closes in between are left out, and its next emission says
-        so."""
+        """Evaluates a paused or failed query again, from here on. The closes in between are left out, and the next
+        emission has `gap`."""
         query = self.query_definition(name)
         state = self._engine.merge.state(query.number)
         t0, failed = None if state is None else state.t0, has_failed(query, self._engine)
@@ -607,11 +608,11 @@ class Service:
 
     @property
     def has_spark(self) -> bool:
-        """Whether there may be a Spark to run queries on."""
+        """Whether the service was started with the Spark engine."""
         return self._engine.spark is not None
 
     def move_query(self, name: str, runner: str) -> int:
-        """To another runner: the snapshot after which it is there."""
+        """Moves a query to another runner; returns the snapshot after which it is there."""
         if runner not in ("inline", "spark"):
             raise BadArgument(f"runner={runner}: a query is moved to 'inline' or to 'spark'")
         if runner == "spark" and not self.has_spark:
@@ -635,16 +636,17 @@ class Service:
             if body is not None:
                 return answer_of(body, self.store)
         return answer_at_last_evaluation(
-            self.store, self._injector.catalog, definition, state, self.outside, self._again()
+            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again()
         )
 
     def _again(self) -> Control:
-        """For an evaluation that is made again, because somebody asks for its answer."""
+        """The budget of an evaluation that is repeated to read its answer."""
         return self._budget.control()
 
-    def check_kept(self, name: str, since: int, seen: bool = False) -> None:
-        """Gone, if emissions after `since` are not kept any more; after 0 means from the oldest that is. Also if that
-        one is said to be `seen` and the query has not made it: another of its name had."""
+    def check_retained(self, name: str, since: int, seen: bool = False) -> None:
+        """Gone, if emissions after `since` are not retained any more; 0 means: from the oldest retained one. Also Gone
+        if the client has `seen` the emission `since` and the query has not made it: then it was another query of the
+        name."""
         query = self.query_definition(name)
         last = self._engine.merge.last(query.number)
         if seen and since > last:
@@ -658,25 +660,25 @@ class Service:
                 raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
 
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
-        self.check_kept(name, since)
+        self.check_retained(name, since)
         return self._engine.emissions.read(self.query_definition(name).number, since, limit)
 
     def emission_again(self, name: str, number: int) -> bytes:
-        """One emission as JSON, made anew at its snapshot."""
+        """One emission as JSON, evaluated again at its snapshot."""
         definition = self.query_definition(name)
         if not 0 < number <= self._engine.merge.last(definition.number):
             raise NotFound(f"query {definition.name!r} has made no emission {number}")
-        self.check_kept(name, number - 1)
+        self.check_retained(name, number - 1)
         if (body := self._engine.emissions.body(definition.number, number)) is None:
             raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store, self.outside, self._again()).json(body)
+        return Rerun(definition, query, windows, self.store, self.allowed_urls, self._again()).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
-        """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""
-        self.check_kept(name, since)
+        """`notify` is called by any thread when `take` has emissions, or at the end; it must not block."""
+        self.check_retained(name, since)
         return self._engine.subscriptions.add(self.query_definition(name).number, since, notify)
 
     # ---- operations --------------------------------------------------------------------------------------------
@@ -692,7 +694,7 @@ class Service:
         return at_once(self.store.url, self._injector, self._engine)
 
     def spark_epochs(self) -> int:
-        """How many have begun; 0 without Spark."""
+        """The number of Spark epochs that have begun; 0 without Spark."""
         spark = self._engine.spark
         return 0 if spark is None else int(spark.status()["epochs"])
 
@@ -703,18 +705,18 @@ class Service:
         return stream_figures(stream, self._injector, self._engine)
 
     def probe(self) -> None:
-        """Reads from the store; `waits` says so if that does not return."""
+        """Reads from the store; `waits` shows it while the store does not answer."""
         with self.waits.during("store", READER):
             self.store.kv.get_many("meta", [b"probe"])
 
     def collect(self) -> None:
-        """Lets go of what is not retained, and deletes it, now; it happens by itself, too."""
+        """Deletes what is not retained, now; it is also done regularly."""
         self._engine.retention.look()
         self.store.collect()
 
     def close(self) -> None:
-        """What is queued is written, what is evaluated is stored, unless the store does not answer; then it is free for
-        another writer."""
+        """Writes what is queued, and stores what is evaluated, unless the store does not answer; then releases the
+        store for another writer."""
         with self._closing:
             if self._closed:
                 return
@@ -742,7 +744,7 @@ def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
 
 
 def _last_time(injector: Injector) -> int:
-    """By the clock, as far as the store knows."""
+    """The latest time of the clock that the store has."""
     by_clock = [n for n, stream in injector.catalog.streams.items() if stream.runs_by == "clock"]
     latest = [at.latest for n in by_clock if (at := injector.positions.get(n)) is not None and at.latest is not None]
     return max([injector.published_ms, *latest])

@@ -1,12 +1,11 @@
-"""Standby: what becomes of a service that cannot write any more, because another process does or the store is away.
+"""Standby: a service that cannot write any more, because another process does or the store does not answer.
 
-It looks twice a second. While we write, that the store answers and that we are its writer still. When that is over, all
-that lived as long as the writer epoch is ended; then, until we are the writer again,
+Twice a second a service that writes checks that the store answers, and that it is still the writer. If it is not, all
+parts that belong to the writer epoch are ended. Then, until this process is the writer again,
 
-    what others publish is followed   reads are answered at the newest snapshot
-    the lease is asked for            it is free when the other writer has ended, or its time is over
-    everything is begun anew          from catalog, positions and terms as the store has them then: what was known
-                                      before counts no more"""
+    it follows what others publish   reads are answered at the newest snapshot
+    it tries to get the lease        which is free when the other writer has ended, or when its time is over
+    then it starts everything anew   from catalog, positions and terms of the store: nothing known before is used"""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from hbase_store.errors import DiskFull, Fenced, StoreError, StoreUnavailable, W
 from stream_ext.clock import Clock
 from stream_ext.waits import Kind, Waits
 
-#: Between two looks.
+#: The time between two checks.
 LOOK_MS = 500
 
 _KINDS: tuple[Kind, ...] = ("lease", "disk", "store")
@@ -28,22 +27,22 @@ log = logging.getLogger("rillet.lease")
 
 
 class Writing(Protocol):
-    """What lives as long as one writer epoch."""
+    """The parts of a service that belong to one writer epoch."""
 
     def end(self, error: BaseException) -> None:
-        """It is over, because of `error`. When this returns nothing of it runs any more."""
+        """Ends the epoch, because of `error`. When this returns, no part of it runs any more."""
         ...
 
     def follow(self) -> None:
-        """What others have published is seen here."""
+        """Reads what others have published."""
         ...
 
     def begin(self) -> None:
-        """Another epoch has begun: everything is made anew at the head."""
+        """Begins another epoch: all parts are created anew at the head."""
         ...
 
     def give_up(self, error: BaseException) -> None:
-        """It does not begin again by itself."""
+        """No other epoch will begin, because of `error`."""
         ...
 
 
@@ -51,7 +50,7 @@ class Standby:
     def __init__(self, store: Store, clock: Clock, waits: Waits, writing: Writing) -> None:
         self._store, self._clock, self._waits, self._writing = store, clock, waits, writing
         self._changed = threading.Condition()
-        self._error: BaseException | None = None  # why we do not write
+        self._error: BaseException | None = None  # why this process does not write
         self._has_ended = self._closed = self._is_unanswered = False
         self._thread = threading.Thread(target=self._run, name="rillet-standby", daemon=True)
 
@@ -59,7 +58,7 @@ class Standby:
         self._thread.start()
 
     def lost(self, error: BaseException) -> None:
-        """Nothing is written any more; any thread may say so."""
+        """This process cannot write any more; any thread may call."""
         with self._changed:
             if self._error is None and not self._closed:
                 self._error = error
@@ -76,7 +75,7 @@ class Standby:
         try:
             while self._is_time():
                 self._look()
-        except Exception as error:  # our bug, or a store that cannot be read: whoever listens is told
+        except Exception as error:  # our bug, or a store that cannot be read: listeners get the error
             log.error("this server does not write any more before it is started again", exc_info=error)
             self._writing.give_up(error)
 
@@ -101,7 +100,7 @@ class Standby:
         except StoreUnavailable as error:
             self._is_unanswered = True
             self._waits.begin("store", str(error))
-            return  # who writes waits for it
+            return  # the writer waits for it
         if self._is_unanswered:
             self._is_unanswered = False
             self._waits.end("store")
@@ -119,7 +118,7 @@ class Standby:
             self._writing.follow()
             self._store.take_lease(self._store.address)
             self._store.emissions.take_over()
-            with self._changed:  # now, as what is begun may be lost again at once
+            with self._changed:  # now, because the new epoch may be lost at once
                 self._error, self._has_ended, begins = None, False, True
             self._writing.begin()
         except (WriterElsewhere, StoreUnavailable, Fenced) as why:

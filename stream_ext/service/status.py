@@ -1,4 +1,4 @@
-"""Status: how a query, and the whole service, are doing; as JSON."""
+"""Status of a query, of a stream and of the whole service, as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream_ext.writer.injector import Injector
 
 
 def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
-    merge, catalog = engine.merge, injector.catalog  # looked at once: after each change there is another one
+    merge, catalog = engine.merge, injector.catalog  # read once: each change makes a new catalog
     streams = catalog.streams
     output = None if query.output is None else streams.get(query.output)
     state = merge.state(query.number)
@@ -44,7 +44,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
 
 
 def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
-    """Where it has come to."""
+    """The position of a stream, and what reads it."""
     position, catalog = injector.positions.get(stream.number), injector.catalog
     of_query = None if stream.of_query is None else catalog.queries.get(stream.of_query)
     return {
@@ -59,7 +59,7 @@ def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) 
 
 
 def query_figures(query: QueryDefinition, engine: Engine) -> dict[str, Any]:
-    """What is counted of a query, since this process started; and for how long what it takes in next has waited."""
+    """The counters of a query since this process started, and its lag."""
     merge, number = engine.merge, query.number
     state = merge.state(number)
     waits = query.is_evaluated and fault_of_query(query, engine) is None
@@ -96,7 +96,7 @@ def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, An
 
 
 def at_once(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
-    """What is known without a call of the store, and without a lock that somebody may have while he calls it."""
+    """The facts that need no call of the store, and no lock that another thread may have during such a call."""
     merge = engine.merge
     return {
         "store": url,
@@ -116,8 +116,8 @@ def at_once(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
 
 
 def _behind(state: QueryState | None) -> dict[str, Any] | None:
-    """Where a query stands that fell behind the others, for so much fell due at once: which snapshot it is in, and
-    which time of its closes it has come to."""
+    """The position of a query that is behind because too many evaluations fell due: its snapshot, and the time of its
+    last close."""
     if state is None or state.stands is None or not state.is_catching_up:
         return None
     return {"snapshot": state.stands + 1, "time": state.after}
@@ -132,7 +132,7 @@ def _state(query: QueryDefinition, state: QueryState | None) -> str:
 
 
 def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
-    """Why it is evaluated no more, be it for now."""
+    """Why the query is not evaluated, for now or until it is resumed; None: it is."""
     if query.failure is not None:
         return query.failure.message
     if engine.merge.fault is not None:
@@ -143,12 +143,12 @@ def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
 
 
 def has_failed(query: QueryDefinition, engine: Engine) -> bool:
-    """Whether it is stepped no more, be it for now."""
+    """Whether the query is not evaluated because of a fault of its own, for now or until it is resumed."""
     return query.is_evaluated and engine.merge.fault is None and fault_of_query(query, engine) is not None
 
 
 def _why(engine: Engine) -> str:
-    """Why the queries run where they run."""
+    """Why the queries run inline or on Spark."""
     if engine.spark is None:
         return "this service was started with the inline engine"
     return engine.spark.why or "Spark is up"

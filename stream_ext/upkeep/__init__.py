@@ -1,3 +1,3 @@
-"""Upkeep: what follows the clock and the store: late elements, retention, alarms, how far queries lag.
+"""Upkeep: late elements, retention, alarms, and the lag of queries.
 
-It imports the writer, the catalog, emissions and windows. Runners know nothing of it, nor it of them."""
+It imports the writer, the catalog, emissions and windows. It does not import runners, nor they it."""

@@ -1,7 +1,7 @@
 """Alarms: actions that fall due at a time of the clock.
 
-One thread for all of them. An alarm has a name; setting it again moves it. The thread is woken by a setter
-only where the new time comes before the one that it waits for, so setting alarms on a hot path is cheap."""
+There is one thread for all alarms. An alarm has a name; setting it again moves it. A new alarm wakes the thread only if
+it is earlier than the one that the thread waits for, so setting alarms on a hot path is cheap."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Alarms:
             self._due.pop(name, None)
 
     def close(self) -> None:
-        """Nothing more falls due; an action that runs is waited for."""
+        """No more alarms; waits for an action that runs."""
         with self._changed:
             self._closed = True
             self._due.clear()
@@ -55,7 +55,7 @@ class Alarms:
                     return
 
     def _take(self) -> list[Action] | None:
-        """The actions that are due, once there are some; None at the end."""
+        """Waits for due actions, and returns them; None at the end."""
         with self._changed:
             while not self._closed:
                 now = self._clock.now_ms()

@@ -1,7 +1,8 @@
-"""Catching up: how long a query may stay behind before what it missed is given up.
+"""Catching up: how long a query may stay behind before it is parked.
 
-A query for which too much fell due at once works it off beside the others. Meanwhile it holds what it still needs of
-the store; so one that stays behind for too long is parked, and goes on from the head when somebody resumes it."""
+A query with too many due evaluations makes them one by one while the other queries go on. Meanwhile the store must
+retain what the query still needs. So a query that stays behind for too long is parked; when it is resumed, it continues
+from the head."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class CatchUp:
         fail: Callable[[int, Failure, int], object],
         longest_ms: int,
     ) -> None:
-        """`behind`: the queries that are catching up, and where they stand; `published_ms` says when a snapshot was."""
+        """`behind` returns the states of the queries that are behind; `published_ms`, when a snapshot was published."""
         self._clock, self._alarms, self._behind, self._queries = clock, alarms, behind, queries
         self._published_ms, self._fail, self._longest_ms = published_ms, fail, longest_ms
         self._began_ms = clock.now_ms()
@@ -41,7 +42,7 @@ class CatchUp:
 
     def _look(self) -> None:
         self.start()
-        queries = self._queries()  # first: who is resumed meanwhile is another than the one that is behind
+        queries = self._queries()  # first: a query that is resumed meanwhile is not the one that is behind
         for number, state in self._behind().items():
             assert state.stands is not None, "it is behind"
             behind_ms = self._clock.now_ms() - self._since(state.stands + 1)
@@ -61,8 +62,8 @@ class CatchUp:
         )
 
     def _since(self, sn: int) -> int:
-        """A server that begins has the time anew."""
+        """When the wait began; not before the start of this server, which gives the query the whole time again."""
         try:
             return max(self._began_ms, self._published_ms(sn))
-        except StoreError:  # it does not answer, or has forgotten when that was
+        except StoreError:  # it does not answer, or the snapshot is collected
             return self._began_ms

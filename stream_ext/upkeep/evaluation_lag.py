@@ -1,19 +1,19 @@
-"""Lag: for how long the oldest snapshot has waited that is not evaluated yet, and how long the newest will have to.
+"""Lag: for how long the oldest snapshot without evaluations has waited, and how long the newest is expected to wait.
 
-What is waiting tells of trouble too late: while the first of a hundred snapshots is stepped for ten seconds, more are
-published, and the last of them waits for a quarter of an hour. So pushes are held against the way that lies before
-them: as many steps as wait, each as long as they take now. The time in which nobody steps, as while Spark starts
-another worker, is not such a time."""
+The first is known too late: while the first of a hundred snapshots is stepped for ten seconds, more are published, and
+the last of them waits for a quarter of an hour. So a push is judged by the expected wait: the number of waiting
+snapshots times the present duration of a step. Time in which no runner steps, as while Spark starts another worker, is
+not counted."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 
-#: The middle one of so many steps says what a step takes: the first of a query, or one that was held up, does not.
+#: The duration of a step is the median of so many steps: the first step of a query, or one that waited, is longer.
 _STEPS = 5
-#: A step that is under way for such a share of the limit is taken for what the others will be like; a shorter one may
-#: be a pause, and after a pause so few may wait, too.
+#: If a step is under way for longer than this share of the limit, the other steps are expected to take as long. A
+#: shorter one may be a pause; and after a pause so few snapshots may wait, too.
 _SLOW_SHARE, _FEW = 1 / 5, 4
 
 
@@ -39,8 +39,8 @@ class Lag:
             return max(0, now_ms - self._waiting[0][1]) if self._waiting else 0
 
     def ahead_ms(self, position: int, under_way_ms: int, limit_ms: int) -> int:
-        """How long those before it will keep a snapshot waiting that is published now, where a step is under way for so
-        long, and it is to wait no longer than `limit_ms`."""
+        """The expected wait of a snapshot that is published now. `under_way_ms`: for how long the present step runs;
+        `limit_ms`: the longest wait that is allowed."""
         with self._lock:
             self._forget(position)
             if not self._waiting:

@@ -1,7 +1,7 @@
-"""Late elements, kept readable: who came too late, and for which queries.
+"""Late elements: which elements came too late, and for which queries.
 
-What is kept is where they are in the store, the latest of each stream and no more than so many; their triples are read
-back when somebody asks."""
+Only their places in the store are retained, those of the latest elements of each stream; their triples are read from
+the store when a client requests them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hbase_store.errors import SnapshotGone
 from hbase_store.layout.terms import parse_term
 from stream_ext.errors import TooLarge
 
-KEPT_MAX = 10_000
-#: Of those that are told at a time; one alone may be longer.
-TOLD_BYTES_MAX = 64 << 20
+RETAINED_MAX = 10_000
+#: The limit for late elements that are returned at a time; a single one may be larger.
+JSON_BYTES_MAX = 64 << 20
 
 
 class Late(msgspec.Struct, array_like=True, frozen=True):
-    """An element: the snapshot that has it, its place there (push, and element of the push), who missed it."""
+    """A late element: its snapshot, its place there (push, and element of the push), and the queries that missed it."""
 
     sn: int
     push: int
@@ -37,37 +37,37 @@ class Late(msgspec.Struct, array_like=True, frozen=True):
 class LateElements:
     """One thread adds; any may read."""
 
-    def __init__(self, kept_max: int = KEPT_MAX) -> None:
-        self._kept_max = kept_max
+    def __init__(self, retained_max: int = RETAINED_MAX) -> None:
+        self._retained_max = retained_max
         self._lock = threading.Lock()
-        self._kept: dict[int, deque[Late]] = {}
+        self._retained: dict[int, deque[Late]] = {}
         self._counted: Counter[int] = Counter()
 
     def add(self, stream: int, late: Sequence[Late]) -> None:
         with self._lock:
-            self._kept.setdefault(stream, deque(maxlen=self._kept_max)).extend(late)
+            self._retained.setdefault(stream, deque(maxlen=self._retained_max)).extend(late)
             self._counted[stream] += len(late)
 
     def restore(self, stream: int, counted: int, late: Sequence[Late]) -> None:
-        """These came before this process started; `counted` with all before them."""
+        """Adds elements of before this process started; `counted`: all late elements of the stream by then."""
         with self._lock:
-            self._kept.setdefault(stream, deque(maxlen=self._kept_max)).extend(late)
+            self._retained.setdefault(stream, deque(maxlen=self._retained_max)).extend(late)
             self._counted[stream] = counted
 
     def forget(self, stream: int) -> None:
-        """It was dropped."""
+        """The stream was dropped."""
         with self._lock:
-            self._kept.pop(stream, None)
+            self._retained.pop(stream, None)
             self._counted.pop(stream, None)
 
     def counted(self, stream: int) -> int:
-        """How many came late, also those that are not kept any more."""
+        """The number of late elements, with those that are not retained any more."""
         return self._counted[stream]
 
-    def kept(self, stream: int, since: int = 0) -> list[Late]:
-        """Those of snapshots after `since`, in order of arrival."""
+    def retained(self, stream: int, since: int = 0) -> list[Late]:
+        """The retained late elements of snapshots after `since`, in order of arrival."""
         with self._lock:
-            return [late for late in self._kept.get(stream, ()) if late.sn > since]
+            return [late for late in self._retained.get(stream, ()) if late.sn > since]
 
 
 def found_late(
@@ -76,11 +76,11 @@ def found_late(
     times: npt.NDArray[np.int64],
     missed: Sequence[tuple[Collection[int], npt.NDArray[np.bool_]]],
 ) -> list[Late]:
-    """`missed` says which elements of the push are late for which queries."""
+    """`missed`: sets of queries, each with the elements of the push that are late for them."""
     if not missed:
         return []
     masks = np.array([mask for _, mask in missed])
-    known: dict[bytes, tuple[int, ...]] = {}  # many elements are late for the same ones
+    known: dict[bytes, tuple[int, ...]] = {}  # many elements are late for the same queries
     found = []
     for element in np.flatnonzero(masks.any(axis=0)).tolist():
         whose = masks[:, element]
@@ -92,8 +92,8 @@ def found_late(
     return found
 
 
-def told(store: Store, stream: int, late: Sequence[Late], names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """As JSON objects that could be pushed again; what the store has collected meanwhile is left out."""
+def as_objects(store: Store, stream: int, late: Sequence[Late], names: Mapping[int, str]) -> list[dict[str, Any]]:
+    """JSON objects that could be pushed again; elements that the store has collected meanwhile are left out."""
     objects: list[dict[str, Any]] = []
     size = 0
     for each in late:
@@ -104,9 +104,9 @@ def told(store: Store, stream: int, late: Sequence[Late], names: Mapping[int, st
         if columns is not None:
             objects.append(_object(store, columns, each, names))
             size += len(objects[-1]["data"]) + sum(map(len, objects[-1]["queries"]))
-        if size > TOLD_BYTES_MAX and len(objects) > 1:
+        if size > JSON_BYTES_MAX and len(objects) > 1:
             raise TooLarge(
-                f"these late elements have more than {TOLD_BYTES_MAX >> 20} MiB: ask for fewer at a time, with limit= "
+                f"these late elements have more than {JSON_BYTES_MAX >> 20} MiB: ask for fewer at a time, with limit= "
                 "and since= (the snapshot of the last one)"
             )
     return objects

@@ -1,10 +1,10 @@
 """Which elements are late, and when closes fall due, by the schedules of all queries at the head.
 
-The runners have the same schedules, but they lag behind the head; a push is answered before it is evaluated. For most
-queries a schedule is a function of where its streams stand, so none is kept: it is made when somebody asks. And few do:
-an element that is not older than its stream's time is in no instance that has closed, so it is late for nobody. Only
-where more counts than where the streams stand now (arrivals are evaluated, a stream may be passed over while it is
-idle, T0 is not known or a window not reported yet) a schedule follows every push."""
+The runners have the same schedules, but they lag behind the head; a push is acknowledged before it is evaluated. For
+most queries the schedule is a function of the positions of its streams, so it is not stored, but computed when needed.
+That is rare: an element that is not older than its stream's time is in no closed instance, so it is late for no query.
+A schedule that depends on more than the positions (the query is evaluated at arrivals, a stream may be idle, T0 is not
+known, or no window has been reported yet) is stored, and follows every push."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from stream_ext.upkeep.late_elements import LateElements, found_late
 from stream_ext.upkeep.late_log import LateLog
 from stream_ext.windows.openings import Openings, opened, openings_of
 from stream_ext.windows.schedule import QueryState, Schedule, Timing
-from stream_ext.writer.gathering import Taken
+from stream_ext.writer.gathering import Accepted
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a stream stands."""
+    """The position of a stream."""
 
     latest: int | None = None
     heartbeat: int | None = None
@@ -36,23 +36,23 @@ class _Place:
     idle: bool = False
     openings: Openings = ()
 
-    def after(self, taken: Taken) -> _Place:
-        times, first, openings = taken.element_times, self.first, self.openings
+    def after(self, accepted: Accepted) -> _Place:
+        times, first, openings = accepted.element_times, self.first, self.openings
         if len(times):
             least = int(times.min())
             first = least if first is None else min(first, least)
             openings = opened(openings, times, self.latest, self.heartbeat)
-        return _Place(taken.latest, taken.heartbeat, first, taken.idle, openings)
+        return _Place(accepted.latest, accepted.heartbeat, first, accepted.idle, openings)
 
 
 @dataclass(slots=True, eq=False)
 class _Followed:
-    """Queries that stand at one place, and have one schedule."""
+    """Queries with the same state, and so one schedule."""
 
     timing: Timing
     state: QueryState
-    idles: bool  # one of its streams may be passed over
-    schedule: Schedule | None = None  # None: made when somebody asks
+    idles: bool  # one of its streams may be idle
+    schedule: Schedule | None = None  # None: computed when needed
     queries: dict[int, None] = field(default_factory=dict)
 
     def keeps(self, schedule: Schedule) -> bool:
@@ -61,30 +61,30 @@ class _Followed:
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """Closes of windows, or periods, as a stream that runs by the clock comes to them."""
+    """Closes of windows, or periods, of a stream that runs by the clock."""
 
     origin: int
     step_ms: int
     lateness_ms: int
-    holds_end: bool
+    includes_end: bool
 
     def due_ms(self, place: _Place) -> int:
-        """When the clock comes to the next one."""
+        """When the clock reaches the next close."""
         assert place.latest is not None
-        reached = place.latest - self.lateness_ms - self.holds_end
+        reached = place.latest - self.lateness_ms - self.includes_end
         reached = reached if place.heartbeat is None else max(reached, place.heartbeat)
         following = self.origin + ((reached - self.origin) // self.step_ms + 1) * self.step_ms
-        return following + self.lateness_ms + self.holds_end
+        return following + self.lateness_ms + self.includes_end
 
 
 _NOWHERE = _Place()
 
 
 class Lateness:
-    """Belongs to the writer's thread; others may read the counters, and ask what a query waits for."""
+    """Used by the writer's thread; other threads may read the counters, and what a query waits for."""
 
     def __init__(self, positions: Mapping[int, StreamPosition], log: LateLog | None = None) -> None:
-        """`log`: where what was late outlives this process."""
+        """`log`: stores late elements beyond the end of this process."""
         self._log = log
         self._places = {
             n: _Place(at.latest, at.heartbeat, at.first, at.idle, openings_of(at.openings, at.first))
@@ -93,7 +93,7 @@ class Lateness:
         self._queries: dict[int, _Followed] = {}
         self._readers: dict[int, dict[_Followed, None]] = {}  # of each stream
         self._closely: dict[int, dict[_Followed, None]] = {}  # of each stream, the readers that follow every push
-        self._latest: dict[Timing, _Followed] = {}  # who comes next mostly stands where the last one does
+        self._latest: dict[Timing, _Followed] = {}  # the next query mostly has the state of the last one
         self._grids: dict[int, set[_Grid]] = {}  # of each stream's readers
         self._lateness_ms_min: dict[int, int] = {}  # of each stream's readers
         self.counted: Counter[tuple[int, int]] = Counter()  # by stream and query
@@ -102,13 +102,13 @@ class Lateness:
             log.read(self.elements, self.counted)
 
     def follow(self, query: QueryDefinition, state: QueryState, catalog: Catalog) -> None:
-        """From where the streams stand; what was due there counts as evaluated."""
+        """Follows a query from the present positions of its streams; what was due before counts as evaluated."""
         timing = timing_of(query_over(query, catalog), catalog, state.t0)
         if timing.ends_at is not None:
-            return  # it has ended with its registration: nothing comes too late for it
+            return  # the query has ended with its registration: no element is late for it
         idles = any(w.by_variable or catalog.streams[w.stream].options.idle_ms is not None for w in timing.windows)
         followed = _Followed(timing, state, idles)
-        schedule = self._made(followed)
+        schedule = self._schedule_now(followed)
         latest = self._latest.get(timing)
         if latest is not None and self._is_alike(latest, followed, schedule):
             latest.queries[query.number] = None
@@ -125,16 +125,16 @@ class Lateness:
             self._add_grids(timing, stream)
 
     def _is_alike(self, one: _Followed, other: _Followed, schedule: Schedule) -> bool:
-        """Whether `other`, with its schedule, stands where that one does: from here on both will."""
+        """Whether `other`, with its schedule, has the same state as `one`: then they have it from now on."""
         if not one.queries or one.idles != other.idles:
             return False
-        at = one.schedule or self._made(one)
+        at = one.schedule or self._schedule_now(one)
         return (at.timing, at.t0, at.after, at.last, at.begins) == (
             schedule.timing, schedule.t0, schedule.after, schedule.last, schedule.begins,
         )  # fmt: skip
 
     def widen(self, query: QueryDefinition, catalog: Catalog) -> None:
-        """A stream is new that it reads, too."""
+        """A stream is new, which the query reads, too."""
         followed = self._queries.get(query.number)
         if followed is None:
             return
@@ -170,26 +170,28 @@ class Lateness:
             for timing in dict.fromkeys(followed.timing for followed in self._readers[stream]):
                 self._add_grids(timing, stream)
 
-    def take(self, taken: Taken, sn: int) -> int:
+    def take(self, accepted: Accepted, sn: int) -> int:
         """How many of these elements, which are in snapshot `sn`, are late for at least one query."""
         missed = []
-        closely = list(self._closely.get(taken.stream, ()))
-        for followed in closely if self._is_in_time(taken) else self._readers.get(taken.stream, ()):
-            late = self._take(followed, taken)
+        closely = list(self._closely.get(accepted.stream, ()))
+        for followed in closely if self._is_in_time(accepted) else self._readers.get(accepted.stream, ()):
+            late = self._take(followed, accepted)
             if count := int(late.sum()):
-                self.counted.update(dict.fromkeys(((taken.stream, query) for query in followed.queries), count))
+                self.counted.update(dict.fromkeys(((accepted.stream, query) for query in followed.queries), count))
                 missed.append((followed.queries, late))
-        self._places[taken.stream] = self._places.get(taken.stream, _NOWHERE).after(taken)
-        found = found_late(sn, taken.ordinal, taken.element_times, missed)
+        self._places[accepted.stream] = self._places.get(accepted.stream, _NOWHERE).after(accepted)
+        found = found_late(sn, accepted.ordinal, accepted.element_times, missed)
         if found:
-            self.elements.add(taken.stream, found)
+            self.elements.add(accepted.stream, found)
             if self._log is not None:
-                by_query = {query: count for (stream, query), count in self.counted.items() if stream == taken.stream}
-                self._log.add(taken.stream, found, self.elements.counted(taken.stream), by_query)
+                by_query = {
+                    query: count for (stream, query), count in self.counted.items() if stream == accepted.stream
+                }
+                self._log.add(accepted.stream, found, self.elements.counted(accepted.stream), by_query)
         return len(found)
 
     def forget_stream(self, stream: int) -> None:
-        """It was dropped."""
+        """The stream was dropped."""
         self._places.pop(stream, None)
         for readers in (self._readers, self._closely):
             if not readers.get(stream):
@@ -200,23 +202,23 @@ class Lateness:
         for place in [place for place in self.counted if place[0] == stream]:
             del self.counted[place]
 
-    def _is_in_time(self, taken: Taken) -> bool:
+    def _is_in_time(self, accepted: Accepted) -> bool:
         """Whether no element is older than what the reader that is furthest ahead takes for its stream's time."""
-        place, times = self._places.get(taken.stream, _NOWHERE), taken.element_times
+        place, times = self._places.get(accepted.stream, _NOWHERE), accepted.element_times
         if not len(times):
             return True
-        least, ahead_ms = int(times.min()), self._lateness_ms_min.get(taken.stream, 0)
+        least, ahead_ms = int(times.min()), self._lateness_ms_min.get(accepted.stream, 0)
         if place.latest is not None and least < place.latest - ahead_ms:
             return False
-        # A window that holds its end closes on a heartbeat at it, and holds what has this time.
+        # A window that includes its end closes on a heartbeat at the end, and contains elements of this time.
         return place.heartbeat is None or least > place.heartbeat
 
-    def _take(self, followed: _Followed, taken: Taken) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _take(self, followed: _Followed, accepted: Accepted) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         if followed.schedule is None:
-            return self._made(followed).take(taken)
+            return self._schedule_now(followed).take(accepted)
         schedule, unsettled = followed.schedule, not followed.timing.is_settled
-        late = schedule.take(taken)
-        for due in schedule.due(taken):
+        late = schedule.take(accepted)
+        for due in schedule.due(accepted):
             if due.arrived is None:
                 schedule.skip_to_bound()
             else:
@@ -230,8 +232,8 @@ class Lateness:
                 self._closely[stream].pop(followed, None)
         return late
 
-    def _made(self, followed: _Followed) -> Schedule:
-        """As it is where the streams stand. What has been evaluated is what they have come to: both only grow."""
+    def _schedule_now(self, followed: _Followed) -> Schedule:
+        """The schedule at the present positions of the streams. All that is due there counts as evaluated."""
         schedule = Schedule(followed.timing, followed.state, self._places)
         schedule.skip_to_bound()
         return schedule
@@ -240,7 +242,7 @@ class Lateness:
         return bool(self._readers.get(stream))
 
     def next_due_ms(self, stream: int) -> int | None:
-        """When the clock comes to the next evaluation of any query that reads the stream; None if nobody does."""
+        """When the clock reaches the next evaluation of a query that reads the stream; None: there is no such query."""
         place = self._places.get(stream, _NOWHERE)
         if place.latest is None:
             return None
@@ -248,14 +250,14 @@ class Lateness:
             (due for grid in self._grids.get(stream, ()) if (due := grid.due_ms(place)) is not None), default=None
         )
 
-    # ---- any thread: while the writer changes what is looked at
+    # ---- any thread, while the writer changes the data
 
     def waits_for(self, query: int) -> list[int]:
         followed = self._queries.get(query)
-        return [] if followed is None else (followed.schedule or self._made(followed)).waits_for()
+        return [] if followed is None else (followed.schedule or self._schedule_now(followed)).waits_for()
 
     def late_of(self, query: int) -> int:
-        """How many elements of all streams were late for it."""
+        """The number of elements of all streams that were late for the query."""
         return sum(count for (_, number), count in list(self.counted.items()) if number == query)
 
 

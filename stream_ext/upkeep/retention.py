@@ -1,12 +1,13 @@
-"""Retention: what a running service still needs of its store, so that the store may let go of the rest.
+"""Retention: what a running service still needs of its store. The store may delete the rest.
 
-    floor      the oldest snapshot that anybody may ask for: that of `snapshots_ms` ago; or an older one from which a
-               registered query would go on after a restart
+    floor      the oldest snapshot that may be read: that of `snapshots_ms` ago; or an older one from which a registered
+               query would continue after a restart
     horizon    of each stream, the oldest snapshot whose elements are needed: by a window of a registered query (as it
                would be rebuilt, or was at the floor), or for the stream's own `retention`
     emissions  those of the last `emissions_ms`
 
-All of it is found in the writer's thread: a query finds what was retained when it was registered, whoever builds it."""
+All of it is computed in the writer's thread, in the order of the registrations: so what a query finds at its
+registration does not depend on the runner that builds it."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ from stream_ext.windows.occupancy import reach
 from stream_ext.windows.schedule import QueryState, Timing
 from stream_ext.writer.injector import Change, HeadView, Intent
 
-#: How often it is looked at, and how often while windows alone fill the budget.
+#: The time between two computations; and the same while windows alone fill the budget.
 _EVERY_MS, _FULL_EVERY_MS = 10_000, 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Retain:
-    """`timing_bytes`: what the elements of all streams may take that the store does not absorb."""
+    """`timing_bytes`: the limit for the elements of all streams, as far as the store does not absorb them."""
 
     snapshots_ms: int = 300_000
     emissions_ms: int = 3_600_000
@@ -47,7 +48,7 @@ class Retain:
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What a registered query reads: its windows and when it is evaluated, and whether it reads the store, too."""
+    """What a registered query reads: windows at its evaluation times, and perhaps the store."""
 
     timing: Timing
     reads_store: bool
@@ -58,7 +59,7 @@ class _Needs:
         return frozenset(window.stream for window in self.timing.windows)
 
 
-#: Queries that read the same and stand at one place: one of them, what it reads, and where it stands.
+#: Queries that read the same and have the same state: one of them, what it reads, and its state.
 _Place = tuple[int, _Needs, QueryState]
 
 
@@ -73,20 +74,19 @@ class Retention:
         submit: Callable[[Change], Future[Any]],
         collect_emissions: Callable[[int], None],
     ) -> None:
-        """`submit` has a change done in the writer's thread; `collect_emissions` lets those go from before a time that
-        nobody waits for."""
+        """`submit` executes a change in the writer's thread; `collect_emissions` deletes emissions of before a time."""
         self._collect = collect_emissions
         self._store, self._clock, self._alarms, self._retain = store, clock, alarms, retain
         self._stored, self._submit = stored, submit
-        self._kept: dict[int, StreamHistory] = {}
+        self._histories: dict[int, StreamHistory] = {}
         self._queries: dict[int, _Needs] = {}
-        #: Streams of queries that are read no more, and from which snapshot on.
+        #: Streams of queries that have ended, and the snapshot from which on they do not read them.
         self._left: list[tuple[int, frozenset[int]]] = []
         self._needs: dict[_Needs, _Needs] = {}  # those that are equal are one,
         self._shared_by: Counter[_Needs] = Counter()  # which so many queries have
         self._collected_batches = self._collected_bytes = 0
-        self._held_by: str | None = None
-        self._holders: dict[int, str] = {}  # of streams more of which is needed than their own retention keeps
+        self._floor_holder: str | None = None
+        self._holders: dict[int, str] = {}  # of streams of which queries need more than the stream's own retention
         self._fault: str | None = None
         self.is_full = False
 
@@ -95,8 +95,8 @@ class Retention:
             if query.is_evaluated:
                 self.follow(query, catalog)
         for stream in catalog.streams:
-            self._kept[stream] = StreamHistory.read(self._store, stream)
-        # Who read what between the queries' position and the head is not known here.
+            self._histories[stream] = StreamHistory.read(self._store, stream)
+        # Which queries read which streams between their position and the head is not known here.
         self._left = [(int(self._store.head()), frozenset(catalog.streams))]
         self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
 
@@ -106,7 +106,7 @@ class Retention:
         parsed = query_over(query, catalog)
         timing = timing_of(parsed, catalog)
         if not timing.windows:
-            return  # built anew at the position of the queries, wherever that is: it needs nothing older
+            return  # it is built at the position of all queries, and needs nothing older
         pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
         needs = _Needs(timing, reads_store(parsed), pace_ms)
         self._release(query.number)
@@ -114,7 +114,7 @@ class Retention:
         self._shared_by[needs] += 1
 
     def forget(self, query: int, sn: int) -> None:
-        """It is stepped no more from this snapshot on."""
+        """The query is not stepped any more from this snapshot on."""
         if (needs := self._release(query)) is not None:
             self._left.append((sn, needs.streams))
 
@@ -133,33 +133,35 @@ class Retention:
         for place in row.places:
             time = view.positions[place.stream].time_last
             if time is not None:
-                self._kept.setdefault(place.stream, StreamHistory()).append(
+                self._histories.setdefault(place.stream, StreamHistory()).append(
                     sn, time, row.published_ms, place.slice_bytes
                 )
-        for gone in [stream for stream in self._kept if stream not in view.catalog.streams]:
-            del self._kept[gone]
+        for gone in [stream for stream in self._histories if stream not in view.catalog.streams]:
+            del self._histories[gone]
         if self._timing_bytes() > self._retain.timing_bytes and not self.is_full:
             self._look(view)
 
     def _timing_bytes(self) -> int:
-        return sum(kept.nbytes for kept in list(self._kept.values()))  # any thread asks, while the writer adds
+        return sum(
+            history.nbytes for history in list(self._histories.values())
+        )  # called by any thread, while the writer adds
 
     def _look(self, view: HeadView) -> Intent:
-        """The change that alarms submit: it publishes no snapshot."""
+        """Computes floor and horizons, and sets them. A change that the alarms submit; it publishes no snapshot."""
         stored = self._stored()
         places = _since(int(self._store.oldest()), self._places(view, stored))
         try:
             floor, horizons = self._needed(view, stored.position, places)
             if self._bytes_from(horizons) > self._retain.timing_bytes:
-                # Who waits for an answer from elsewhere, and no other, may hold what many take that go on.
-                there = self._floor(view, stored.position, [place for place in places if _stands(place[2]) is None])
+                # Over the budget, queries that wait for a remote endpoint lose what only they need.
+                there = self._floor(view, stored.position, [place for place in places if _behind_at(place[2]) is None])
                 floor, horizons = self._needed(view, stored.position, _since(there, places))
             self._store.floor(floor, horizons)
             self._fault = None
         except StoreUnavailable as error:  # shown in the status; the next alarm tries again
             self._fault = str(error)
-        for stream, kept in self._kept.items():
-            batches, size = kept.drop_below(self._store.horizon(stream))
+        for stream, history in self._histories.items():
+            batches, size = history.drop_below(self._store.horizon(stream))
             self._collected_batches += batches
             self._collected_bytes += size
         self.is_full = self._timing_bytes() > self._retain.timing_bytes
@@ -168,23 +170,23 @@ class Retention:
         return Intent(result=lambda _: None)
 
     def _needed(self, view: HeadView, position: int, places: Sequence[_Place]) -> tuple[int, dict[int, int]]:
-        """The oldest snapshot, and of each stream the oldest whose elements are."""
+        """The oldest snapshot that is needed, and for each stream the oldest whose elements are needed."""
         floor = self._floor(view, position, places)
-        position = min([position, *(sn for *_, state in places if (sn := _stands(state)) is not None)])
+        position = min([position, *(sn for *_, state in places if (sn := _behind_at(state)) is not None)])
         return floor, self._horizons(view, floor, position, places)
 
     def _bytes_from(self, horizons: Mapping[int, int]) -> int:
-        return sum(self._kept[stream].nbytes_from(horizon) for stream, horizon in horizons.items())
+        return sum(self._histories[stream].nbytes_from(horizon) for stream, horizon in horizons.items())
 
     def _places(self, view: HeadView, stored: Stored) -> list[_Place]:
-        """Each place once where queries stand, however many stand there."""
+        """The different states of queries, each once, however many queries have it."""
         found: dict[tuple[object, ...], _Place] = {}
         for number in self._queries.keys() - stored.grouped:
             needs = self._queries[number]
-            state = view.catalog.queries[number].standing(stored.states.get(number))
+            state = view.catalog.queries[number].current_state(stored.states.get(number))
             key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last, state.stands)
             found.setdefault(key, (number, needs, state))
-        # Of a group each query reads the same, and stands where it does, or, where it was resumed since, later.
+        # The queries of a group read the same, and have its state, or a later one if they were resumed since.
         for queries, state in stored.groups:
             some = next((number for number in map(int, queries) if number in self._queries), None)
             if some is not None:
@@ -192,18 +194,18 @@ class Retention:
         return list(found.values())
 
     def _floor(self, view: HeadView, position: int, places: Sequence[_Place]) -> int:
-        """The snapshot that was the newest `snapshots_ms` ago, or an older one that a query holds."""
+        """The snapshot that was the newest `snapshots_ms` ago, or an older one that a query needs."""
         by_time = self._newest_before(self._clock.now_ms() - self._retain.snapshots_ms, view.head)
-        held = {"the queries' position": position}
+        oldest_by_holder = {"the queries' position": position}
         for number, needs, state in places:
             if needs.reads_store and state.evaluated is not None:
-                held[view.catalog.queries[number].name] = state.evaluated.sn
-            if (stands := _stands(state)) is not None:
+                oldest_by_holder[view.catalog.queries[number].name] = state.evaluated.sn
+            if (behind_at := _behind_at(state)) is not None:
                 name = view.catalog.queries[number].name
-                held[name] = min(held.get(name, stands), stands)
-        holder = min(held, key=lambda name: held[name])
-        self._held_by = holder if held[holder] < by_time else None
-        return min(by_time, held[holder])
+                oldest_by_holder[name] = min(oldest_by_holder.get(name, behind_at), behind_at)
+        holder = min(oldest_by_holder, key=lambda name: oldest_by_holder[name])
+        self._floor_holder = holder if oldest_by_holder[holder] < by_time else None
+        return min(by_time, oldest_by_holder[holder])
 
     def _newest_before(self, time_ms: int, head: int) -> int:
         low, high = int(self._store.oldest()), head
@@ -216,34 +218,34 @@ class Retention:
         return low
 
     def _horizons(self, view: HeadView, floor: int, position: int, places: Sequence[_Place]) -> dict[int, int]:
-        windows = {stream: kept.end for stream, kept in self._kept.items()}
+        windows = {stream: history.end for stream, history in self._histories.items()}
         horizons = dict(windows)
-        for stream, kept in self._kept.items():
+        for stream, history in self._histories.items():
             retention_ms = view.catalog.streams[stream].options.retention_ms
-            horizons[stream] = kept.first_published(self._clock.now_ms() - retention_ms)
+            horizons[stream] = history.first_published(self._clock.now_ms() - retention_ms)
         holders: dict[int, str] = {}
         for number, needs, state in places:
             needed = self._lower(windows, reach(needs.timing.windows, needs.timing.reference(state)))
-            asked = self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
+            lowered = self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
             later = [stream for stream in needed if windows[stream] < horizons[stream]]
-            holders.update(dict.fromkeys([*asked, *later], view.catalog.queries[number].name))
+            holders.update(dict.fromkeys([*lowered, *later], view.catalog.queries[number].name))
         self._holders = holders
-        # Whoever steps what came after `position` reads all of it, be it too late for every window.
+        # A runner reads all elements after `position`, even those that are too late for every window.
         self._left = [(sn, streams) for sn, streams in self._left if sn > position]
         different = {id(needs): needs for needs in self._queries.values()}.values()
         stepped = [needs.streams for needs in different] + [streams for _, streams in self._left]
         for stream in windows.keys() & frozenset[int]().union(*stepped):
-            windows[stream] = min(windows[stream], self._kept[stream].first_after(position))
+            windows[stream] = min(windows[stream], self._histories[stream].first_after(position))
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
         return self._within_budget(horizons, windows)
 
     def _lower(self, horizons: dict[int, int], oldest: Mapping[int, int | None]) -> list[int]:
-        """The streams more of which is needed than before."""
+        """Lowers the horizons to these times; returns the streams whose horizon was lowered."""
         lowered = []
         for stream, time in oldest.items():
             if stream in horizons:
-                kept = self._kept[stream]
-                needed = kept.begin if time is None else kept.first_at(time)
+                history = self._histories[stream]
+                needed = history.begin if time is None else history.first_at(time)
                 if needed < horizons[stream]:
                     horizons[stream] = needed
                     lowered.append(stream)
@@ -260,14 +262,14 @@ class Retention:
         return min(reference, min(known) - needs.pace_ms)
 
     def _within_budget(self, horizons: dict[int, int], windows: Mapping[int, int]) -> dict[int, int]:
-        """What is held by retention alone goes first, the oldest before all."""
+        """Over the budget, elements that no window needs are given up, the oldest first."""
         left = self._bytes_from(horizons)
         if left <= self._retain.timing_bytes:
             return horizons
         spare = sorted(
             entry
             for stream, horizon in horizons.items()
-            for entry in self._kept[stream].between(stream, horizon, windows[stream])
+            for entry in self._histories[stream].between(stream, horizon, windows[stream])
         )
         for _, stream, sn, size in spare:
             if left <= self._retain.timing_bytes:
@@ -288,7 +290,7 @@ class Retention:
             )
 
     def look(self) -> None:
-        """At once, for whoever does not want to wait for the alarm."""
+        """Computes floor and horizons at once, not at the next alarm."""
         self._submit(self._look).result()
         self._collect_emissions()
 
@@ -316,15 +318,15 @@ class Retention:
         streams = {
             catalog.streams[stream].name: {
                 "from": int(self._store.horizon(stream)),
-                "timing_bytes": kept.nbytes,
+                "timing_bytes": history.nbytes,
                 "held_by": self._holders.get(stream),
             }
-            for stream, kept in self._kept.copy().items()
+            for stream, history in self._histories.copy().items()
             if stream in catalog.streams
         }
         return {
             "oldest_snapshot": int(self._store.oldest()),
-            "held_by": self._held_by,
+            "held_by": self._floor_holder,
             "streams": streams,
             "timing_bytes": self._timing_bytes(),
             "timing_bytes_max": self._retain.timing_bytes,
@@ -336,10 +338,10 @@ class Retention:
 
 
 def _since(floor: int, places: Sequence[_Place]) -> list[_Place]:
-    """Without those that wait from before this snapshot on, and so begin anew."""
-    return [place for place in places if (sn := _stands(place[2])) is None or sn >= floor]
+    """Without queries that would continue before this snapshot: they begin anew."""
+    return [place for place in places if (sn := _behind_at(place[2])) is None or sn >= floor]
 
 
-def _stands(state: QueryState) -> int | None:
-    """The snapshot from which on it will make up for what it missed."""
+def _behind_at(state: QueryState) -> int | None:
+    """The snapshot from which the query will continue; None: it is not behind."""
     return state.stands if state.stands is not None and state.stands >= 0 else None

@@ -1,4 +1,4 @@
-"""Kept: the snapshots that brought elements of one stream and are not collected, in a few words each."""
+"""The history of a stream: the snapshots with elements of it that are not collected, in a few bytes each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from hbase_store import Store
 
-# So many entries that were dropped are cut off at once.
+# Dropped entries are removed from the arrays when there are so many.
 _CUT = 4096
 
 
@@ -19,24 +19,24 @@ class StreamHistory:
         self._sns, self._times, self._published_ms, self._sizes = (array("q") for _ in range(4))
         self._start = 0
         self.nbytes = 0
-        #: After the last one that there ever was.
+        #: The snapshot after the last entry that there ever was.
         self.end = 0
 
     @classmethod
     def read(cls, store: Store, stream: int) -> StreamHistory:
-        """As a service finds it that opens a store: the row of each snapshot knows the one before."""
+        """The history in a store that is opened: the row of each snapshot names the one before."""
         found: list[tuple[int, int, int, int]] = []
         for row, sn, time in store.brought(stream, store.head()):
             if row is not None and time is not None:
                 size = sum(place.slice_bytes for place in row.places if place.stream == stream)
                 found.append((sn, time, row.published_ms, size))
-        kept = cls()
+        history = cls()
         for entry in reversed(found):
-            kept.append(*entry)
-        return kept
+            history.append(*entry)
+        return history
 
     def append(self, sn: int, time: int, published_ms: int, size: int) -> None:
-        """`time` is the stream's after the snapshot, `size` that of what the store did not absorb."""
+        """`time`: the time of the stream after the snapshot; `size`: the bytes that the store did not absorb."""
         published = max(published_ms, self._published_ms[-1]) if self._published_ms else published_ms
         columns = (self._sns, self._times, self._published_ms, self._sizes)
         for column, value in zip(columns, (sn, time, published, size), strict=True):
@@ -45,7 +45,7 @@ class StreamHistory:
         self.end = sn + 1
 
     def drop_below(self, sn: int) -> tuple[int, int]:
-        """How many go, and of how many bytes."""
+        """Removes the snapshots below `sn`; returns their number, and their bytes."""
         start = bisect_left(self._sns, sn, self._start)
         count, size = start - self._start, sum(self._sizes[self._start : start])
         self._start = start
@@ -58,11 +58,11 @@ class StreamHistory:
 
     @property
     def begin(self) -> int:
-        """The first of them; `end` if there is none."""
+        """The first snapshot; `end` if there is none."""
         return self._sn_at(self._start)
 
     def first_at(self, time: int) -> int:
-        """The first that left the stream's time at `time` or later."""
+        """The first snapshot after which the stream's time is `time` or later."""
         return self._sn_at(bisect_left(self._times, time, self._start))
 
     def first_after(self, sn: int) -> int:

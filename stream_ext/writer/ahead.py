@@ -1,8 +1,8 @@
-"""Times ahead of the clock: one that is wrong would end a stream, for its time never goes back.
+"""Times ahead of the clock: a wrong one would end a stream, because the time of a stream never goes back.
 
-A stream refuses what is further ahead than its option `ahead`. A number that in another unit would be of the last ten
-years (what is replayed is often old) or of the next was probably meant in that: of seconds, which are legal small
-times, a warning says so; of microseconds the error."""
+A stream rejects times further ahead than its option `ahead`. A number that in another unit would be a time of the last
+ten years (replayed data is often old) or of the next year was probably meant in that unit. For seconds, which are legal
+small times, a warning says so; for microseconds, the error does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FINER = {"microseconds": 1_000, "nanoseconds": 1_000_000}
 
 
 def check_ahead(stream: StreamDefinition, times: Times, now_ms: int) -> list[str]:
-    """What is to be said of these times, of elements or of a heartbeat; raises where one is too far ahead."""
+    """The warnings about these times, of elements or of a heartbeat; raises if one is too far ahead."""
     if not len(times):
         return []
     at, allowed_ms = int(times.argmax()), stream.options.ahead_ms

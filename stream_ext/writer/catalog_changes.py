@@ -28,9 +28,9 @@ def create_stream(key: str, options: Mapping[str, object], base: str) -> Change:
             meant = msgspec.structs.replace(existing, made_by=None)
             steps = [] if meant == existing else [CatalogStep("stream", existing.number, meant)]
             return Intent(result=lambda _: (meant, False), steps=steps)
-        for taken in (view.catalog.find_stream(names.name), view.catalog.find_stream(names.iri)):
-            if taken is not None:
-                raise NameInUse(f"{key!r} would answer to a name of stream {taken.name!r} (<{taken.iri}>); use another")
+        for other in (view.catalog.find_stream(names.name), view.catalog.find_stream(names.iri)):
+            if other is not None:
+                raise NameInUse(f"{key!r} would answer to a name of stream {other.name!r} (<{other.iri}>); use another")
         number = view.new_number("stream")
         definition = StreamDefinition(number, names.name, names.iri, parsed)
         return Intent(result=lambda _: (definition, True), steps=[CatalogStep("stream", number, definition)])
@@ -45,8 +45,8 @@ def change_stream(key: str, options: Mapping[str, object]) -> Change:
 
     def change(view: HeadView) -> Intent:
         existing = view.catalog.stream(key, may_make=False)
-        asked, there = wanted.as_json() | {"iri": own_iri}, existing.options.as_json() | {"iri": existing.iri}
-        fixed = [name for name in options if name not in CHANGEABLE and asked[name] != there[name]]
+        given, there = wanted.as_json() | {"iri": own_iri}, existing.options.as_json() | {"iri": existing.iri}
+        fixed = [name for name in options if name not in CHANGEABLE and given[name] != there[name]]
         if fixed:
             raise NameInUse(
                 f"stream {existing.name!r} keeps its option {fixed[0]!r} ({_json(there[fixed[0]])}); what can be "
@@ -67,11 +67,11 @@ def _check_same(existing: StreamDefinition, options: StreamOptions, own_iri: str
             f"stream {existing.name!r} is there with the IRI <{existing.iri}>; drop it first, or use another name"
         )
     if options != existing.options:
-        asked, there = options.as_json(), existing.options.as_json()
+        given, there = options.as_json(), existing.options.as_json()
         differing = [
-            f'"{name}": {_json(asked[name])} asked, {_json(there[name])} there'
-            for name in asked
-            if asked[name] != there[name]
+            f'"{name}": {_json(given[name])} asked, {_json(there[name])} there'
+            for name in given
+            if given[name] != there[name]
         ]
         raise NameInUse(
             f"stream {existing.name!r} is there with other options ({'; '.join(differing)}): "

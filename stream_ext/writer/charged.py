@@ -1,7 +1,7 @@
-"""What an update holds in memory, counted against its budget before it is taken.
+"""Charged batches: the memory of an update is charged to its budget before it is used.
 
-All that writes from the outside fills its batch through here, so that no operation can forget to ask: neither for the
-quads and terms that wait in the batch for its end, nor whether somebody still wants it."""
+All requests that write fill their batch through this class, so that no operation can forget to charge the quads and
+terms of the batch, or to check whether the request was cancelled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TERM = 200
 
 
 class Writes(Protocol):
-    """What is written to: a batch, or one that is counted."""
+    """What operations write to: a batch, or a charged one."""
 
     def encode(self, texts: Sequence[bytes]) -> Ids: ...
 
@@ -42,7 +42,7 @@ class Writes(Protocol):
 class ChargedBatch:
     def __init__(self, batch: Batch, control: Control) -> None:
         self._batch, self._control = batch, control
-        self._unseen = 0  # quads that no operation has looked at yet
+        self._unseen = 0  # quads that no operation has read yet
 
     def encode(self, texts: Sequence[bytes]) -> Ids:
         self._control.check()
@@ -71,20 +71,20 @@ class ChargedBatch:
         self._unseen += count
 
     def seen(self) -> None:
-        """What was written up to now is about to be looked at."""
+        """The next operation will read what was written up to now."""
         if self._unseen:
             self._control.check()
             self._control.spend(self._unseen * _SEEN * _CELL)
             self._unseen = 0
 
     def pack(self) -> None:
-        """As it will be stored: from then on nothing more takes long but the disk."""
+        """Builds the bytes that will be stored: after this only the disk takes long."""
         self._batch.pack(self._control.check)
         self._control.check()  # for the last time: then it is published
 
 
 def room_of(control: Control) -> Room:
-    """Is told of edges of the store before they are gathered."""
+    """A check that is called with the number of edges before they are read from the store."""
 
     def room(edges: int) -> None:
         control.check()

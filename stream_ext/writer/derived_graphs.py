@@ -1,9 +1,9 @@
-"""Derived graphs: the latest answer of a registered CONSTRUCT, as a named graph that is asked once.
+"""Derived graphs: the latest answer of a registered CONSTRUCT, as a named graph of one-shot queries.
 
     SELECT ?s { GRAPH <http://ex/busy> { ?s ?p ?o } }      the query <http://ex/busy>, as its stream has it by then
 
-Which emission that is, the snapshot says: the last that the query's stream has taken. It is no graph of the store: a
-question that names it, or asks for all of them, is given it as the content of a window; and nobody writes to it."""
+At a snapshot it is the last emission that the query's stream has received. It is no graph of the store: a query that
+names it, or ranges over all graphs, gets it as the content of a window. It cannot be written to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stream_ext.oneshot.evaluate import Asking, DerivedGraph, evaluate
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.places import GraphsInScope
 from stream_ext.remote.allowed_urls import Outside
-from stream_ext.writer.derived_streams import taken_of
+from stream_ext.writer.derived_streams import received_of
 
 #: The origin of a query's closes, where its first push decided it.
 Origin = Callable[[int], int | None]
@@ -36,21 +36,21 @@ Origin = Callable[[int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class DerivedGraphs:
-    """What the CONSTRUCTs of a catalog have said by snapshot `sn`."""
+    """The derived graphs of a catalog at snapshot `sn`."""
 
     store: Store
     catalog: Catalog
     origin: Origin
     sn: int
-    outside: Outside  # whom these may ask when their answer is made again
-    control: Control = Control.FREE  # what that may take
+    allowed_urls: Outside  # the endpoints that may be requested when an answer is evaluated again
+    control: Control = Control.FREE  # the budget of that
 
     def of_query(self, query: Query) -> tuple[DerivedGraph, ...]:
-        """Those that a question may mean."""
-        return self._there(asked_of(self.catalog, query))
+        """The derived graphs that a query may read."""
+        return self._there(read_by(self.catalog, query))
 
     def of_pattern(self, pattern: Pattern, of: GraphsInScope) -> tuple[DerivedGraph, ...]:
-        """Those that a bare pattern over such a dataset may mean."""
+        """The derived graphs that a bare pattern over such a dataset may read."""
         return self._there(self.meant(pattern, of))
 
     def meant(self, pattern: Pattern, of: GraphsInScope) -> Iterator[QueryDefinition]:
@@ -58,7 +58,7 @@ class DerivedGraphs:
         return _meant(self.catalog, named, (pattern,), of.listed is None)
 
     def named(self, graph: bytes | None) -> DerivedGraph | None:
-        """None: there is none of this name, or no triple in it."""
+        """The derived graph of this name; None: there is none, or it has no triple."""
         owner = self._owner(graph)
         return None if owner is None else self._graph_of(owner)
 
@@ -70,7 +70,7 @@ class DerivedGraphs:
         return [iri(query.iri) for query in self.catalog.deriving]
 
     def why_not(self, graph: bytes | None) -> str | None:
-        """Why nobody writes to the graph; None: one may."""
+        """Why the graph cannot be written to; None: it can."""
         owner = self._owner(graph)
         if owner is None:
             return None
@@ -91,8 +91,8 @@ class DerivedGraphs:
         return tuple(graph for graph in found if graph is not None)
 
     def _graph_of(self, definition: QueryDefinition) -> DerivedGraph | None:
-        """None: there is no triple in it."""
-        number = taken_of(self.store.vts(self.sn).get(definition.output or 0), definition.number)
+        """The graph of a query; None: it has no triple."""
+        number = received_of(self.store.vts(self.sn).get(definition.output or 0), definition.number)
         row = next(self.store.emissions.read(definition.number, number - 1, 1), None) if number else None
         if row is None and not number:
             return None
@@ -104,18 +104,20 @@ class DerivedGraphs:
         if definition.r2s == R2S.RSTREAM.value:
             found = DerivedGraph(Constant(iri(definition.iri)), body.terms, columns_of(body))
         else:
-            found = self._asked_again(definition, body)
+            found = self._evaluated_again(definition, body)
         return found if len(found.triples[0]) else None
 
-    def _asked_again(self, definition: QueryDefinition, body: EmissionBody) -> DerivedGraph:
+    def _evaluated_again(self, definition: QueryDefinition, body: EmissionBody) -> DerivedGraph:
         query = query_of(definition.text, definition.base)
-        if not query.windows:  # it is silent where nothing came, or went
+        if not query.windows:  # it emits nothing if no row came or went
             with placed(definition.text):
-                answer = evaluate(self.store, query, self.sn, asking=Asking(outside=self.outside, control=self.control))
+                answer = evaluate(
+                    self.store, query, self.sn, asking=Asking(allowed_urls=self.allowed_urls, control=self.control)
+                )
         else:
             is_last = body.number == self.store.emissions.last(definition.number)
             windows = windows_of(query, self.catalog, self.origin(definition.number))
-            rerun = Rerun(definition, query, windows, self.store, self.outside, self.control)
+            rerun = Rerun(definition, query, windows, self.store, self.allowed_urls, self.control)
             answer = rerun.answer(body, is_last)
         assert answer.graph is not None, "a CONSTRUCT makes a graph"
         ids, places = np.unique(np.concatenate(answer.graph), return_inverse=True)
@@ -123,8 +125,8 @@ class DerivedGraphs:
         return DerivedGraph(Constant(iri(definition.iri)), texts, np.split(places.reshape(-1).astype(np.int32), 3))
 
 
-def asked_of(catalog: Catalog, query: Query) -> Iterator[QueryDefinition]:
-    """The queries whose answers it names as graphs, or ranges over."""
+def read_by(catalog: Catalog, query: Query) -> Iterator[QueryDefinition]:
+    """The registered queries whose answers this query reads as graphs, by name or by ranging over all graphs."""
     clauses = query.shape.graphs
     return _meant(catalog, {clause.graph for clause in clauses}, query_parts(query), not clauses)
 
@@ -132,7 +134,7 @@ def asked_of(catalog: Catalog, query: Query) -> Iterator[QueryDefinition]:
 def _meant(
     catalog: Catalog, names: Set[Node | None], parts: Sequence[Part], has_all: bool
 ) -> Iterator[QueryDefinition]:
-    """`names`: the graphs of its dataset; `has_all`: it does not say which ones GRAPH may mean."""
+    """`names`: the graphs of the dataset; `has_all`: the dataset does not say which graphs GRAPH ranges over."""
     if not catalog.deriving:
         return
     nodes = {node.graph for part in parts for node in walk(part) if isinstance(node, GraphPattern)}

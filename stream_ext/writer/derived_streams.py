@@ -1,14 +1,14 @@
-"""Derived streams: what a registered CONSTRUCT says becomes the elements of a stream that other queries read.
+"""Derived streams: the emissions of a registered CONSTRUCT become elements of a stream that other queries read.
 
     emission 7 of the query, at time t  =>  a push to its stream: source "query/N", seq 7, one element at t,
-                                            and with it the stream's time comes to t
+                                            which also advances the stream's time to t
 
-An emission is stored before it is pushed, and pushed as often as it takes: the stream's position in the store says
-which ones it has, and a push that it has had adds nothing. So after a crash what is missing is pushed again, and each
-counts once.
+An emission is stored before it is pushed, and the push may be repeated: the stream's position in the store says which
+emissions it has, and a repeated push adds nothing. So after a crash the missing ones are pushed again, and each counts
+once.
 
-Emissions are told by whichever thread stored them; they are pushed in the order of their numbers, and a silent
-evaluation's time after what was said before it."""
+Any thread may announce emissions. They are pushed in the order of their numbers; the time of an evaluation without an
+emission is pushed after the emissions before it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from stream_ext.writer.elements import Elements, absorbed_of, check_terms, no_bl
 from stream_ext.writer.gathering import Heartbeat, Push
 from stream_ext.writer.injector import Receipt
 
-#: So many pushes of what queries said may wait to be written; then those that are behind wait, too.
+#: The greatest number of pushes that wait to be written; beyond it, queries that are behind wait, too.
 _UNDERWAY_MAX = 2_000
 
 
 class Pushes(Protocol):
-    """What is asked of the injector."""
+    """What is needed of the injector."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -47,7 +47,7 @@ class Pushes(Protocol):
 
 
 class EmissionReader(Protocol):
-    """What is asked of the emission log."""
+    """What is needed of the emission log."""
 
     def read(self, query: int, after: int = 0, limit: int | None = None) -> Iterator[EmissionRow]: ...
 
@@ -56,13 +56,13 @@ def source_of(query: int) -> str:
     return f"query/{query}"
 
 
-def taken_of(position: StreamPosition | None, query: int) -> int:
+def received_of(position: StreamPosition | None, query: int) -> int:
     """The number of the last emission of the query that its stream has."""
     return 0 if position is None else position.sources.get(source_of(query), 0)
 
 
 def elements_of(body: EmissionBody, stream: StreamDefinition) -> Elements:
-    """One element with the triples that the emission says; none if it says none."""
+    """One element with the triples of the emission; none if it has none."""
     s, p, o = columns_of(body)
     terms = [stored_blank(term) for term in body.terms]
     parsed = Parsed(terms, s, p, o, np.full(len(s), -1, np.int32))
@@ -80,8 +80,8 @@ def elements_of(body: EmissionBody, stream: StreamDefinition) -> Elements:
 
 @dataclass(slots=True)
 class _PendingEmissions:
-    """Of one query: the number of the emission that is pushed next, those that were told before their turn, a silence
-    that was, and what becomes of the latest push."""
+    """Of one query: the number of the next emission to push, the emissions that were announced before their turn, the
+    last evaluation without an emission, and the outcome of the latest push."""
 
     next: int
     early: dict[int, EmissionRow]
@@ -90,10 +90,10 @@ class _PendingEmissions:
 
 
 class Derived:
-    """Any thread may call it."""
+    """Any thread may call the methods."""
 
     def __init__(self, pushes: Pushes, last: Callable[[int], int], on_room: Callable[[], None] = lambda: None) -> None:
-        """`last`: the number of a query's last stored emission; `on_room`: there is room again."""
+        """`last` returns the number of a query's last stored emission; `on_room` is called when there is room again."""
         self._pushes, self._last, self._on_room = pushes, last, on_room
         self._underway = 0  # pushes that are not acknowledged yet
         self._changed = threading.Condition()
@@ -102,16 +102,16 @@ class Derived:
         self.faults: dict[int, str] = {}
 
     def start(self, log: EmissionReader, evaluated: Mapping[int, int]) -> None:
-        """Pushes again what was stored and did not come to its stream; `evaluated`: for what time each query was last,
-        be it silently. Before anything is evaluated."""
+        """Pushes emissions that were stored and not pushed. `evaluated`: the time of each query's last evaluation, with
+        or without an emission. Call it before anything is evaluated."""
         for query in self._pushes.catalog.deriving:
-            self.said(list(log.read(query.number, self._line(query).next - 1)))
+            self.emitted(list(log.read(query.number, self._line(query).next - 1)))
             time, position = evaluated.get(query.number), self._pushes.positions.get(query.output or 0)
             come_to = None if position is None else position.heartbeat
             if time is not None and (come_to is None or come_to < time):
                 self.silent({query.number: Silence(time, self._last(query.number))})
 
-    def said(self, rows: Sequence[EmissionRow]) -> None:
+    def emitted(self, rows: Sequence[EmissionRow]) -> None:
         """These emissions are stored."""
         catalog = self._pushes.catalog
         with self._changed:
@@ -124,7 +124,7 @@ class Derived:
             self._changed.notify_all()
 
     def silent(self, silences: Mapping[int, Silence]) -> None:
-        """These queries said nothing: their streams' time comes that far, once what they said before is there."""
+        """These queries were evaluated without an emission: advances their streams, after their earlier emissions."""
         catalog = self._pushes.catalog
         for number, silence in silences.items():
             query = catalog.queries.get(number)
@@ -137,7 +137,7 @@ class Derived:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be made up for: what was said waits to be written."""
+        """Whether queries that are behind may go on: not too many pushes wait to be written."""
         return self._underway < _UNDERWAY_MAX
 
     def dropped(self, query: int) -> None:
@@ -146,23 +146,25 @@ class Derived:
             self.faults.pop(query, None)
             self._changed.notify_all()
 
-    def kept_after(self) -> dict[int, int]:
-        """Of each query, the last emission that nobody here needs any more: the next is pushed again at a start, or is
-        the graph that is read under the query's name."""
+    def retained_after(self) -> dict[int, int]:
+        """For each query, the last emission that is not needed here any more: the next one may be pushed again at a
+        start, and is the graph that is read under the query's name."""
         positions = self._pushes.positions
-        return {q.number: taken_of(positions.get(q.output or 0), q.number) - 1 for q in self._pushes.catalog.deriving}
+        return {
+            q.number: received_of(positions.get(q.output or 0), q.number) - 1 for q in self._pushes.catalog.deriving
+        }
 
     def depth(self) -> int:
-        """No chain is longer than this."""
+        """The greatest possible length of a chain of queries."""
         return len(self._pushes.catalog.deriving)
 
     def settle(self, deadline_s: float) -> int:
-        """When all that is stored by now has come to its streams; in which snapshot (0: there was nothing)."""
+        """Waits until all emissions that are stored by now are pushed; returns the snapshot that has them (0: none)."""
         found = 0
         for query in self._pushes.catalog.deriving:
             with self._changed:
                 if query.number in self._pushes.catalog.queries:
-                    self._line(query)  # its first emission may be stored, and not told yet
+                    self._line(query)  # its first emission may be stored, and not announced yet
                 last = self._last(query.number)
                 pushed = self._changed.wait_for(lambda: self._has_pushed(query.number, last), deadline_s)  # noqa: B023  waited for here
                 latest = self._lines[query.number].latest if query.number in self._lines else None
@@ -180,7 +182,7 @@ class Derived:
     def _line(self, query: QueryDefinition) -> _PendingEmissions:
         if query.number not in self._lines:
             position = self._pushes.positions.get(query.output or 0)
-            self._lines[query.number] = _PendingEmissions(taken_of(position, query.number) + 1, {})
+            self._lines[query.number] = _PendingEmissions(received_of(position, query.number) + 1, {})
         return self._lines[query.number]
 
     def _push_in_turn(self, catalog: Catalog, number: int) -> None:
@@ -210,7 +212,7 @@ class Derived:
             self._underway += 1
             line.latest.add_done_callback(self._acknowledged)
         except (RilletError, StoreError):
-            line.latest = None  # the writer has stopped, and has told everybody why; the next start pushes it again
+            line.latest = None  # the writer has stopped, and has reported why; the next start pushes it again
 
     def _acknowledged(self, _: Future[Receipt]) -> None:
         with self._changed:

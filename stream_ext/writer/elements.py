@@ -1,7 +1,7 @@
-"""The adaptor: what a push becomes before it has ids.
+"""Elements: a push after parsing and checking, before it has ids.
 
-It runs in the caller's thread, so that parsing and checking never hold up the writer. What is left for the
-writer are the things that depend on the order of pushes: the time of arrival, ids, and the stream's time."""
+This is done in the caller's thread, so that it never delays the writer. The writer does what depends on the order of
+pushes: the time of arrival, ids, and the stream's time."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def read_push(
     base: str,
     reading: ReadingBudget | None = None,
 ) -> Elements:
-    """Parses a push and settles all that the stream's options say about it."""
+    """Parses a push, and applies the stream's options to it."""
     pushed = parse_push(data, media_type, timestamp, base, reading)
     check_terms(pushed.parsed.terms)
     time = _times(stream, pushed)

@@ -1,7 +1,7 @@
-"""One snapshot of pushes in the making: which streams move, how far, and with what.
+"""Gathering: the pushes of one snapshot, and the positions of their streams after them.
 
-Pushes are taken in one by one, in the order in which they will be acknowledged, and each is checked before
-anything is changed: a push that is refused leaves no trace. Then all of it is encoded and written at once.
+Pushes are added one by one, in the order in which they will be acknowledged, and each is checked before anything is
+changed: a rejected push changes nothing. Then all of them are encoded and written at once.
 
     A stream's time after a push = the greatest of its time before, of (greatest timestamp - lateness), and of
     the heartbeats. It moves at the end of each push, never inside one."""
@@ -26,9 +26,9 @@ from stream_ext.writer.elements import Elements, Ids, Mask, Times, assemble
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """What was pushed, and when it arrived (by the clock, in the order of the queue).
+    """The elements of a push, and when it arrived (by the clock, in the order of the queue).
 
-    `heartbeat`: the stream's time comes to this with it."""
+    `heartbeat`: the push also advances the stream's time to this."""
 
     stream: int
     elements: Elements
@@ -40,7 +40,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Time has come to `time`; `by_clock`: as an arrival at that time says, so lateness holds it back."""
+    """Advances a stream to `time`; `by_clock`: as an arrival at that time does, so less the lateness."""
 
     stream: int
     time: int
@@ -49,7 +49,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing came for as long as the stream's option says, if it still stands where it was `seen`."""
+    """Marks a stream as idle, because of its option `idle`; only if its position is still the one that was `seen`."""
 
     stream: int
     seen: StreamPosition | None
@@ -59,8 +59,8 @@ Request = Push | Heartbeat | Idle
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A push, heartbeat or mark of idleness as it was taken in: its times, and where its stream stands after it."""
+class Accepted:
+    """An accepted push, heartbeat or mark of idleness: its times, and the position of its stream after it."""
 
     stream: int
     element_times: Times
@@ -71,13 +71,13 @@ class Taken:
     ordinal: int = 0
 
 
-REPEATED = Taken(0, np.empty(0, np.int64), None, None)
+REPEATED = Accepted(0, np.empty(0, np.int64), None, None)
 _NO_TIMES = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
 class _Moving:
-    """A stream of this snapshot: where it stands after what was taken in so far."""
+    """A stream of this snapshot: its position after what was accepted so far."""
 
     definition: StreamDefinition
     batch: int
@@ -88,9 +88,9 @@ class _Moving:
     openings: Openings
     sources: dict[str, int]
     idle: bool = False
-    decided: bool = False  # who it runs by, in this snapshot
+    decided: bool = False  # its `runs_by` was decided in this snapshot
     marks: list[PushMark] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)
+    accepted: list[Accepted] = field(default_factory=list)
     sources_moved: dict[str, int] = field(default_factory=dict)
 
     def arrives(self, time: int) -> None:
@@ -113,14 +113,14 @@ class Gathering:
         self._positions = positions
         self._moving: dict[int, _Moving] = {}
         self._ordinals = 0
-        #: Elements by stream that nobody wants: no window, no retention, and nothing of them is absorbed.
+        #: Elements by stream that are not stored: no window reads them, no retention, and nothing of them is absorbed.
         self.dropped: Counter[int] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._moving)
 
-    def push(self, push: Push) -> Taken:
-        """Takes it in, or raises and changes nothing. `REPEATED`: its source has sent it before."""
+    def push(self, push: Push) -> Accepted:
+        """Adds a push, or raises and changes nothing. `REPEATED`: its source has sent it before."""
         moving = self._at(push.stream)
         if _is_repeated(moving, push):
             return REPEATED
@@ -140,7 +140,7 @@ class Gathering:
         moving.idle = False
         return self._mark(moving, times, push.elements)
 
-    def heartbeat(self, heartbeat: Heartbeat) -> Taken:
+    def heartbeat(self, heartbeat: Heartbeat) -> Accepted:
         moving = self._at(heartbeat.stream)
         if heartbeat.by_clock:
             moving.arrives(heartbeat.time)
@@ -149,8 +149,8 @@ class Gathering:
             moving.idle = False
         return self._mark(moving, _NO_TIMES, None)
 
-    def idle(self, idle: Idle) -> Taken:
-        """`REPEATED`: something has come meanwhile."""
+    def idle(self, idle: Idle) -> Accepted:
+        """`REPEATED`: the stream got something meanwhile."""
         if idle.stream in self._moving or self._positions.get(idle.stream) != idle.seen:
             return REPEATED
         moving = self._at(idle.stream)
@@ -158,7 +158,7 @@ class Gathering:
         return self._mark(moving, _NO_TIMES, None)
 
     def _at(self, stream: int) -> _Moving:
-        """Where the stream stands; it counts as moving only once something of it was taken in."""
+        """The position of a stream; the stream counts as moving only once something of it was accepted."""
         if (moving := self._moving.get(stream)) is not None:
             return moving
         definition = self._catalog.streams.get(stream)
@@ -191,17 +191,17 @@ class Gathering:
         elif timed != (definition.runs_by == "elements"):
             raise BadArgument(_WRONG_KIND[definition.runs_by].format(definition.name))
 
-    def _mark(self, moving: _Moving, times: Times, elements: Elements | None) -> Taken:
-        stands = (moving.latest, moving.heartbeat, moving.idle)
-        taken = Taken(moving.definition.number, times, *stands, elements, self._ordinals)
-        self._moving[taken.stream] = moving
-        moving.marks.append(PushMark(self._ordinals, moving.time, *stands))
-        moving.taken.append(taken)
+    def _mark(self, moving: _Moving, times: Times, elements: Elements | None) -> Accepted:
+        position = (moving.latest, moving.heartbeat, moving.idle)
+        accepted = Accepted(moving.definition.number, times, *position, elements, self._ordinals)
+        self._moving[accepted.stream] = moving
+        moving.marks.append(PushMark(self._ordinals, moving.time, *position))
+        moving.accepted.append(accepted)
         self._ordinals += 1
-        return taken
+        return accepted
 
     def steps(self) -> list[CatalogStep]:
-        """Streams whose first push decided who they run by."""
+        """Streams whose first push decided their `runs_by`."""
         return [CatalogStep("stream", n, m.definition) for n, m in self._moving.items() if m.decided]
 
     def moves(self) -> list[StreamMove]:
@@ -227,20 +227,20 @@ class Gathering:
         return None if list(moving.openings) == before else list(moving.openings)
 
     def write(self, batch: Batch) -> None:
-        self.dropped.clear()  # it may be written again, where the store did not answer in the middle
+        self.dropped.clear()  # `write` is repeated if the store did not answer in the middle
         for move in self.moves():
             moving = self._moving[move.stream]
             if self._is_wanted(moving.definition):
                 batch.stream(move, *_columns(batch, moving, wanted=True))
             else:
-                batch.stream(move, *self._absorbed_alone(batch, moving))
+                batch.stream(move, *self._absorbed_only(batch, moving))
 
     def _is_wanted(self, stream: StreamDefinition) -> bool:
-        """Whether anybody may ever look for what the store does not absorb."""
+        """Whether a query or the stream's retention needs the elements that the store does not absorb."""
         return stream.options.retention_ms > 0 or bool(self._catalog.readers_of(stream.number))
 
-    def _absorbed_alone(self, batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
-        elements = sum(len(one.element_times) for one in moving.taken)
+    def _absorbed_only(self, batch: Batch, moving: _Moving) -> tuple[StreamColumns | None, Mask | None]:
+        elements = sum(len(one.element_times) for one in moving.accepted)
         columns, absorbed = _columns(batch, moving, wanted=False) if _absorbs(moving) else (None, None)
         if columns is not None and absorbed is not None:
             columns, absorbed = _with_rows(columns, absorbed), np.ones(int(absorbed.sum()), np.bool_)
@@ -266,29 +266,29 @@ def _is_repeated(moving: _Moving, push: Push) -> bool:
 
 
 def _batch_after(moving: _Moving) -> int:
-    """Batches are numbered where they have elements; a heartbeat is none."""
-    return moving.batch + any(taken.elements is not None for taken in moving.taken)
+    """The number of the stream's batch. Only batches with elements are numbered; a heartbeat is none."""
+    return moving.batch + any(accepted.elements is not None for accepted in moving.accepted)
 
 
 def _columns(batch: Batch, moving: _Moving, wanted: bool) -> tuple[StreamColumns | None, Mask | None]:
     """All elements of the stream in this snapshot, and which triples are absorbed (None: none). Where the others are
     not `wanted`, their terms may be 0."""
-    taken = [one for one in moving.taken if one.elements is not None and len(one.element_times)]
-    if not taken:
+    accepted = [one for one in moving.accepted if one.elements is not None and len(one.element_times)]
+    if not accepted:
         return None, None
-    everything = [one.elements for one in taken if one.elements is not None]
+    everything = [one.elements for one in accepted if one.elements is not None]
     option = moving.definition.options.graph
     default_graph = 0 if option is None else int(batch.encode([iri(option)])[0])
     parts = [
         assemble(elements, ids, _blanks(batch, len(elements.places.keys)), default_graph)
         for elements, ids in zip(everything, _encode(batch, everything, wanted), strict=True)
     ]
-    starts = np.cumsum([0, *(len(one.element_times) for one in taken)])[:-1]
+    starts = np.cumsum([0, *(len(one.element_times) for one in accepted)])[:-1]
     columns = StreamColumns(
         stream=moving.definition.number,
-        time=np.concatenate([one.element_times for one in taken]),
+        time=np.concatenate([one.element_times for one in accepted]),
         graph=np.concatenate([part.graph for part in parts]),
-        push=np.concatenate([np.full(len(one.element_times), one.ordinal, np.int32) for one in taken]),
+        push=np.concatenate([np.full(len(one.element_times), one.ordinal, np.int32) for one in accepted]),
         element=np.concatenate(
             [elements.element + np.int32(start) for elements, start in zip(everything, starts, strict=True)]
         ),
@@ -300,13 +300,13 @@ def _columns(batch: Batch, moving: _Moving, wanted: bool) -> tuple[StreamColumns
 
 
 def _absorbs(moving: _Moving) -> bool:
-    """Whether the store takes some of it."""
-    parts = [one.elements.absorbed for one in moving.taken if one.elements is not None]
+    """Whether the store absorbs some of the triples."""
+    parts = [one.elements.absorbed for one in moving.accepted if one.elements is not None]
     return any(absorbed is not None and bool(absorbed.any()) for absorbed in parts)
 
 
 def _with_rows(columns: StreamColumns, rows: Mask) -> StreamColumns:
-    """These triples alone, and the elements that they are in."""
+    """Only these triples, and the elements that contain them."""
     elements = np.unique(columns.element[rows])
     return StreamColumns(
         columns.stream,
@@ -340,7 +340,7 @@ def _encode(batch: Batch, everything: Sequence[Elements], wanted: bool) -> list[
 
 
 def _absorbed_terms(elements: Elements) -> Mask:
-    """Which of the terms stand in triples that the store absorbs, or are graphs of elements that have some."""
+    """Which of the terms occur in triples that the store absorbs, or are graphs of elements that have such triples."""
     parsed, absorbed = elements.parsed, elements.absorbed
     found = np.zeros(len(parsed.terms), np.bool_)
     if absorbed is not None:

@@ -1,4 +1,4 @@
-"""The graph store: graphs taken as wholes. Each write is one snapshot, or none where nothing was asked for.
+"""The graph store: whole graphs. Each write is one snapshot, or none if the request changes nothing.
 
     replace   what was in the graph goes, what the documents say comes
     merge     what the documents say comes beside what is there
@@ -47,7 +47,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class GraphWriteOutcome:
-    """The snapshot that has the write, and whether the graph is there only since."""
+    """The snapshot of the write, and whether the write created the graph."""
 
     snapshot: int
     created: bool = False
@@ -74,14 +74,14 @@ def checked_graph(graph: str) -> bytes:
 
 
 def _by_subject(*columns: Ids) -> tuple[Ids, ...]:
-    """So that a subject is written once. The last column, if there are four, goes first: that is the graph."""
+    """Rows sorted by subject, so that a writer writes each subject once; quads are sorted by graph first."""
     s, g = columns[0], columns[3] if len(columns) > 3 else None
     order = np.argsort(s, kind="stable") if g is None else np.lexsort((s, g))
     return tuple(column[order] for column in columns)
 
 
 def read_graph(derived: DerivedGraphs, graph: bytes | None) -> GraphAnswer:
-    """None is the default graph. A named graph without a triple is not there."""
+    """A graph; None: the default graph. NotFound for a named graph without triples."""
     store, sn = derived.store, derived.sn
     if graph is None:
         return GraphAnswer(_by_subject(*store.at(sn).graph_quads(DEFAULT_GRAPH)), sn, store.terms)
@@ -129,7 +129,7 @@ def replace(
 
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
-        existed = _holds(view, graph)
+        existed = _has_triples(view, graph)
 
         def write(batch: Batch) -> None:
             # Of operations on one quad the last wins: what goes and comes again has not changed.
@@ -138,9 +138,9 @@ def replace(
             insert(charged, graph, parsed)
             charged.pack()
 
-        comes = any(len(each.s) for each in parsed)
-        created = comes and not existed
-        return Intent(lambda sn: GraphWriteOutcome(sn, created), write=write if existed or comes else None)
+        has_triples = any(len(each.s) for each in parsed)
+        created = has_triples and not existed
+        return Intent(lambda sn: GraphWriteOutcome(sn, created), write=write if existed or has_triples else None)
 
     return change
 
@@ -156,7 +156,7 @@ def merge(
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
         write = _inserting(graph, parsed, control)
-        existed = graph is None or _holds(view, graph)
+        existed = graph is None or _has_triples(view, graph)
         created = write is not None and not existed
         return Intent(lambda sn: GraphWriteOutcome(sn, created), write=write)
 
@@ -166,7 +166,7 @@ def merge(
 def add_quads(
     documents: Sequence[Document], reading: ReadingBudget | None = None, control: Control = Control.FREE
 ) -> Change:
-    """Each statement into the graph that it names itself."""
+    """Adds each statement to the graph that it names."""
     parsed = [document.parsed(reading) for document in documents]
     graphs = {each.terms[place] for each in parsed for place in np.unique(each.g[each.g >= 0]).tolist()}
 
@@ -180,7 +180,7 @@ def add_quads(
 def drop(graph: bytes | None, control: Control = Control.FREE) -> Change:
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
-        if not _holds(view, graph):
+        if not _has_triples(view, graph):
             if graph is not None:
                 raise _no_graph(graph)
             return Intent(GraphWriteOutcome)
@@ -196,7 +196,7 @@ def drop(graph: bytes | None, control: Control = Control.FREE) -> Change:
 
 
 def check_writable(view: HeadView, graphs: Iterable[bytes | None]) -> None:
-    """What a registered query says is not for others to write."""
+    """NameInUse for a graph that is the answer of a registered query."""
     derived = DerivedGraphs(view.store, view.catalog, lambda _: None, view.head, NOTHING)
     for graph in graphs:
         derived.check_writable(graph)
@@ -214,12 +214,12 @@ def _triples(graph: bytes | None, documents: Sequence[Document], reading: Readin
 
 
 def _graph(view: HeadView, graph: bytes | None) -> int | None:
-    """None: nobody has ever used the name."""
+    """The id of a graph; None: the name was never used."""
     return DEFAULT_GRAPH if graph is None else int(view.store.ids([graph])[0]) or None
 
 
-def _holds(view: HeadView, graph: bytes | None) -> bool:
-    """Whether there is a triple in it."""
+def _has_triples(view: HeadView, graph: bytes | None) -> bool:
+    """Whether the graph has a triple."""
     id = _graph(view, graph)
     return id is not None and bool(len(view.store.at(view.head).predicates(id)))
 
@@ -244,7 +244,7 @@ def _inserting(graph: bytes | None, parsed: Sequence[Parsed], control: Control) 
 
 
 def insert(into: Writes, graph: bytes | None, parsed: Sequence[Parsed]) -> None:
-    """What documents say; `graph` is for statements that name none."""
+    """Inserts the statements of documents; `graph`: for statements that name none."""
     for each in parsed:
         if len(each.s):
             ids = encoded(into, each.terms)
@@ -254,7 +254,7 @@ def insert(into: Writes, graph: bytes | None, parsed: Sequence[Parsed]) -> None:
 
 
 def encoded(into: Writes, terms: Sequence[bytes]) -> Ids:
-    """A label of a blank node becomes a fresh node."""
+    """The ids of terms; each label of a blank node becomes a fresh node."""
     blank = np.fromiter(map(is_blank, terms), np.bool_, len(terms))
     ids = np.empty(len(terms), np.uint64)
     ids[~blank] = into.encode([term for term in terms if not is_blank(term)])

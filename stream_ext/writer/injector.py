@@ -1,23 +1,22 @@
 """The injector: the one thread that writes, and the queue before it.
 
-Everything that changes the store is a request in one queue, and is acknowledged in the order of the queue. The
-writer takes what stands in front: either all pushes and heartbeats up to the next request of another kind,
-which become one snapshot (group commit), or all registrations up to the next of another kind, likewise, or one other
-request, which becomes a snapshot of its own.
+Every change of the store is a request in one queue, and is acknowledged in the order of the queue. The writer takes the
+front of the queue: either all pushes and heartbeats up to the next request of another kind, which become one snapshot
+(group commit), or in the same way all registrations, or one other request, which becomes a snapshot of its own.
 
     A batch of pushes closes when the writer is free and either
       - some time has passed since the last one was published (so that a busy stream makes few, big snapshots), or
       - its first element has waited for as long as its stream allows, or
-      - another request stands behind it, so that nothing can join it any more.
-    An idle stream is therefore published at once.
+      - another request is behind it, so that no push can join it any more.
+    A push to an idle server is therefore published at once.
 
-What fails before the commit fails the requests of that batch alone, and leaves nothing behind; of pushes, those alone
-which are to blame. What nobody would send again (what queries said, what the clock says) is tried for as long as a
-commit is.
+A failure before the commit fails only the requests of that batch, and changes nothing; of pushes, only those that
+caused it. Requests that no client would repeat (emissions for derived streams, heartbeats of the clock) are retried for
+as long as a commit is.
 
-What fails in the commit stops the writer. Whoever waits behind it is told that nothing was done, whoever was being
-written that the outcome is not known, unless it is. A stopped injector writes nothing more; it still says what the
-store says (`follow`), until there is another one, made anew at the head."""
+A failure of the commit stops the writer. Requests that wait in the queue fail: nothing of them was done. For the
+requests of the commit the outcome is not known, unless the failure decides it. A stopped injector writes no more; it
+still follows the store (`follow`), until it is replaced by a new one."""
 
 from __future__ import annotations
 
@@ -36,13 +35,13 @@ from stream_ext.catalog.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.catalog.numbers import NumberAllocator
 from stream_ext.clock import Clock
 from stream_ext.errors import NotWriter, OutcomeUnknown, Overload, RilletError
-from stream_ext.retry import insist
+from stream_ext.retry import retry
 from stream_ext.waits import Waits
-from stream_ext.writer.gathering import REPEATED, Gathering, Heartbeat, Idle, Push, Request, Taken
+from stream_ext.writer.gathering import REPEATED, Accepted, Gathering, Heartbeat, Idle, Push, Request
 
 #: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
 _BATCH_BYTES_MAX = 8 << 20
-#: And at most this many registrations: whoever steps begins with all of them at once.
+#: And at most this many registrations: a runner starts all of them at once.
 _CHANGES_MAX = 128
 _RETRY_AFTER_S = 1
 
@@ -58,23 +57,23 @@ class PublishingPace:
     spacing_ms: int = 5  # between two batches; LMDB. HBase: 20
     batch_ms: int = 100  # the longest that an element waits, unless its stream says otherwise
     queue_bytes: int = 64 << 20
-    queue_requests: int = 65_536  # heartbeats and updates weigh nothing, and are bounded too
+    queue_requests: int = 65_536  # heartbeats and updates have no size, and are bounded too
 
 
 @dataclass(frozen=True, slots=True)
 class HeadView:
-    """What a change sees: everything as it is at the head."""
+    """What a change reads: the state at the head."""
 
     store: Store
     head: int
     catalog: Catalog
     positions: dict[int, StreamPosition]
-    new_number: Callable[[str], int]  # of a stream or a query: one that none has had
+    new_number: Callable[[str], int]  # of a stream or a query; no number is used twice
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a change will do. Without steps and without `write` nothing is published; `result` is given the SN.
+    """What a change will do. Without steps and without `write` nothing is published; `result` gets the SN.
 
     `terms` become permanent with its steps."""
 
@@ -87,8 +86,8 @@ class Intent:
 
 
 class Change(Protocol):
-    """An update request, or a change of the catalog: a snapshot of its own, unless it `joins` those that are queued
-    behind one another and join, too. Such a one only changes the catalog, and encodes terms."""
+    """An update request, or a change of the catalog. It is a snapshot of its own, unless it `joins`: consecutive
+    changes that join are one snapshot; such a change only changes the catalog, and encodes terms."""
 
     def __call__(self, view: HeadView) -> Intent:
         """Raises if it cannot be done; nothing has been changed then."""
@@ -97,7 +96,7 @@ class Change(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a push: late elements, the stream's batch, the snapshot."""
+    """The outcome of a push: late elements, the stream's batch, the snapshot."""
 
     accepted: int
     late: int
@@ -111,7 +110,7 @@ class PublishedBatch:
     """A snapshot that is now the head: what it did to streams, in order, and to the catalog (before and after)."""
 
     sn: int
-    taken: Sequence[Taken]
+    accepted: Sequence[Accepted]
     steps: Sequence[CatalogStep]
     before: Catalog
     catalog: Catalog
@@ -120,10 +119,10 @@ class PublishedBatch:
 
 class Listener(Protocol):
     def published(self, news: PublishedBatch) -> None:
-        """Called by the writer once the head has moved, before anybody is told; must be quick."""
+        """Called by the writer when the head has moved, before requests are acknowledged; must be quick."""
         ...
 
-    def late_in(self, taken: Taken) -> int:
+    def late_in(self, accepted: Accepted) -> int:
         """How many of these elements are late for at least one query. Called once for each, in order."""
         ...
 
@@ -133,12 +132,12 @@ class Listener(Protocol):
 
 
 class _Nobody:
-    """Listens until there is a listener."""
+    """The listener until `start`."""
 
     def published(self, news: PublishedBatch) -> None:
         raise AssertionError("published before the start")
 
-    def late_in(self, taken: Taken) -> int:
+    def late_in(self, accepted: Accepted) -> int:
         raise AssertionError("pushed before the start")
 
     def stopped(self, error: BaseException) -> None:
@@ -152,7 +151,7 @@ class _QueuedRequest:
     request: Request | Change
     size: int
     publish_by_ms: int
-    insists: bool = False  # nobody would send it again
+    is_retried: bool = False  # no client would repeat it
     future: Future[Any] = field(default_factory=Future)
 
     @property
@@ -173,20 +172,23 @@ class Injector:
         self._changed = threading.Condition()
         self._queue: deque[_QueuedRequest] = deque()
         self._queued_bytes = 0
-        self._fault: BaseException | None = None  # why it has stopped,
-        self._refusal: RilletError | None = None  # and what those are told who come later
+        self._fault: BaseException | None = None  # why the writer has stopped,
+        self._refusal: RilletError | None = None  # and the error of later requests
         self._halted_by: BaseException | None = None
-        self._reached: Literal["filling", "committing", "committed"] = "filling"  # of what was taken of the queue
+        self._reached: Literal["filling", "committing", "committed"] = (
+            "filling"  # of the requests that were taken from the queue
+        )
         self._closed = False
         self._arrived_ms = 0
-        self._waits_until: int | None = None  # the batch that is being awaited closes then
+        self._waits_until: int | None = None  # when the batch closes that the writer waits for
         self._batch_published_ms: int | None = None
         self.head = int(store.head())
         self.catalog = Catalog.read(store, self.head)
         self.positions: dict[int, StreamPosition] = dict(store.vts(self.head))
         #: When the snapshot was published that was the head at the start.
         self.published_ms = store.row(self.head).published_ms if self.head else 0
-        #: Elements by stream that were not stored, because nobody wanted them; since this process started.
+        #: Elements by stream that were not stored, because no query and no retention needs them; since this process
+        #: started.
         self.dropped: Counter[int] = Counter()
         self._thread = threading.Thread(target=self._run, name="rillet-writer", daemon=True)
 
@@ -197,7 +199,7 @@ class Injector:
     # ---- callers' threads ------------------------------------------------------------------------------------
 
     def push(self, make: Callable[[int], Push], size: int, batch_ms: int | None) -> Future[Receipt]:
-        """`make` is given the time of arrival, which follows the order of the queue."""
+        """`make` gets the time of arrival, which follows the order of the queue."""
         with self._changed:
             self._check_room(size)
             # The machine's clock may be set back; arrival never goes back.
@@ -211,13 +213,14 @@ class Injector:
             return self._enqueue(_QueuedRequest(heartbeat, 0, self._clock.now_ms() + self._pace.batch_ms))
 
     def clock_heartbeat(self, stream: int) -> Future[Receipt]:
-        """Time has come to the clock's, for a stream that runs by it: an arrival without an element."""
+        """Advances a stream that runs by the clock to the clock's time: an arrival without an element."""
         with self._changed:
             self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
             return self._enqueue_our_own(Heartbeat(stream, self._arrived_ms, by_clock=True), self._arrived_ms)
 
     def derived(self, request: Push | Heartbeat) -> Future[Receipt]:
-        """What a query said, for its stream, or how far it came in silence. There is always room: it is so already."""
+        """An emission for the stream of its query, or a heartbeat. It is never rejected: the emission exists
+        already."""
         with self._changed:
             return self._enqueue_our_own(request, self._clock.now_ms())
 
@@ -231,9 +234,9 @@ class Injector:
             return self._enqueue(_QueuedRequest(change, 0, self._clock.now_ms()))
 
     def own_change(self, change: Change) -> Future[Any]:
-        """A change that nobody has asked for, and nobody would ask for again: never refused."""
+        """A change of the server itself, which no client would repeat; it is never rejected."""
         with self._changed:
-            return self._enqueue(_QueuedRequest(change, 0, self._clock.now_ms(), insists=True))
+            return self._enqueue(_QueuedRequest(change, 0, self._clock.now_ms(), is_retried=True))
 
     def _check_count(self) -> None:
         if len(self._queue) >= self._pace.queue_requests:
@@ -250,25 +253,25 @@ class Injector:
             )
 
     def _enqueue_our_own(self, request: Request, publish_by_ms: int) -> Future[Any]:
-        return self._enqueue(_QueuedRequest(request, 0, publish_by_ms, insists=True))
+        return self._enqueue(_QueuedRequest(request, 0, publish_by_ms, is_retried=True))
 
     def _enqueue(self, waiting: _QueuedRequest) -> Future[Any]:
         if self._refusal is not None:
             raise self._refusal
-        if self._halted_by is not None:  # it ends with what is under way
+        if self._halted_by is not None:  # it stops after what is under way
             raise refusal_of(self._halted_by, self._store.url)
         if self._closed:
             raise RilletError("the store is being closed: nothing more is written")
         self._queue.append(waiting)
         self._queued_bytes += waiting.size
-        # A push that joins a batch that is being awaited changes nothing, unless it cannot wait as long.
+        # A push that joins the batch that the writer waits for wakes it only if the batch must close earlier.
         joins = waiting.grouped and len(self._queue) > 1
         if not joins or (self._waits_until is not None and waiting.publish_by_ms < self._waits_until):
             self._changed.notify_all()
         return waiting.future
 
     def status(self) -> dict[str, Any]:
-        """Waits for nothing: each figure is one that was true a moment ago."""
+        """Takes no lock: each figure was true a moment ago."""
         fault = self._fault
         return {
             "head": self.head,
@@ -278,14 +281,14 @@ class Injector:
         }
 
     def halt(self, error: BaseException) -> None:
-        """Nothing more is written, because of `error`; what is under way ends first."""
+        """Stops the writer, because of `error`; what is under way ends first."""
         with self._changed:
             if self._halted_by is None:
                 self._halted_by = error
                 self._changed.notify_all()
 
     def follow(self) -> None:
-        """Once it has stopped: what others have published since is seen here."""
+        """For a writer that has stopped: reads what others have published since."""
         head = int(self._store.refresh())
         if head != self.head:
             self.catalog, self.positions = Catalog.read(self._store, head), dict(self._store.vts(head))
@@ -302,21 +305,21 @@ class Injector:
     # ---- the writer's thread ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        taken: list[_QueuedRequest] = []
+        front: list[_QueuedRequest] = []
         try:
-            while taken := self._take():
+            while front := self._take():
                 self._reached = "filling"
-                if taken[0].grouped:
-                    self._publish_pushes(taken)
-                elif len(taken) > 1:
-                    self._publish_changes(taken)
+                if front[0].grouped:
+                    self._publish_pushes(front)
+                elif len(front) > 1:
+                    self._publish_changes(front)
                 else:
-                    self._publish_change(taken[0])
-        except BaseException as error:  # noqa: BLE001 -- all who wait are told, now and later
-            self._stop(error, taken)
+                    self._publish_change(front[0])
+        except BaseException as error:  # noqa: BLE001 -- all requests get the error, now and later
+            self._stop(error, front)
 
     def _take(self) -> list[_QueuedRequest]:
-        """What is published next, once it may be; empty at the end."""
+        """Waits until a snapshot may be published; returns its requests; empty at the end."""
         with self._changed:
             while True:
                 if self._halted_by is not None:
@@ -335,7 +338,7 @@ class Injector:
                     self._clock.wait(self._changed, None)
 
     def _front(self) -> list[_QueuedRequest]:
-        """The longest front of the queue that makes one snapshot."""
+        """The longest front of the queue that may be one snapshot."""
         front: list[_QueuedRequest] = []
         size = 0
         for waiting in self._queue:
@@ -367,7 +370,7 @@ class Injector:
 
     def _publish_pushes(self, group: list[_QueuedRequest]) -> None:
         gathering = Gathering(self.catalog, self.positions)
-        accepted: list[tuple[_QueuedRequest, Taken]] = []
+        accepted: list[tuple[_QueuedRequest, Accepted]] = []
         for waiting in group:
             try:
                 match waiting.request:
@@ -388,31 +391,31 @@ class Injector:
                 self._refuse_pushes(written, batch)
                 return
             try:
-                self._publish(batch, gathering.steps(), [taken for _, taken in accepted])
+                self._publish(batch, gathering.steps(), [entry for _, entry in accepted])
             except Unwritable as error:
                 self._refuse_pushes(written, error)
                 return
             self.dropped += gathering.dropped
             self._batch_published_ms = self._clock.now_ms()
-        for waiting, taken in accepted:
-            waiting.future.set_result(self._receipt(waiting, taken))
+        for waiting, entry in accepted:
+            waiting.future.set_result(self._receipt(waiting, entry))
 
     def _refuse_pushes(self, group: list[_QueuedRequest], error: Exception) -> None:
-        """Those which are not to blame that their snapshot cannot be written are in one without the others."""
+        """Publishes the pushes of a failed snapshot one by one, so that only those fail that caused the failure."""
         if len(group) == 1 or isinstance(error, StoreUnavailable):
             _refuse(group, error)
             return
         for waiting in group:
             self._publish_pushes([waiting])
 
-    def _receipt(self, waiting: _QueuedRequest, taken: Taken) -> Receipt:
+    def _receipt(self, waiting: _QueuedRequest, accepted: Accepted) -> Receipt:
         request = waiting.request
         assert isinstance(request, (Push, Heartbeat, Idle))
         position = self.positions.get(request.stream)
         batch = position.batch if position else 0
-        if taken is REPEATED:
+        if accepted is REPEATED:
             return Receipt(0, 0, batch, self.head, repeated=True)
-        return Receipt(len(taken.element_times), self._listener.late_in(taken), batch, self.head)
+        return Receipt(len(accepted.element_times), self._listener.late_in(accepted), batch, self.head)
 
     def _publish_change(self, waiting: _QueuedRequest) -> None:
         change = waiting.request
@@ -449,7 +452,7 @@ class Injector:
         return HeadView(self._store, self.head, catalog, self.positions, self.numbers.new)
 
     def _publish_changes(self, group: Sequence[_QueuedRequest]) -> None:
-        """Each sees what those before it did to the catalog; together they are one snapshot."""
+        """Each change sees the catalog after those before it; together they are one snapshot."""
         catalog = self.catalog
         intents: list[tuple[_QueuedRequest, Intent]] = []
         for waiting in group:
@@ -486,7 +489,7 @@ class Injector:
         try:
             publish()
         except StoreUnavailable:
-            if self._insist(self._store.settle) == self.head:
+            if self._retry(self._store.settle) == self.head:
                 raise
         if (sn := int(self._store.head())) > self.head:
             self._reached = "committed"
@@ -511,33 +514,33 @@ class Injector:
             for step in steps:
                 batch.catalog(step.kind, step.number, step.body())
                 if isinstance(step.definition, StreamDefinition) and self.catalog.reads_any_stream:
-                    batch.encode([iri(step.definition.iri)])  # those queries bind a variable to it
+                    batch.encode([iri(step.definition.iri)])  # queries over every stream bind a variable to it
             return batch
 
-        insists = any(waiting.insists for waiting in group)
+        is_retried = any(waiting.is_retried for waiting in group)
         try:
-            return self._insist(fill) if insists else fill()
+            return self._retry(fill) if is_retried else fill()
         except (Fenced, WriterElsewhere):
             raise
         except Exception as error:  # nothing is published yet: it concerns these requests alone
-            if insists and isinstance(error, StoreUnavailable):
-                raise  # the writer stops; what queries said is pushed again by the next one
+            if is_retried and isinstance(error, StoreUnavailable):
+                raise  # the writer stops; emissions are pushed again by the next one
             return error
 
-    def _insist(self, act: Callable[[], Result]) -> Result:
+    def _retry(self, act: Callable[[], Result]) -> Result:
         over = lambda: self._closed or self._halted_by is not None  # noqa: E731
-        return insist(act, self._clock, over, waits=self._waits)
+        return retry(act, self._clock, over, waits=self._waits)
 
     def _publish(
-        self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None
+        self, batch: Batch, steps: Sequence[CatalogStep], accepted: Sequence[Accepted], catalog: Catalog | None = None
     ) -> None:
         self._reached = "committing"
-        sn = int(self._insist(lambda: self._store.commit(batch)))
+        sn = int(self._retry(lambda: self._store.commit(batch)))
         self._reached = "committed"
-        self._published(sn, steps, taken, catalog)
+        self._published(sn, steps, accepted, catalog)
 
     def _published(
-        self, sn: int, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None
+        self, sn: int, steps: Sequence[CatalogStep], accepted: Sequence[Accepted], catalog: Catalog | None = None
     ) -> None:
         """`catalog`: the one after these steps, if it is known."""
         assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
@@ -549,10 +552,10 @@ class Injector:
         self.catalog = catalog
         self.positions = self._store.vts(sn)
         self.head = sn
-        news = [one for one in taken if one is not REPEATED]
+        news = [one for one in accepted if one is not REPEATED]
         self._listener.published(PublishedBatch(sn, news, steps, before, self.catalog, self.positions))
 
-    def _stop(self, error: BaseException, taken: list[_QueuedRequest]) -> None:
+    def _stop(self, error: BaseException, front: list[_QueuedRequest]) -> None:
         refusal = refusal_of(error, self._store.url)
         with self._changed:
             self._fault, self._refusal = error, refusal
@@ -562,12 +565,12 @@ class Injector:
         if not goes_on_after(error):
             log.error("the writer has stopped by a fault of this server", exc_info=error)
         self._listener.stopped(error)
-        waiting = [one for one in taken if not one.future.done()]
+        waiting = [one for one in front if not one.future.done()]
         _refuse(waiting, refusal if self._is_undone(error) else self._unknown(error))
         _refuse(queued, refusal)
 
     def _is_undone(self, error: BaseException) -> bool:
-        """Whether nothing of what was taken of the queue counts, for certain."""
+        """Whether it is certain that none of the requests counts that were taken from the queue."""
         if self._reached == "committing":
             return isinstance(error, Fenced) and not isinstance(error, Undecided)
         return self._reached == "filling"
@@ -580,12 +583,12 @@ class Injector:
 
 
 def goes_on_after(error: BaseException) -> bool:
-    """Whether writing is taken up again by itself, once the store answers or the other writer has ended."""
+    """Whether this process writes again by itself, once the store answers or the other writer has ended."""
     return isinstance(error, (Fenced, WriterElsewhere, StoreUnavailable))
 
 
 def refusal_of(error: BaseException, url: str) -> RilletError:
-    """What those are told of whom nothing is done."""
+    """The error of requests of which nothing is done."""
     if isinstance(error, RilletError):
         return error
     if goes_on_after(error):
@@ -606,6 +609,6 @@ def _named(error: BaseException) -> str:
 
 
 def _refuse(group: Sequence[_QueuedRequest], error: Exception) -> None:
-    """Nothing of these requests was written; the writer goes on."""
+    """Fails these requests, of which nothing was written."""
     for waiting in group:
         waiting.future.set_exception(error)

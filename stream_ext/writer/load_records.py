@@ -1,7 +1,6 @@
-"""Loads: what the store keeps of what was loaded, a file or a part of another store, and what to do with a line that
-is wrong.
+"""Loads: the records of what was loaded (a file, or a part of another store), and how wrong lines are handled.
 
-A file is known again by its place, size and time; or, where it has moved or was copied, by its size and digest."""
+A file is recognised by its path, size and time; or, if it was moved or copied, by its size and digest."""
 
 from __future__ import annotations
 
@@ -16,12 +15,13 @@ from stream_ext.errors import BadData
 from stream_ext.rdf.ntriples import careful_rows
 from stream_ext.rdf.parsed import Row
 
-#: So many bad lines are told one by one.
-TOLD_MAX = 10
+#: The greatest number of bad lines that are reported one by one.
+REPORTED_MAX = 10
 
 
 class Loaded(msgspec.Struct, omit_defaults=True):
-    """`bad`: how many lines were left out. `sn` is that of the snapshot that has it, and not written in it."""
+    """The record of a load. `bad`: the number of lines that were left out. `sn`: the snapshot of the load; it is not
+    stored in the record."""
 
     path: str
     size: int
@@ -68,13 +68,13 @@ class BadLine:
 
 
 class UnusualLineReader:
-    """Reads a line that is not as most are. With `go_on` a bad one is left out, counted, and told of; else it is an
-    error that ends the load."""
+    """Reads a line that the fast reader cannot read. With `go_on` a bad line is left out, counted and reported; else it
+    is an error that ends the load."""
 
     def __init__(self, quads: bool, go_on: bool) -> None:
         self._quads, self._go_on = quads, go_on
         self.bad = 0
-        self.told: list[BadLine] = []
+        self.reported: list[BadLine] = []
 
     def __call__(self, line: bytes, number: int) -> Sequence[Row]:
         try:
@@ -83,6 +83,6 @@ class UnusualLineReader:
             if not self._go_on:
                 raise
             self.bad += 1
-            if len(self.told) < TOLD_MAX:
-                self.told.append(BadLine(error.line, error.column, error.message))
+            if len(self.reported) < REPORTED_MAX:
+                self.reported.append(BadLine(error.line, error.column, error.message))
             return []

@@ -1,7 +1,7 @@
 """Registration: from a text to a query that runs.
 
-What depends on the text alone is settled in the caller's thread. What depends on the catalog (is the name free,
-which streams are there, where have they come to) is settled by the writer, in the snapshot of the registration."""
+What depends on the text alone is done in the caller's thread. What depends on the catalog (is the name free, which
+streams exist, what are their positions) is done by the writer, in the snapshot of the registration."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A text that may be registered. As a change it makes the query, and the streams that it names and that are
-    not there yet."""
+    """A text that may be registered. As a change it creates the query, and the streams that it names and that do not
+    exist yet."""
 
     text: str
     base: str
-    names: Names | None  # None: it has none, and is given one
+    names: Names | None  # None: it has no name, and gets one
     query: Query
     constants: list[bytes]
     queries_max: int
-    live: bool = False  # ends with its connection, and makes no stream
+    live: bool = False  # ends with its connection, and creates no stream
 
     @property
     def joins(self) -> bool:
-        """Many that come at once are one snapshot."""
+        """Consecutive registrations are one snapshot."""
         return True
 
     def __call__(self, view: HeadView) -> Intent:
@@ -118,19 +118,20 @@ class Registration:
     def _generated(self, catalog: Catalog) -> Names:
         folder = self.base + "queries/"
 
-        def taken(name: str) -> bool:
+        def is_used(name: str) -> bool:
             known = [catalog.find_query, *([catalog.find_stream] if self._derives else [])]
             return any(find(key) is not None for find in known for key in (name, folder + name))
 
-        return names_of(generated_name(taken), folder)
+        return names_of(generated_name(is_used), folder)
 
     @property
     def _derives(self) -> bool:
-        """What a CONSTRUCT says is a stream; not that of a connection, which nobody else could name."""
+        """Whether the emissions become a stream: those of a CONSTRUCT, except a live one, which has no name for
+        others."""
         return self.query.form is Form.CONSTRUCT and not self.live
 
     def _output(self, names: Names, number: int, found: _Found, view: HeadView) -> int:
-        """The stream of what the query says: a new one of its name, or one that waits for it under that name."""
+        """The stream of the query's emissions: a new one of its name, or an unused one that has this name."""
         there = found.catalog.find_stream(names.name) or found.catalog.find_stream(names.iri)
         if there is None:
             of_stream = view.new_number("stream")
@@ -179,14 +180,14 @@ def read_registration(
 
 
 def _waits(stream: StreamDefinition, view: HeadView) -> bool:
-    """Whether nothing was ever pushed to it, and no option says where its elements have their times."""
+    """Whether the stream is unused: nothing was ever pushed to it, and it has no option `time`."""
     position = view.positions.get(stream.number)
     pushed = position is not None and position.batch > 0
     return not pushed and stream.runs_by is None and stream.of_query is None and stream.options.time is None
 
 
 def _empty_graphs(query: Query, view: HeadView) -> Iterator[str]:
-    """A graph that FROM mistypes is as empty as one that is filled later."""
+    """Warnings for graphs of FROM without triples: the name may be mistyped."""
     for graph in dict.fromkeys(clause.graph for clause in query.shape.graphs if clause.graph is not None):
         id = int(view.store.ids([graph.text])[0])
         if not id or not len(view.store.at(view.head).predicates(id)):
@@ -195,7 +196,7 @@ def _empty_graphs(query: Query, view: HeadView) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Found:
-    """The streams of the windows, and those among them that are made with the query."""
+    """The streams of the windows, and those among them that are created with the query."""
 
     catalog: Catalog
     streams: list[int] = field(default_factory=list)
@@ -207,7 +208,7 @@ class _Found:
         self.catalog = self.catalog.after(step)
 
     def read_all(self) -> None:
-        """What is replayed once reads the streams that there are."""
+        """Windows of the past on a variable read the streams that exist now."""
         self.streams = sorted(self.catalog.streams)
         if not self.streams:
             raise BadArgument(
@@ -215,8 +216,9 @@ class _Found:
             )
 
 
-def _answers_alone(catalog: Catalog, key: str) -> str:
-    """A window over a query that makes no stream: it would be silent for ever, though both names are right."""
+def _no_stream_of(catalog: Catalog, key: str) -> str:
+    """A hint for a window that names a query without a stream: it would be empty for ever, though the names are
+    right."""
     if catalog.find_query(key) is None:
         return ""
     return f" ({key!r} is a query, but only what a CONSTRUCT says is a stream)"
@@ -236,7 +238,7 @@ def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: 
             options = StreamOptions(time=window.time_predicate)
             stream = StreamDefinition(number, names.name, names.iri, options, made_by=query)
             found.take(CatalogStep("stream", number, stream))
-            near = _answers_alone(found.catalog, key) or near
+            near = _no_stream_of(found.catalog, key) or near
             found.warnings.append(
                 f"stream {names.name!r} did not exist{near}: it was created with the default options "
                 f"{'but for its time ' if window.time_predicate else ''}"

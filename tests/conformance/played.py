@@ -49,7 +49,7 @@ def played(case: Case, text: str, store: Store, elsewhere: Remote | None) -> Exp
         load(store, path, name)
     if elsewhere is None:
         return ask(store, text, case.query.as_uri(), case.result.suffix)
-    asking = Asking(outside=Outside(service=places(elsewhere.address)))
+    asking = Asking(allowed_urls=Outside(service=places(elsewhere.address)))
     found = ask(store, elsewhere.here(text), case.query.as_uri(), case.result.suffix, asking)
     return replace(found, rows=tuple(tuple(map(elsewhere.there, row)) for row in found.rows or ()))
 

@@ -71,7 +71,7 @@ def live(
     settings = ServeSettings(f"lmdb:{folder}", token=token, **rules)
     tls = settings.tls()
     with (
-        Service.open(settings.store, base=BASE, clock=SystemClock(), engine="inline", outside=outside) as service,
+        Service.open(settings.store, base=BASE, clock=SystemClock(), engine="inline", allowed_urls=outside) as service,
         listen("127.0.0.1", port) as listening,
     ):
         ready = threading.Event()

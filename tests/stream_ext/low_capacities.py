@@ -19,7 +19,7 @@ LOW = (
     ("stream_ext.rows.key_table", "_LEAST_CAPACITY", 2),
     ("stream_ext.network.operators.scans.occurrence_scan", "_CLEAN_LEAST", 2),
     ("stream_ext.network.operators.answers.ordered_rows", "_SETTLE_LEAST", 2),
-    ("stream_ext.network.operators.paths.path_pairs", "_KEPT_AT_LEAST", 2),
+    ("stream_ext.network.operators.paths.path_pairs", "_UNUSED_STARTS_MIN", 2),
     ("stream_ext.rows.row_index", "_LEAST_CAPACITY", 2),
     ("stream_ext.network.operators.groups.tallies", "_CLEAN_LEAST", 2),
 )
@@ -41,7 +41,7 @@ def small_plans() -> Iterator[None]:
 @contextmanager
 def low_capacities() -> Iterator[None]:
     patches = [patch(f"{module}.{name}", value) for module, name, value in LOW]
-    patches.append(patch("stream_ext.continuous.query_run.TERMS_MADE_MAX", 5))
+    patches.append(patch("stream_ext.continuous.query_run.TERMS_CREATED_MAX", 5))
     for one in patches:
         one.start()
     try:

@@ -90,7 +90,7 @@ class _SeatWorker:
                     case wire.Head(sn):
                         head = sn
                     case wire.LeftOut(queries):
-                        kept.shard.held = frozenset(queries)
+                        kept.shard.suspended = frozenset(queries)
                     case wire.GoOn(states):
                         self._go_on(kept, states, underway)
                     case wire.End(sn):
@@ -114,7 +114,7 @@ class _SeatWorker:
             underway.steps(welcome.position)
             kept = _build(welcome, kept, underway)
         else:
-            kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps
+            kept.shard.suspended, kept.shard.stepping = frozenset(welcome.held), underway.steps
         underway.rests()
         self.sn = int(kept.shard.sn)
         self._tell_faults(kept)
@@ -188,7 +188,7 @@ def _build(welcome: wire.Welcome, kept: CachedShard | None, underway: Underway) 
         kept = CachedShard(welcome.service, codec, shard)
         _kept[welcome.store_url] = kept
     kept.service, kept.clean = welcome.service, False
-    kept.shard.held, kept.shard.stepping = frozenset(welcome.held), underway.steps
+    kept.shard.suspended, kept.shard.stepping = frozenset(welcome.held), underway.steps
     kept.head = int(kept.shard.refresh())
     kept.shard.build(kept.codec.decode_states(welcome.states or {}), welcome.position)
     kept.clean = True

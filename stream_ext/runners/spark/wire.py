@@ -236,7 +236,7 @@ class SeatShard(Protocol):
 
     sn: Any
     faults: dict[int, str]
-    held: Collection[int]
+    suspended: Collection[int]
     stepping: Callable[[int, Sequence[int]], None]
 
     @property

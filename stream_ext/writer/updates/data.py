@@ -28,7 +28,7 @@ def insert_data(operation: InsertData, known: Known, working: Working) -> None:
 
 
 def delete_data(operation: DeleteData, working: Working) -> None:
-    """What has no id occurs in no quad: it needs none to be deleted."""
+    """Deletes quads. A term without an id occurs in no quad, so it gets none."""
     nodes = [node for node in nodes_of(operation.quads) if isinstance(node, Constant)]
     ids = working.preview.ids([node.text for node in nodes]).tolist()
     known: Known = dict(zip(nodes, ids, strict=True))

@@ -63,7 +63,7 @@ def transfer(operation: Transfer, working: Working) -> None:
 
 
 def _copy(given: DerivedGraph, operation: Transfer, working: Working) -> None:
-    """Of a graph that is not in the store."""
+    """Copies a graph that is not in the store."""
     target = working.graph(operation.target)
     if operation.verb != "ADD":
         _delete(target, working)

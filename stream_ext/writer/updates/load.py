@@ -1,6 +1,7 @@
-"""LOAD: what a document says comes into the store.
+"""LOAD: the triples of a document are added to the store.
 
-Documents are fetched and parsed before the request waits for the writer: a slow server somewhere holds nobody up."""
+Documents are fetched and parsed before the request waits for the writer: a slow remote server delays no other
+request."""
 
 from __future__ import annotations
 
@@ -34,13 +35,14 @@ class _Counted(ReadingBudget):
         self._spend(size)
 
 
-def fetched(operation: Load, outside: Outside, control: Control) -> Parsed | None:
-    """None where there is nothing, and LOAD SILENT does not mind. `control` ends it when nobody wants it any more, and
-    pays for what the document takes: all those of a request wait together for the writer."""
+def fetched(operation: Load, allowed_urls: Outside, control: Control) -> Parsed | None:
+    """The parsed document; None: it could not be loaded, and the operation is SILENT. `control` ends the loading when
+    the request was cancelled, and is charged for the document: all documents of a request wait for the writer
+    together."""
     control.check()
     spent = control.spent
     try:
-        parsed = _parsed(operation, replace(outside, timeout_s=control.left_s(outside.timeout_s)), control)
+        parsed = _parsed(operation, replace(allowed_urls, timeout_s=control.left_s(allowed_urls.timeout_s)), control)
     except (OutOfBounds, CannotUpdate) as error:
         control.check()
         if operation.silent:
@@ -54,11 +56,11 @@ def fetched(operation: Load, outside: Outside, control: Control) -> Parsed | Non
     return parsed
 
 
-def _parsed(operation: Load, outside: Outside, control: Control) -> Parsed:
+def _parsed(operation: Load, allowed_urls: Outside, control: Control) -> Parsed:
     try:
-        found = fetch(parse_term(operation.source.text).value, outside)
+        found = fetch(parse_term(operation.source.text).value, allowed_urls)
         control.spend(len(found.data))
-        parsed = parse_rdf(found.data, found.media_type, found.url, _Counted(control, outside.bytes_max))
+        parsed = parse_rdf(found.data, found.media_type, found.url, _Counted(control, allowed_urls.bytes_max))
         check_terms(parsed.terms)
     except CannotFetch as error:
         raise CannotUpdate(str(error)) from None

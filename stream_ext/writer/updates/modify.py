@@ -1,6 +1,6 @@
-"""DELETE and INSERT with a pattern. The pattern is solved first; then what it deletes goes, then what it inserts comes.
+"""DELETE and INSERT with a pattern: the pattern is solved, then quads are deleted, then quads are inserted.
 
-The store that the pattern is solved over is that of the operations before, so it sees nothing of its own changes."""
+The pattern is solved over the store after the operations before, so an operation does not see its own changes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stream_ext.writer.updates.templates import QuadTemplate, Solved, variables_
 from stream_ext.writer.updates.working import Working
 
 
-def asked_of(operation: Modify | DeleteWhere) -> PatternRequest:
-    """Of DELETE WHERE the quads are the pattern as well."""
+def pattern_request(operation: Modify | DeleteWhere) -> PatternRequest:
+    """The pattern of an operation; of DELETE WHERE, the quads are the pattern."""
     if isinstance(operation, DeleteWhere):
         pattern = pattern_of(operation.quads, operation.position)
         return PatternRequest(pattern, variables_of(operation.quads), STORE, operation.quads)

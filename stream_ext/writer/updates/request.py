@@ -37,7 +37,7 @@ from stream_ext.writer.injector import Change, HeadView, Intent
 from stream_ext.writer.updates.data import Known, delete_data, insert_data, nodes_of
 from stream_ext.writer.updates.graphs import manage, transfer
 from stream_ext.writer.updates.load import fetched, load
-from stream_ext.writer.updates.modify import asked_of, delete_where, modify
+from stream_ext.writer.updates.modify import delete_where, modify, pattern_request
 from stream_ext.writer.updates.solving import Ahead, solutions, solved_ahead
 from stream_ext.writer.updates.targets import targets_of
 from stream_ext.writer.updates.templates import Solved
@@ -46,9 +46,9 @@ from stream_ext.writer.updates.working import CannotUpdate, Forbidden, Working
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The snapshot that has an update, and how the store differs from the one before: quads that came and that went.
+    """The snapshot of an update, and the numbers of quads that it added and removed.
 
-    None where that cannot be told: the update is done, and the store is out of reach or has forgotten what was."""
+    None: they are not known. The update is done, but the store does not answer, or has deleted the snapshot before."""
 
     snapshot: int
     inserted: int | None
@@ -57,7 +57,8 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class UpdateOutcome:
-    """What the writer says of a request: the snapshot that has it; `changed` is False if that was there before."""
+    """The outcome of a request: its snapshot; `changed` is False if the request changed nothing, and has no own
+    snapshot."""
 
     sn: int
     changed: bool
@@ -78,7 +79,7 @@ def change_of(
     request.solve_ahead(store, head)
 
     def change(view: HeadView) -> Intent:
-        derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.outside, request.control)
+        derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.allowed_urls, request.control)
         return Intent(
             lambda sn: UpdateOutcome(sn, request.asserts),
             write=lambda batch: request.run(view.store, batch, derived),
@@ -99,7 +100,7 @@ def updated(published: UpdateOutcome, store: Store) -> Updated:
 
 
 class _Request:
-    """Made in the caller's thread, where what needs no turn is done; run by the writer."""
+    """A request: created and prepared in the caller's thread, then run by the writer."""
 
     def __init__(self, update: Update, text: str, asking: Asking) -> None:
         self._operations, self._text, self._asking = update.operations, text, asking
@@ -109,8 +110,8 @@ class _Request:
         self.asserts = False
 
     @property
-    def outside(self) -> Outside:
-        return self._asking.outside
+    def allowed_urls(self) -> Outside:
+        return self._asking.allowed_urls
 
     @property
     def control(self) -> Control:
@@ -121,20 +122,20 @@ class _Request:
             if isinstance(operation, InsertData | DeleteData):
                 check_terms(node.text for node in nodes_of(operation.quads) if isinstance(node, Constant))
             elif isinstance(operation, Modify):
-                check_services([operation.pattern], self._asking.outside, self._text)
+                check_services([operation.pattern], self._asking.allowed_urls, self._text)
             elif isinstance(operation, Load):
                 with self._placed(number, operation):
-                    self._documents[number] = fetched(operation, self.outside, self.control)
+                    self._documents[number] = fetched(operation, self.allowed_urls, self.control)
 
     def solve_ahead(self, store: Store, head: int) -> None:
-        """Only for the first operation: those after it see what it does."""
+        """Solves the pattern of the first operation before the writer's turn; later operations depend on the first."""
         first = self._operations[0] if self._operations else None
         if isinstance(first, Modify | DeleteWhere):
             with self._placed(1, first), suppress(SnapshotGone):
-                self._ahead = solved_ahead(asked_of(first), store, head, self._asking)
+                self._ahead = solved_ahead(pattern_request(first), store, head, self._asking)
 
     def run(self, store: Store, batch: Batch, derived: DerivedGraphs) -> None:
-        ahead = self._ahead if self._ahead is not None and self._ahead.holds(store) else None
+        ahead = self._ahead if self._ahead is not None and self._ahead.is_current(store) else None
         charged = ChargedBatch(batch, self.control)
         working = Working(charged, store.preview(batch), self._asking, derived)
         for number, operation in enumerate(self._operations, 1):
@@ -151,9 +152,9 @@ class _Request:
         self.asserts = not batch.is_empty
 
     def _run_by_pattern(self, operation: Modify | DeleteWhere, known: Solved | None, working: Working) -> None:
-        asked = asked_of(operation)
-        reads_derived = any(working.derived.meant(asked.pattern, asked.of))
-        solved = known if known is not None and not reads_derived else solutions(asked, working)
+        request = pattern_request(operation)
+        reads_derived = any(working.derived.meant(request.pattern, request.of))
+        solved = known if known is not None and not reads_derived else solutions(request, working)
         if isinstance(operation, Modify):
             modify(operation, solved, working)
         else:
@@ -176,7 +177,7 @@ class _Request:
 
     @contextmanager
     def _placed(self, number: int, operation: Operation) -> Iterator[None]:
-        """An error of an operation says which it is, and where it stands."""
+        """Adds the number and the position of the operation to its errors."""
         count = len(self._operations)
         which = f"operation {number} of {count}: " if count > 1 else ""
         try:

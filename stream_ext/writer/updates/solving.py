@@ -1,9 +1,9 @@
 """The solutions of an update's pattern: the one place where an update asks the evaluator of queries.
 
-The writer solves patterns at its turn, and whoever pushes waits meanwhile. What is expected to take long is therefore
-solved *ahead*, in the thread of the request, at the head of that moment. At its turn the writer looks whether any edge
-that the solutions depend on has changed since. If none has, they are what it would have found; else it solves anew. So
-a request still sees exactly the snapshot before its own."""
+While the writer solves a pattern, pushes wait. So a pattern that is expected to take long is solved *ahead*, in the
+thread of the request, at the head of that moment. Then the writer checks whether an edge that the solutions depend on
+has changed since. If none has, the solutions are the same at its turn; else it solves the pattern anew. So a request
+sees exactly the snapshot before its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbase_store import Store
 from hbase_store.errors import SnapshotGone
 from stream_ext.language.algebra.algebra import Modify, Pattern, QuadPattern
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.oneshot.evaluate import Asking, DerivedGraph, pattern_network, solve, solve_beside, where
+from stream_ext.oneshot.evaluate import Asking, DerivedGraph, pattern_network, solve, solve_with_graphs, where
 from stream_ext.plan.logic import GraphScope, Select, predicates_read
 from stream_ext.plan.places import STORE, GraphsInScope, dataset
 from stream_ext.rows.zset import ZSet
@@ -32,7 +32,7 @@ _SNAPSHOTS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PatternRequest:
-    """The pattern of an operation, and what its solutions are wanted for."""
+    """The pattern of an operation, and the use of its solutions."""
 
     pattern: Pattern
     variables: tuple[str, ...]
@@ -48,8 +48,8 @@ class Ahead:
     solved: Solved
     predicates: frozenset[bytes] | None
 
-    def holds(self, store: Store) -> bool:
-        """Whether they are those at the head, too."""
+    def is_current(self, store: Store) -> bool:
+        """Whether the solutions are the same at the head."""
         head = int(store.head())
         if head - self.sn > _SNAPSHOTS_MAX:
             return False
@@ -57,7 +57,7 @@ class Ahead:
         try:
             return not any(_changed(store, sn, known) for sn in range(self.sn + 1, head + 1))
         except SnapshotGone:
-            return False  # nobody can tell any more
+            return False  # the changes since are collected
 
 
 def _changed(store: Store, sn: int, predicates: list[int] | None) -> bool:
@@ -65,29 +65,30 @@ def _changed(store: Store, sn: int, predicates: list[int] | None) -> bool:
     return bool(store.row(sn).load_run) or bool(len(store.net_changes(sn, predicates)))
 
 
-def solutions(asked: PatternRequest, working: Working) -> Solved:
-    """Over the store with all that the operations before did."""
+def solutions(request: PatternRequest, working: Working) -> Solved:
+    """The solutions over the store after the operations before."""
     vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
-    graphs = working.derived.of_pattern(asked.pattern, asked.of)
-    snapshot, select = working.snapshot, _select(asked, working.asking, graphs)
-    found = solve_beside(select, graphs, snapshot, vocabulary, working.asking)
-    return _solved(asked.variables, found, vocabulary)
+    graphs = working.derived.of_pattern(request.pattern, request.of)
+    snapshot, select = working.snapshot, _select(request, working.asking, graphs)
+    found = solve_with_graphs(select, graphs, snapshot, vocabulary, working.asking)
+    return _solved(request.variables, found, vocabulary)
 
 
-def solved_ahead(asked: PatternRequest, store: Store, sn: int, asking: Asking) -> Ahead | None:
-    """None where it is left to the writer. Of the store alone: what a registered query says may change meanwhile."""
+def solved_ahead(request: PatternRequest, store: Store, sn: int, asking: Asking) -> Ahead | None:
+    """The solutions at snapshot `sn`; None: the pattern is cheap, and is left to the writer. Derived graphs are not
+    read here, because they may change meanwhile."""
     vocabulary = Vocabulary(store.permanent_ids, store.terms)
-    snapshot, select = store.at(sn), _select(asked, asking)
+    snapshot, select = store.at(sn), _select(request, asking)
     network = pattern_network(select, snapshot, vocabulary, check=asking.control.check)
     if network.expected() < AHEAD_ROWS:
         return None
-    solved = _solved(asked.variables, solve(network, snapshot, vocabulary, asking), vocabulary)
-    read, deleted = predicates_read(select), _predicates_of(asked.deletes)
+    solved = _solved(request.variables, solve(network, snapshot, vocabulary, asking), vocabulary)
+    read, deleted = predicates_read(select), _predicates_of(request.deletes)
     return Ahead(sn, solved, None if read is None or deleted is None else read | deleted)
 
 
-def _select(asked: PatternRequest, asking: Asking, graphs: Sequence[DerivedGraph] = ()) -> Select:
-    return where(asked.pattern, asked.variables, asked.of, graphs, asking.control.check)
+def _select(request: PatternRequest, asking: Asking, graphs: Sequence[DerivedGraph] = ()) -> Select:
+    return where(request.pattern, request.variables, request.of, graphs, asking.control.check)
 
 
 def _predicates_of(quads: Sequence[QuadPattern]) -> frozenset[bytes] | None:

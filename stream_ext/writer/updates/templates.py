@@ -169,9 +169,9 @@ def _kinds(ids: Ids, vocabulary: Vocabulary) -> Kinds:
     tags = tag_of(ids)
     kinds = np.full(len(ids), _LITERAL, np.uint8)
     kinds[tags == BLANK] = _BLANK
-    said = (tags == DICTIONARY) | (tags == LOCAL)
-    if said.any():
-        distinct, places = np.unique(ids[said], return_inverse=True)
+    in_dictionary = (tags == DICTIONARY) | (tags == LOCAL)
+    if in_dictionary.any():
+        distinct, places = np.unique(ids[in_dictionary], return_inverse=True)
         first = np.array([text[0] for text in vocabulary.decode(distinct)], np.uint8)
-        kinds[said] = _KIND_OF[first][places]
+        kinds[in_dictionary] = _KIND_OF[first][places]
     return kinds

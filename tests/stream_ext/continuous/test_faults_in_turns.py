@@ -112,7 +112,7 @@ def test_what_was_answered_before_an_endpoint_failed_is_said(tmp_path: Path, the
     knows = answering(knowing(" . ".join(f":n{n} :name '{n}'" for n in range(1, 7))))
     there.replies["/x"] = lambda asked: Reply(503) if asks_for(asked, "n4") else knows(asked)
     clock = ManualClock(1_000_000)
-    with opened(tmp_path, clock, outside=Outside(service=places(there.url), refresh_s=0)) as service:
+    with opened(tmp_path, clock, allowed_urls=Outside(service=places(there.url), refresh_s=0)) as service:
         pattern = f"?x :p ?y }} SERVICE <{there.url}/x> {{ ?y :name ?n"
         service.register(registration(window=SECOND, pattern=pattern, select="SELECT ?n"))
         elements = [{"timestamp": n * 1000 - 500, "data": triple("a", f"n{n}")} for n in range(1, 7)]

@@ -47,13 +47,13 @@ def test_who_is_held_misses_nothing_however_often_a_shard_is_built(evaluated: in
         take(store, shard.step(sn), states, said)
     for _ in range(builds):
         shard = Shard(store)
-        shard.held = registry.queries.keys()
+        shard.suspended = registry.queries.keys()
         shard.build(states, sn)
         for _ in range(2):
             sn = push()
             take(store, calm.step(sn), {}, expected)
             take(store, shard.step(sn), states, said)
-    shard.held = ()
+    shard.suspended = ()
     sn = push()
     take(store, calm.step(sn), {}, expected)
     take(store, shard.step(sn), states, said)

@@ -17,7 +17,7 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import Left
 from stream_ext.clock import ManualClock
-from stream_ext.continuous.shard import Shard, takes_beside, takes_on_spark
+from stream_ext.continuous.shard import Shard, takes_inline, takes_on_spark
 from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.runner_split import Homes
@@ -48,7 +48,7 @@ class _Pair:
     """Two shards that have all queries between them."""
 
     def __init__(self, store: Store) -> None:
-        self.spark, self.beside = Shard(store, takes_on_spark), Shard(store, takes_beside)
+        self.spark, self.beside = Shard(store, takes_on_spark), Shard(store, takes_inline)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         self.spark.build(states, sn)
@@ -170,7 +170,7 @@ def test_one_that_waits_for_an_answer_goes_on_where_it_is_moved_to(tmp_path: Pat
     """What it has missed is made up for there."""
     with elsewhere() as there, closing(hbase_store.open(f"lmdb:{tmp_path / 'store'}", clock=ManualClock(0))) as store:
         outside = Outside(service=places(there.url))
-        spark, beside = Shard(store, takes_on_spark, outside), Shard(store, takes_beside, outside)
+        spark, beside = Shard(store, takes_on_spark, outside), Shard(store, takes_inline, outside)
         registry = Registry.over(
             store, Scene([Window("w1", 1, 10, 10)], "WINDOW :w1 { ?x :p ?y }", "ASK", "RSTREAM", {1: 0, 2: 0})
         )

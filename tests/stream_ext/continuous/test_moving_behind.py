@@ -20,7 +20,7 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import ManualClock
-from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_beside, takes_on_spark
+from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_inline, takes_on_spark
 from stream_ext.continuous.turns import UNHURRIED, TurnLimits
 from stream_ext.emissions.emission import EmissionBody, columns_of, decode_body, decode_shared_body
 from stream_ext.emissions.merge import Merge
@@ -58,7 +58,7 @@ class _Runner:
         play = self.play
         number, position, states = play.merge.attempt(self.name)
         self.shard = play.kind(play.store, self.takes, pace=play.pace())
-        self.shard.held = play.held
+        self.shard.suspended = play.held
         self.shard.build(states, position)
         if self.name == "spark":
             play.merge.caught_up("spark", number, position, self.shard.behind)
@@ -70,7 +70,7 @@ class _Runner:
         play = self.play
         _, position, states = play.merge.attempt("inline")
         inline = play.kind(play.store, takes_all, pace=play.pace())
-        inline.held = play.held
+        inline.suspended = play.held
         inline.build(states, position)
         while inline.sn < int(play.store.head()):
             parts = inline.step(inline.sn + 1)
@@ -78,7 +78,7 @@ class _Runner:
 
     def step(self) -> None:
         if self.shard.sn < int(self.play.store.head()):
-            self.shard.held = self.play.held
+            self.shard.suspended = self.play.held
             parts = self.shard.step(self.shard.sn + 1)
             self._check()
             self.play.merge.take(self.name, self.shard.sn, parts)
@@ -128,7 +128,7 @@ class Playing:
     def _runners(self) -> list[_Runner]:
         for sn in range(self.merge.position, int(self.store.head()) + 1):
             self.merge.publish(sn, True)
-        return [_Runner(self, "spark", takes_on_spark), _Runner(self, "beside", takes_beside)]
+        return [_Runner(self, "spark", takes_on_spark), _Runner(self, "beside", takes_inline)]
 
     def run(self) -> None:
         for step in self.scene.steps:

@@ -216,7 +216,7 @@ def test_a_query_that_fails_is_reported_and_the_others_go_on(store: Store, monke
 def test_a_query_that_makes_term_after_term_forgets_those_that_no_row_has(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_ext.continuous.query_run.TERMS_MADE_MAX", 6)
+    monkeypatch.setattr("stream_ext.continuous.query_run.TERMS_CREATED_MAX", 6)
     what = Scene(
         [Window("w1", 1, 20, 10)], "WINDOW :w1 { ?x :p ?y } BIND(CONCAT(STR(?x), '!') AS ?z)", "SELECT ?z",
         "ISTREAM", {1: 0, 2: 0},

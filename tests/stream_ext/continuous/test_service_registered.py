@@ -106,7 +106,7 @@ def test_what_is_said_is_pyoxigraphs_answer_whatever_comes_goes_and_is_another_n
     tmp_path: Path, there: Elsewhere, seed: int
 ) -> None:
     chance, clock, model = random.Random(seed), ManualClock(1_000_000), Model(there)
-    named = {"clock": clock, "outside": outside(there, refresh_s=0)}
+    named = {"clock": clock, "allowed_urls": outside(there, refresh_s=0)}
     kinds = ["RSTREAM", "ISTREAM", "DSTREAM"]
     queries = {f"q{i}_{r2s.lower()}": (q, r2s) for i, q in enumerate(QUESTIONS) for r2s in kinds}
     expected: dict[str, list[tuple[int, Counter[Any]]]] = {name: [] for name in queries}
@@ -179,7 +179,7 @@ class Line:
 
     def __init__(self, folder: Path, there: Elsewhere, **named: Any) -> None:
         self.folder, self.there, self.clock = folder, there, ManualClock(1_000_000)
-        self.named = {"outside": outside(there, **named)}
+        self.named = {"allowed_urls": outside(there, **named)}
         self.start()
 
     def start(self) -> None:
@@ -330,7 +330,7 @@ def test_one_that_is_resumed_too_early_begins_where_it_was_resumed(line: Line) -
 
 
 def test_time_alone_causes_no_answer_and_what_others_say_does(line: Line) -> None:
-    line.named["outside"] = outside(line.there, refresh_s=60)
+    line.named["allowed_urls"] = outside(line.there, refresh_s=60)
     line.restart()
     text = f"REGISTER RSTREAM q AS {STORED.replace('SELECT ?z ?n', 'SELECT (NOW() AS ?now) ?n')}"
     line.service.register(asked(line.there, text))
@@ -606,11 +606,11 @@ def test_what_others_said_once_is_forgotten_with_its_terms(
     line: Line, windowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("stream_ext.continuous.query_run", "stream_ext.continuous.store_run"):
-        monkeypatch.setattr(f"{module}.TERMS_MADE_MAX", 10)
+        monkeypatch.setattr(f"{module}.TERMS_CREATED_MAX", 10)
     stepped: list[Shard] = []
     step = Shard.step
     monkeypatch.setattr(Shard, "step", lambda shard, sn: (stepped.append(shard), step(shard, sn))[1])
-    line.named["outside"] = outside(line.there, refresh_s=0)
+    line.named["allowed_urls"] = outside(line.there, refresh_s=0)
     line.restart()
     line.service.register(asked(line.there, f"REGISTER ISTREAM q AS {NAMED if windowed else STORED}"))
     line.service.update(f"{PREFIX} INSERT DATA {{ :z1 :in :c }}", wait="evaluated")

@@ -48,7 +48,7 @@ class Going(Bench):
         if rows:
             left = type(left)(left.columns, left.count, left.weights, np.array([u for *_, u in rows], np.int64))
         moment = Moment(
-            time, None, None, vocabulary=self.vocabulary, outside=self.outside, elsewhere=self.elsewhere  # type: ignore[arg-type]  # it reads no store
+            time, None, None, vocabulary=self.vocabulary, allowed_urls=self.outside, backoff=self.elsewhere  # type: ignore[arg-type]  # it reads no store
         )  # fmt: skip
         self.change = self.operator.step(moment, left)
         texts = zip(*map(self._texts, self.change.columns), strict=True)
@@ -105,13 +105,13 @@ def test_what_no_row_needs_is_forgotten(there: Elsewhere) -> None:
     for time in range(40):
         bench.publish(time)
         bench.go(time, *(one("x", f"v{time}_{i}", time + 2) for i in range(200)))
-    assert len(bench.operator._told.places) < 2_500, "of 8,000"
+    assert len(bench.operator._stored.places) < 2_500, "of 8,000"
     bench.publish(3_600_000)
     there.asked.clear()
     bench.go(40)
     (asked,) = there.asked
     assert [asked.body.count(b"v%d_" % time) for time in range(36, 40)] == [0, 0, 200, 200]
-    assert len(bench.operator._told.places) == 400
+    assert len(bench.operator._stored.places) == 400
 
 
 def test_without_an_answer_silent_leaves_rows_as_they_are_until_there_is_one(there: Elsewhere) -> None:
@@ -195,5 +195,5 @@ def test_what_is_there_is_the_join_with_what_the_other_side_knew_when_it_was_ask
                     expected[n, s, str(y)] += weight
         found = bench.go(time, *change)
         assert found == {row: weight for row, weight in expected.items() if weight}, time
-        remembered = np.array([key[1] for key in bench.operator._told.places], np.uint64)
+        remembered = np.array([key[1] for key in bench.operator._stored.places], np.uint64)
         known = {p: edges for p, edges in known.items() if p in bench._texts(remembered)}

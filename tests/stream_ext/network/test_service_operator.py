@@ -72,8 +72,8 @@ class Bench:
     def step(self, rows: list[tuple[Row, int]], time: int = 0, control: Control = Control.FREE) -> Counter[Row]:
         """Rows with weights in, rows with weights out."""
         moment = Moment(
-            time, None, None, vocabulary=self.vocabulary, outside=self.outside, control=control,  # type: ignore[arg-type]  # it reads no store
-            elsewhere=self.elsewhere,
+            time, None, None, vocabulary=self.vocabulary, allowed_urls=self.outside, control=control,  # type: ignore[arg-type]  # it reads no store
+            backoff=self.elsewhere,
         )  # fmt: skip
         found = self.operator.step(moment, self.zset(rows))
         weights = found.weight_array().tolist()
@@ -166,7 +166,7 @@ def test_blank_nodes_of_two_answers_are_not_the_same(there: Elsewhere) -> None:
         bench = Bench(there, ("n",), f"SERVICE <{there.url}/{name}> {{ ?p :born ?y . ?a :of ?p }}", ("a", "p", "y"))
         found = bench.operator.step(
             Moment(  # type: ignore[arg-type]
-                0, None, None, vocabulary=bench.vocabulary, outside=bench.outside, elsewhere=bench.elsewhere
+                0, None, None, vocabulary=bench.vocabulary, allowed_urls=bench.outside, backoff=bench.elsewhere
             ),
             bench.zset([(("1",), 1)]),
         )

@@ -206,5 +206,5 @@ def test_what_a_network_remembers_is_measured(service: Service) -> None:
         held = bytes_of([*(stage.operator for stage in network.stages), network.answer])
         assert held > empty + 10_000 * 2 * 8
         assert held < empty + 10_000 * 600
-        assert network.kept(1 << 20) == held, "so much has come that it was looked at"
-        assert network.kept(1 << 20) == held, "and is not looked at again"
+        assert network.retained_bytes(1 << 20) == held, "so much has come that it was looked at"
+        assert network.retained_bytes(1 << 20) == held, "and is not looked at again"

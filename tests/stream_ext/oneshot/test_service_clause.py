@@ -33,7 +33,7 @@ def there() -> Iterator[Elsewhere]:
 
 @pytest.fixture
 def service(tmp_path: Path, there: Elsewhere) -> Iterator[Service]:
-    with opened(tmp_path, outside=Outside(service=places(there.url))) as running:
+    with opened(tmp_path, allowed_urls=Outside(service=places(there.url))) as running:
         running.update(f"PREFIX : <{EX}> INSERT DATA {{ {OURS} . :here :at <{there.url}/x> , <{there.url}/none> }}")
         yield running
 

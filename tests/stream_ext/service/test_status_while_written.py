@@ -52,7 +52,7 @@ def threads_that_take_turns() -> Iterator[threading.Event]:
 def test_counters_are_summed_while_they_grow(tmp_path: Path, what: str) -> None:
     with opened(tmp_path) as service, threads_that_take_turns() as over:
         service.register(registration())
-        lateness, kept = service._engine.lateness, service._engine.retention._kept
+        lateness, kept = service._engine.lateness, service._engine.retention._histories
 
         def grow() -> None:
             for number in count():

@@ -180,7 +180,7 @@ class _Slow:
     def __init__(self, clock: ManualClock) -> None:
         self.clock, self.sn, self.at_once, self.pieces = clock, 0, 0, 0
         self.faults: dict[int, str] = {}
-        self.held: Collection[int] = ()
+        self.suspended: Collection[int] = ()
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         pass

@@ -70,15 +70,15 @@ def test_what_was_acknowledged_before_a_kill_is_known_after_it(tmp_path: Path) -
 
 def test_rows_that_the_latest_elements_do_not_need_are_let_go(tmp_path: Path) -> None:
     store = open_store(f"lmdb:{tmp_path / 'store'}")
-    log = LateLog(store.kv, kept_max=5)
+    log = LateLog(store.kv, retained_max=5)
     for sn in range(1, 8):
         log.add(1, [Late(sn, 0, element, sn, (4,)) for element in range(2)], 2 * sn, {4: 2 * sn})
     log.add(2, [Late(9, 0, element, 9, (4,)) for element in range(8)], 8, {4: 8})
-    elements, counted = LateElements(kept_max=5), Counter[tuple[int, int]]()
-    LateLog(store.kv, kept_max=5).read(elements, counted)
-    assert [(late.sn, late.element) for late in elements.kept(1)] == [(5, 1), (6, 0), (6, 1), (7, 0), (7, 1)]
+    elements, counted = LateElements(retained_max=5), Counter[tuple[int, int]]()
+    LateLog(store.kv, retained_max=5).read(elements, counted)
+    assert [(late.sn, late.element) for late in elements.retained(1)] == [(5, 1), (6, 0), (6, 1), (7, 0), (7, 1)]
     assert (elements.counted(1), elements.counted(2), counted) == (14, 8, {(1, 4): 14, (2, 4): 8})
-    assert [late.element for late in elements.kept(2)] == [3, 4, 5, 6, 7]
+    assert [late.element for late in elements.retained(2)] == [3, 4, 5, 6, 7]
     assert len(list(store.kv.scan("meta", b"late/", b"late0"))) == 4
     log.forget(1)
     assert len(list(store.kv.scan("meta", b"late/", b"late0"))) == 1

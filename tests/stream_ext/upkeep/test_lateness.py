@@ -15,7 +15,7 @@ from stream_ext.catalog.timing import timing_of
 from stream_ext.upkeep.lateness import Lateness
 from stream_ext.windows.openings import opened
 from stream_ext.windows.schedule import QueryState, Schedule, initial_state
-from stream_ext.writer.gathering import Taken
+from stream_ext.writer.gathering import Accepted
 
 STREAMS = {n: StreamDefinition(n, f"s{n}", f"http://ex/s{n}", StreamOptions()) for n in (1, 2)}
 
@@ -45,7 +45,7 @@ def text(chance: random.Random) -> str:
     return f"SELECT ?x {' '.join(clauses)} WHERE {{ ?x <urn:p> ?y }}"
 
 
-def follow(schedule: Schedule, taken: Taken) -> np.ndarray:
+def follow(schedule: Schedule, taken: Accepted) -> np.ndarray:
     late = schedule.take(taken)
     for due in schedule.due(taken):
         if due.arrived is None:
@@ -88,7 +88,7 @@ def test_late_elements_are_those_of_schedules_that_follow_every_push(seed: int) 
         latest = max([*times.tolist(), *([] if before.latest is None else [before.latest])], default=None)
         beat = turn // 3 if not len(times) and chance.random() < 0.5 else before.heartbeat
         idle = not len(times) and streams[stream].options.idle_ms is not None and chance.random() < 0.5
-        taken = Taken(stream, times, latest, beat, idle)
+        taken = Accepted(stream, times, latest, beat, idle)
         late = np.zeros(len(times), np.bool_)
         for schedule in schedules.values():
             if stream in schedule.streams():
@@ -107,5 +107,5 @@ def test_a_query_that_goes_on_from_its_last_evaluation_finds_the_same_late() -> 
     definition = QueryDefinition(7, "q", "urn:q", query, "urn:", "RSTREAM", ["x"], [1], 1, QueryState())
     lateness = Lateness(positions)
     lateness.follow(definition, QueryState(), catalog)
-    assert lateness.take(Taken(1, np.array([1900, 2100, 2600]), 2600, None), 9) == 1
+    assert lateness.take(Accepted(1, np.array([1900, 2100, 2600]), 2600, None), 9) == 1
     assert lateness.counted[1, 7] == 1

@@ -75,7 +75,7 @@ def test_what_was_stored_and_not_pushed_when_the_server_died_is_pushed_at_the_ne
         service.register(BUSY)
         service.register(OVER)
         push(service, "s", 100, triple("a", "here"))
-        service._engine.derived.said = lambda rows: None  # type: ignore[method-assign]  # as if it had died before it could
+        service._engine.derived.emitted = lambda rows: None  # type: ignore[method-assign]  # as if it had died before it could
         push(service, "s", 1100, triple("b", "here"), wait="published")
         push(service, "s", 2100, triple("c", "here"), wait="published")
         service._engine.merge.wait(service.head(), 10)
@@ -117,7 +117,7 @@ def test_a_silence_is_told_after_what_was_said_before_it_whoever_is_quicker(serv
     service.register(BUSY)
     service.register(OVER)
     derived, held = service._engine.derived, []
-    said, derived.said = derived.said, held.extend  # type: ignore[method-assign]  # by a thread that is slow
+    said, derived.emitted = derived.emitted, held.extend  # type: ignore[method-assign]  # by a thread that is slow
     push(service, "s", 100, triple("a", "here"))
     push(service, "s", 1100, triple("b", "here"), wait="published")
     service._engine.merge.wait(service.head(), 10)

@@ -57,9 +57,9 @@ def test_a_silence_comes_after_the_emission_that_it_follows(writer: Writer) -> N
     derived = Derived(writer, lambda query: 2)
     derived.silent({QUERY: Silence(25, after=2)})
     assert writer.came == []
-    derived.said([row(2)])
+    derived.emitted([row(2)])
     assert writer.came == [], "the first is still to come"
-    derived.said([row(1)])
+    derived.emitted([row(1)])
     assert writer.came == [("emission", 1), ("emission", 2), ("time", 25)]
 
 
@@ -67,7 +67,7 @@ def test_of_silences_that_wait_for_an_emission_the_last_counts(writer: Writer) -
     derived = Derived(writer, lambda query: 1)
     for time in (15, 25, 20):
         derived.silent({QUERY: Silence(time, after=1)})
-    derived.said([row(1)])
+    derived.emitted([row(1)])
     assert writer.came == [("emission", 1), ("time", 25)]
     derived.silent({QUERY: Silence(35, after=1)})
     assert writer.came[2:] == [("time", 35)], "it is not held back by one that has come"

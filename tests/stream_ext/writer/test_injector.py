@@ -21,7 +21,7 @@ from stream_ext.clock import ManualClock
 from stream_ext.errors import BadArgument, NotWriter, OutcomeUnknown, Overload
 from stream_ext.waits import Waits
 from stream_ext.writer.elements import read_push
-from stream_ext.writer.gathering import Heartbeat, Push, Taken
+from stream_ext.writer.gathering import Accepted, Heartbeat, Push
 from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatch, PublishingPace, Receipt
 
 STREAMS = {
@@ -38,7 +38,7 @@ class Listener:
     def published(self, news: PublishedBatch) -> None:
         self.news.append(news)
 
-    def late_in(self, taken: Taken) -> int:
+    def late_in(self, taken: Accepted) -> int:
         return 0
 
     def stopped(self, error: BaseException) -> None:

@@ -31,7 +31,7 @@ def there() -> Iterator[Elsewhere]:
 def service(tmp_path: Path, there: Elsewhere) -> Iterator[Service]:
     allowed = places(f"{there.url}/data {tmp_path.as_uri()}/files")
     (tmp_path / "files").mkdir()
-    with opened(tmp_path, outside=Outside(load=allowed, bytes_max=10_000, timeout_s=5)) as running:
+    with opened(tmp_path, allowed_urls=Outside(load=allowed, bytes_max=10_000, timeout_s=5)) as running:
         yield running
 
 
@@ -225,7 +225,7 @@ def test_a_zipped_file_may_not_be_larger_than_allowed_when_unpacked(service: Ser
 def test_a_server_that_does_not_go_on_is_given_up(tmp_path: Path, there: Elsewhere) -> None:
     never = threading.Event()
     there.replies["/data/x"] = Reply(body=b" " * 2_000, headers=TURTLE, wait=never)
-    with opened(tmp_path, outside=Outside(load=places(there.url), timeout_s=0.2)) as service:
+    with opened(tmp_path, allowed_urls=Outside(load=places(there.url), timeout_s=0.2)) as service:
         with pytest.raises(UpdateFailed, match=r"took longer than 0\.2 s"):
             service.update(f"LOAD <{there.url}/data/x>")
         assert service.update(f"INSERT DATA {{ <{EX}a> <{EX}p> 1 }}").inserted == 1

@@ -168,12 +168,12 @@ def test_late_elements_can_be_read_back_with_who_missed_them(service: Service) -
 
 
 def test_only_so_many_late_elements_are_kept_and_all_are_counted() -> None:
-    elements = LateElements(kept_max=2)
+    elements = LateElements(retained_max=2)
     for sn in range(1, 6):
         elements.add(1, [Late(sn, 0, 0, sn, (7,))])
-    assert ([late.sn for late in elements.kept(1)], elements.counted(1)) == ([4, 5], 5)
+    assert ([late.sn for late in elements.retained(1)], elements.counted(1)) == ([4, 5], 5)
     elements.forget(1)
-    assert (elements.kept(1), elements.counted(1)) == ([], 0)
+    assert (elements.retained(1), elements.counted(1)) == ([], 0)
 
 
 def test_elements_of_one_push_are_never_late_for_one_another(service: Service) -> None:

@@ -30,7 +30,7 @@ G, H = f"{EX}g", f"{EX}h"
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Half of what there is lies in runs, and half in slabs."""
     folder = tmp_path_factory.mktemp("budgets")
-    with opened(folder, outside=Outside(load=places(folder.as_uri() + "/"))) as service:
+    with opened(folder, allowed_urls=Outside(load=places(folder.as_uri() + "/"))) as service:
         (folder / "much.nt").write_bytes(triples(ROWS))
         for half in range(2):
             for graph in (None, G):

@@ -1,1 +1,1 @@
-"""What makes an answer of solutions: CONSTRUCT, DISTINCT, ORDER BY and LIMIT, ISTREAM, DSTREAM and RSTREAM."""
+"""From solutions to answers: CONSTRUCT, DISTINCT, ORDER BY and LIMIT, ISTREAM, DSTREAM and RSTREAM."""

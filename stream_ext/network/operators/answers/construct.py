@@ -44,8 +44,8 @@ class Construct:
             nodes = (quad.subject, quad.predicate, quad.object)
             s, p, o = (self._column(node, change, moment, labels) for node in nodes)
             fits = is_triple(s, p, o, moment.vocabulary)
-            made = change.with_columns((s, p, o))
-            parts.append(made if fits.all() else made.take(fits))
+            triples = change.with_columns((s, p, o))
+            parts.append(triples if fits.all() else triples.take(fits))
         return concat(parts, len(TRIPLE))
 
     def graph(self, moment: Moment, rows: ZSet) -> tuple[Ids, Ids, Ids]:
@@ -67,9 +67,9 @@ class Construct:
                 return np.full(rows.count, vocabulary.encode([text])[0], np.uint64)
             case BlankLabel(label):
                 if label not in labels:
-                    made = vocabulary.made_bytes
+                    bytes_before = vocabulary.made_bytes
                     labels[label] = self._blanks(label, rows, moment)
-                    moment.control.spend(vocabulary.made_bytes - made)
+                    moment.control.spend(vocabulary.made_bytes - bytes_before)
                 return labels[label]
 
     def _blanks(self, label: str, rows: ZSet, moment: Moment) -> Ids:

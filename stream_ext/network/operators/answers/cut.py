@@ -1,6 +1,6 @@
 """Cut: what ORDER BY, DISTINCT, OFFSET and LIMIT make of a bag of solutions, once it is complete.
 
-Where no ORDER BY says how, rows are ranked as they come; who calls sees to it that they come in order of appearance."""
+Without ORDER BY, rows are cut in the order in which they come; the caller passes them in order of appearance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MANY = 8
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """`variables` are the columns that come; `names` those of them that stay."""
+    """`variables`: the columns of the input; `names`: those of the output."""
 
     variables: tuple[str, ...]
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class Cut:
 
     @property
     def enough(self) -> int | None:
-        """So many rows are all that is looked at; None: all are."""
+        """The number of input rows that is enough; None: all are needed."""
         if self.order or self.limit is None or self.distinct or self.per:
             return None
         return self.offset + self.limit
@@ -96,7 +96,7 @@ class Cut:
         return np.lexsort(_ranks_of_texts(vocabulary, [columns[i] for i in places]))
 
     def _ranks(self, moment: Moment, rows: ZSet) -> list[Ranks]:
-        """What ORDER BY says, as np.lexsort takes it: what decides last stands first."""
+        """The keys of ORDER BY, as np.lexsort takes them: the most important one last."""
         scope, keys = scope_of(moment), []
         for name, descending in reversed(self.order):
             if name not in self.variables:
@@ -119,7 +119,7 @@ class Cut:
         return found
 
     def _leading(self, moment: Moment, rows: ZSet) -> ZSet:
-        """Without those that LIMIT will cut off, as far as the first thing that is ordered by decides."""
+        """The rows without those that LIMIT will cut off, as far as the first key decides it."""
         if self.limit is None or self.distinct or self.per or not self.order:
             return rows
         name, descending = self.order[0]

@@ -1,11 +1,11 @@
 """Distinct: each row once, for as long as any of its copies is valid.
 
-As long as rows only come (of windows and of a store that only grows) that is the content of a window. What came is kept
-beside it; with the first row that is taken back the copies of all rows are laid out in a table.
+As long as rows only come (from windows, and from a store that only grows), this is the content of a window. All input
+rows are stored, too; with the first retraction their copies are put into a table.
 
-There a row is shown with the longest of its validities; when that runs out and a longer one has come meanwhile, it is
-shown anew, so no copy's expiry ever has to be searched for: such rows wait in a wheel, and a step looks only at rows of
-which something came, and at those whose time is over."""
+In the table a row is shown with the longest of its validities. When that runs out and a longer one has come meanwhile,
+the row is shown anew, so the expiry of a copy is never searched for: such rows wait in a wheel, and a step reads only
+rows that have changed, and rows whose time is over."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ class Distinct:
         return self._table.add_and_show(change, moment.time)
 
     def _once(self, change: ZSet, time: int) -> ZSet:
-        """Nothing is kept: the same network is asked again, and by several threads."""
+        """For a one-shot query. No state is stored: the network is used again, by several threads."""
         if change.untils is None and (change.weights is None or bool((change.weights > 0).all())):
             return first_of_each(ZSet(change.held, change.count))
         return _Copies(len(self.variables)).add_and_show(change, time)
 
     def __len__(self) -> int:
-        """Of the rows and copies that are remembered."""
+        """The number of stored rows and copies."""
         return len(self._table or self._coming or ())
 
 
 class _Coming:
-    """While nothing is taken back."""
+    """The rows, as long as there was no retraction."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self._content = WindowContent(width)
         self._came: deque[tuple[ZSet, int]] = deque()  # with the greatest validity
-        self._standing: list[ZSet] = []  # what stays for ever
+        self._permanent: list[ZSet] = []  # rows that are valid for ever
         self._time = -(1 << 63)
         self.has_begun = False
 
@@ -79,15 +79,15 @@ class _Coming:
     def _keep(self, change: ZSet) -> None:
         latest = FOREVER if change.untils is None else int(change.untils.max())
         if latest == FOREVER:
-            self._standing.append(change)
+            self._permanent.append(change)
         else:
             self._came.append((change, latest))
 
     def laid_out(self) -> _Copies:
         table = _Copies(self._width)
-        kept = concat([*self._standing, *(change for change, _ in self._came)], self._width)
-        if kept.count:
-            alive = kept.take(kept.until_array() >= self._time)
+        rows = concat([*self._permanent, *(change for change, _ in self._came)], self._width)
+        if rows.count:
+            alive = rows.take(rows.until_array() >= self._time)
             table.take_over(alive, self._content.shown(self._time), self._time)
         return table
 
@@ -157,22 +157,22 @@ class _Copies:
         owner = self._owners()
         entry = np.arange(self._entries)
         alive = (self.entry_until[entry] >= time) & (self.entry_weight[entry] != 0)
-        held = self.rows[owner[alive]], self.entry_weight[entry[alive]], self.entry_until[entry[alive]]
-        was_shown = self.shown[: self._used] >= self._before  # by which it is told what is new
-        self._hold(self.rows[: self._used][was_shown], self.shown[: self._used][was_shown], held, coming)
+        copies = self.rows[owner[alive]], self.entry_weight[entry[alive]], self.entry_until[entry[alive]]
+        was_shown = self.shown[: self._used] >= self._before  # by which new rows are found
+        self._hold(self.rows[: self._used][was_shown], self.shown[: self._used][was_shown], copies, coming)
 
     def take_over(self, copies: ZSet, shown: ZSet, time: int) -> None:
-        """What was there at `time`: the copies of all rows, and those that are shown."""
+        """Fills the table with the state at `time`: the copies of all rows, and the rows that are shown."""
         self._before = time
-        held = rows_of(copies), copies.weight_array(), copies.until_array()
-        self._hold(rows_of(shown), shown.until_array(), held, 0)
+        entries = rows_of(copies), copies.weight_array(), copies.until_array()
+        self._hold(rows_of(shown), shown.until_array(), entries, 0)
 
-    def _hold(self, shown: Ids, untils: Longs, held: tuple[Ids, Longs, Longs], coming: int) -> None:
-        self._allocate(max(_LEAST_CAPACITY, (len(held[0]) + coming + len(shown)) * 3 // 2))
+    def _hold(self, shown: Ids, untils: Longs, copies: tuple[Ids, Longs, Longs], coming: int) -> None:
+        self._allocate(max(_LEAST_CAPACITY, (len(copies[0]) + coming + len(shown)) * 3 // 2))
         # Shown rows come first (with weight 0), so that their slots are known and stay shown as they were.
         self._add(shown, np.zeros(len(shown), np.int64), untils)
         self.shown[: self._used] = untils
-        self._add(*held)
+        self._add(*copies)
 
     def _owners(self) -> np.typing.NDArray[np.int64]:
         """For each entry the slot in whose list it is."""

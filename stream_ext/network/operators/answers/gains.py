@@ -1,7 +1,7 @@
-"""Gains: what an answer has more than at the evaluation before (ISTREAM), or what that had more (DSTREAM), as bags.
+"""Gains: the rows that an answer has more than the answer before (ISTREAM), or less (DSTREAM), as bags.
 
-What came is set against what ran out; so what is valid for a time is kept until then. Where it can be seen that no row
-that came was there before (`ZSet.fresh`), nothing is set against anything, and what came is only put aside."""
+New rows are compared with rows that have run out; so rows of limited validity are stored until it ends. If it is known
+that no new row was there before (`ZSet.fresh`), nothing is compared, and the new rows are only put aside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Gains:
         return not self._total and all(last < self._time for _, last in self._aside)
 
     def step(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
-        """Rows, with how often each; a row may be told several times."""
+        """The gained rows with their weights; equal rows may occur several times."""
         self._lapses = self._lapses or (change.weights is not None and change.untils is not None)
         self._total -= change.untold
         # What was taken back for a time comes again when that is over, so then what runs out has to be looked at.
@@ -48,10 +48,10 @@ class Gains:
         self._hang(matrix, weights, change, time)
         columns, net = self._net((matrix, weights), expired)
         self.moved = len(net) + change.untold > 0
-        said = net > 0 if self._r2s is R2S.ISTREAM else net < 0
-        if said.all():
+        emitted = net > 0 if self._r2s is R2S.ISTREAM else net < 0
+        if emitted.all():
             return columns, np.abs(net)
-        return tuple(column[said] for column in columns), np.abs(net[said])
+        return tuple(column[emitted] for column in columns), np.abs(net[emitted])
 
     def _new(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
         self._due(time)
@@ -109,8 +109,8 @@ def summed(matrix: Ids, weights: Weights) -> tuple[Columns, Weights]:
     heads = np.full(buckets(2 * count + 2), kernels.END, np.int32)
     firsts, sums = np.empty(count, np.int64), np.empty(count, np.int64)
     used = kernels.sum_rows(frozen(matrix), frozen(weights), heads, np.empty(count, np.int32), firsts, sums)
-    kept = np.flatnonzero(sums[:used])
-    places, net = firsts[kept], sums[kept]
+    remaining = np.flatnonzero(sums[:used])
+    places, net = firsts[remaining], sums[remaining]
     return tuple(line[places] for line in matrix), net
 
 

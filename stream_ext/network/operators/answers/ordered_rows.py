@@ -1,8 +1,8 @@
-"""Ordered rows: an answer that is kept in order, so that telling all of it again costs no sorting.
+"""Ordered rows: an answer that is stored in order, so that emitting all of it again needs no sorting.
 
-Each row stands there with until when it counts, and how often. A step sorts what came, which is little, finds its
-places by search, and writes the rows anew in one pass that leaves out what has run out. What is told of a bag without
-retractions is the rows themselves: nobody writes to them, the next step makes others."""
+Each row has the time until which it is valid, and its weight. A step sorts the new rows, which are few, finds their
+places by search, and writes all rows anew in one pass that leaves out those that have run out. For a bag without
+retractions the arrays themselves are returned: they are never changed, because the next step makes new ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OrderedRows:
         return not (int(self._weights.sum()) if len(self._weights) else len(self))
 
     def ended(self, time: int) -> ZSet:
-        """The rows that count no more at `time`, if that is the next step's."""
+        """The rows that are not valid any more at `time`, the time of the next step."""
         which = np.flatnonzero(self._untils < time) if self._first_end < time else np.empty(0, np.int64)
         weights = self._weights[which] if len(self._weights) else None
         return ZSet(tuple(line[which] for line in self._rows), len(which), weights, self._untils[which])
@@ -84,13 +84,13 @@ class OrderedRows:
     # ---- what is told -------------------------------------------------------------------------------------------
 
     def bag(self) -> tuple[Columns, Weights]:
-        """The rows in order, with how often each counts; one may be told again."""
+        """The rows in order, with their weights; equal rows may occur several times."""
         if self._retracted:
             return self.summed()
         return tuple(self._rows), self._weights if len(self._weights) else self._each_once()
 
     def summed(self) -> tuple[Columns, Weights]:
-        """Each row once, in order, with how often it counts."""
+        """Each row once, in order, with the sum of its weights."""
         weights = self._weights if len(self._weights) else self._each_once()
         rows, sums = np.empty_like(self._rows), np.empty(len(self), np.int64)
         count = kernels.sum_neighbours(self._rows, weights, rows, sums)

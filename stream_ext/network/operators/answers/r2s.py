@@ -1,8 +1,10 @@
-"""R2S: from the changing answer to what is said of it at each evaluation.
+"""R2S: from the changing answer to the emitted rows of each evaluation.
 
-RSTREAM says the whole answer, ISTREAM what it has more than at the evaluation before (as bags), DSTREAM what that had
-more. Where the answer has to be seen as a whole, because it is said so, or ordered and cut, it is kept in order
-(`OrderedRows`). Elsewhere `Gains` keeps what it needs."""
+RSTREAM emits the whole answer, ISTREAM the rows that it has more than the answer before (as bags), DSTREAM the rows
+that the answer before had more. If the whole answer is needed, because it is emitted, or ordered and cut, it is stored
+in order (`OrderedRows`). Otherwise `Gains` stores what it needs.
+
+Example: answers {1, 2}, then {2, 3}: ISTREAM emits 3, DSTREAM emits 1, RSTREAM emits 2 and 3."""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from stream_ext.rows.zset import Columns, Weights, ZSet, consolidate, empty, rep
 
 
 class ResultState:
-    """The answer of the last evaluation, and the verb that moves it to the next."""
+    """The answer of the last evaluation; `step` moves it to the next."""
 
     def __init__(
         self,
@@ -32,9 +34,9 @@ class ResultState:
         returns: bool = False,
         ranking: Ranking | None = None,
     ) -> None:
-        """`construct` makes triples of the rows that are left; `returns`: it may be taken back to where it was.
-        `ranking`: the order of first appearance, where that is what is cut; a row that comes again ranks where it came
-        first."""
+        """`construct` makes triples of the rows that are left; `returns`: it may be set back to an earlier answer.
+        `ranking`: the order of first appearance, if LIMIT cuts by it; a row that comes again has the rank of its first
+        appearance."""
         self.variables = cut.names if construct is None else construct.variables
         self._construct = construct
         self._cut, self._r2s = cut, r2s
@@ -43,16 +45,16 @@ class ResultState:
         self._rows = OrderedRows(len(cut.variables))
         self._whole = empty(len(self.variables))
         self._gains = Gains(len(cut.variables), r2s) if self.is_plain and r2s is not R2S.RSTREAM else None
-        #: What `step` says is in the order in which it is to be told.
+        #: Whether the result of `step` is in the order in which it is emitted.
         self.is_in_order = self._gains is None
 
     @property
     def reads_what_goes(self) -> bool:
-        """Whether rows that go do more than make the answer smaller."""
+        """Whether removed rows matter for the result, beyond the size of the answer."""
         return self._gains is None or self._r2s is not R2S.ISTREAM
 
     def once(self, moment: Moment, change: ZSet) -> ZSet:
-        """The rows of a question that is asked once, in order, each as often as it counts."""
+        """The rows of a one-shot query, in order, each as often as it counts."""
         if change.weights is not None and bool((change.weights < 0).any()):
             change = consolidate(change)
         if self._ranking is not None and self._ranking.is_resumed:
@@ -65,7 +67,7 @@ class ResultState:
         return self._cut.of(moment, change)
 
     def step(self, moment: Moment, change: ZSet) -> tuple[Columns, Weights]:
-        """What is emitted: rows, with how often each; where `is_plain`, a row may be told again."""
+        """The emitted rows with their weights; if `is_plain`, equal rows may occur several times."""
         if self._gains is not None:
             return self._gains.step(moment.time, change)
         if self._ranking is not None and not self._returns:
@@ -76,20 +78,20 @@ class ResultState:
         ):  # then its order may be of other rows than those of the last step
             columns, weights = self._rows.summed()
             self._ranking.become(moment.vocabulary, ZSet(columns, len(weights), weights))
-        return self._rows.bag() if self.is_plain else self._said(moment)
+        return self._rows.bag() if self.is_plain else self._emitted(moment)
 
     def whole(self) -> tuple[Columns, Weights]:
-        """The whole answer of the last evaluation, in order; not where only what changed in it was asked for."""
-        assert self._gains is None, "what has to be told is the change, so the whole was not kept"
+        """The whole answer of the last evaluation, in order; not if only changes are emitted."""
+        assert self._gains is None, "only changes are emitted, so the whole answer is not stored"
         if self.is_plain:
             return self._rows.summed()
         return self._whole.columns, self._whole.weight_array()
 
-    def stands(self) -> tuple[Columns, Weights] | None:
-        """For `stands_as`: how the answer is now."""
+    def current(self) -> tuple[Columns, Weights] | None:
+        """The present answer, for `is_unchanged_since`."""
         return self.whole() if self._gains is None else None
 
-    def stands_as(self, before: tuple[Columns, Weights] | None) -> bool:
+    def is_unchanged_since(self, before: tuple[Columns, Weights] | None) -> bool:
         """Whether the last step left the answer as it was."""
         if before is None:
             return self._gains is not None and not self._gains.moved
@@ -98,11 +100,11 @@ class ResultState:
         return np.array_equal(before[1], weights) and all(same)
 
     def evaluated(self) -> ZSet:
-        """For `compare_with`: the answer of the last evaluation."""
+        """The answer of the last evaluation, for `compare_with`."""
         return self._whole
 
     def compare_with(self, evaluated: ZSet) -> None:
-        """What is said next is what has come, or gone, since then; the steps in between were no evaluations."""
+        """The next result is the difference from this answer; the steps in between were no evaluations."""
         self._whole = evaluated
 
     def is_empty(self) -> bool:
@@ -114,14 +116,14 @@ class ResultState:
 
     # ---- the answer ordered and cut -----------------------------------------------------------------------------
 
-    def _said(self, moment: Moment) -> tuple[Columns, Weights]:
+    def _emitted(self, moment: Moment) -> tuple[Columns, Weights]:
         before, self._whole = self._whole, self._present(moment)
         if self._r2s is R2S.RSTREAM:
             return self.whole()
         more, less = (self._whole, before) if self._r2s is R2S.ISTREAM else (before, self._whole)
         columns, net = net_change(less, more)
         rows = ZSet(repeated(tuple(c[net > 0] for c in columns), net[net > 0]), int(net[net > 0].sum()))
-        # What was ordered by a column that is not shown has its order from the whole answer.
+        # Rows that are ordered by a hidden column have their order from the whole answer.
         order = () if self._construct else tuple(each for each in self._cut.order if each[0] in self.variables)
         ordered = replace(self._cut, variables=self.variables, order=order).ordered(moment, rows)
         return ordered.columns, ordered.weight_array()

@@ -1,9 +1,9 @@
-"""Ranking: the order of first appearance, which LIMIT and OFFSET cut where no ORDER BY says how.
+"""Ranking: the order of first appearance, by which LIMIT and OFFSET cut if there is no ORDER BY.
 
-Rows are ranked by first appearance while they remain answers; one that left counts as new when it returns. A second
-copy of a row ranks where it came itself; when a copy leaves, it is the latest that goes.
+Rows are ranked by first appearance while they remain answers; a row that left counts as new when it returns. A second
+copy of a row has a rank of its own; when a copy leaves, it is the latest one.
 
-What windows and the store do not give back after a restart is only when each row came:
+After a restart, windows and the store give back the rows, but not when each row came. So that is saved:
 
     saved       0 1 0 2       of the rows as `Cut.as_they_appear` has them, at which step each came
     rebuilt     (a) (b) (c) (d)   which all come at once     =>     ranked a, c, b, d
@@ -43,13 +43,13 @@ class Ranking:
         self._saved: Saved | None = None  # while nothing comes or goes
 
     def become(self, vocabulary: Vocabulary, rows: ZSet) -> None:
-        """Ranks these rows: all that there are now."""
+        """Ranks these rows, which are all present rows."""
         net = -np.ones(len(self._ranked), np.int64)
         columns = tuple(np.concatenate([a, b]) for a, b in zip(rows.columns, self._ranked.T, strict=True))
         self.step(vocabulary, *sum_equal_rows(columns, np.concatenate([rows.weight_array(), net])))
 
     def step(self, vocabulary: Vocabulary, columns: Columns, net: Weights) -> None:
-        """Takes the net change of the answer in."""
+        """Applies the net change of the answer."""
         if not len(net) and self._resumed is None:
             return
         self._saved = None
@@ -80,7 +80,7 @@ class Ranking:
         return columns, np.ones(len(self._ranked), np.int64)
 
     def _leave(self, columns: Columns, counts: Weights) -> None:
-        """Of each row so many copies, the latest first."""
+        """Removes copies of rows, of each row the latest first."""
         if not len(counts):
             return
         first = len(counts)
@@ -92,13 +92,13 @@ class Ranking:
             is_other[1:] |= column[order[1:]] != column[order[:-1]]
         starts = np.flatnonzero(is_other)
         sizes = np.diff(np.append(starts, len(order)))
-        # Of equal rows what leaves stands first, and then the copies in order of rank.
+        # Among equal rows the leaving one is first, then the copies in order of rank.
         leaving = np.where(order[starts] < first, counts[np.minimum(order[starts], first - 1)], 0)
         from_end = np.repeat(starts + sizes, sizes) - np.arange(len(order))
         gone = order[(from_end <= np.repeat(leaving, sizes)) & (order >= first)]
-        kept = np.ones(len(self._ranked), np.bool_)
-        kept[gone - first] = False
-        self._ranked, self._came = self._ranked[kept], self._came[kept]
+        remaining = np.ones(len(self._ranked), np.bool_)
+        remaining[gone - first] = False
+        self._ranked, self._came = self._ranked[remaining], self._came[remaining]
 
     @property
     def is_resumed(self) -> bool:
@@ -113,7 +113,7 @@ class Ranking:
         return self._ranked, self._came, self._next
 
     def return_to(self, stand: Stand) -> None:
-        """The next step is one to all rows that there are then."""
+        """Returns to an earlier state; the next step must be given all present rows."""
         self._ranked, self._came, self._next = stand
         self._saved = None
 
@@ -128,7 +128,7 @@ class Orders:
     """The orders of first appearance of one query, by place; networks of one query share them."""
 
     def __init__(self, saved: bytes | None = None) -> None:
-        """`saved`: from where they go on."""
+        """`saved`: the state from which they continue."""
         self._rankings: dict[str, Ranking] = {}
         self._saved = {} if saved is None else msgspec.msgpack.decode(saved, type=dict[str, Saved])
 
@@ -148,18 +148,18 @@ class Orders:
         """For `return_to`, where not each step is an evaluation."""
         return {place: ranking.stand() for place, ranking in self._rankings.items()}
 
-    def return_to(self, stands: Mapping[str, Stand]) -> None:
-        for place, stand in stands.items():
+    def return_to(self, saved: Mapping[str, Stand]) -> None:
+        for place, stand in saved.items():
             self._rankings[place].return_to(stand)
 
     def save(self, vocabulary: Vocabulary) -> bytes | None:
-        """None: there are none."""
+        """The orders as bytes; None: there are none."""
         saved: Mapping[str, Saved] = {place: each.save(vocabulary) for place, each in sorted(self._rankings.items())}
         return msgspec.msgpack.encode(saved) if saved else None
 
 
 def own_order(orders: Orders, cut: Cut) -> Ranking | None:
-    """Of the query itself."""
+    """The ranking of the query itself, not of a sub-SELECT."""
     return orders.of(OWN, cut) if cut.is_by_appearance else None
 
 

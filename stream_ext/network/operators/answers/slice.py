@@ -1,4 +1,4 @@
-"""Slice: what ORDER BY and LIMIT leave of a sub-SELECT's solutions, as changes from evaluation to evaluation."""
+"""Slice: ORDER BY and LIMIT of a sub-SELECT, as changes from evaluation to evaluation."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from stream_ext.rows.zset import Columns, Weights, ZSet, concat, consolidate, em
 
 
 class Slice:
-    """Keeps all that came in, cuts it anew at each evaluation, and says how that differs from the last."""
+    """Stores all input rows, cuts them anew at each evaluation, and returns the difference from the last result."""
 
     def __init__(self, cut: Cut, ranking: Ranking | None = None) -> None:
-        """`ranking`: the order of first appearance, where that is what is cut."""
+        """`ranking`: the order of first appearance, if LIMIT cuts by it."""
         self.variables = cut.names
         self._cut = cut
-        self._held = empty(len(cut.variables))
+        self._rows = empty(len(cut.variables))
         self._ranking = ranking
         self._shown = empty(len(cut.names))
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
             return self._cut.of(moment, self._ranked(moment, change) if self._is_settled(moment) else change)
-        alive = self._held.take(self._held.until_array() >= moment.time)
-        self._held = consolidate(concat([alive, change], change.width))
-        now = self._cut.of(moment, self._ranked(moment, self._held))
+        alive = self._rows.take(self._rows.until_array() >= moment.time)
+        self._rows = consolidate(concat([alive, change], change.width))
+        now = self._cut.of(moment, self._ranked(moment, self._rows))
         out = concat([now, self._shown.negated()], now.width)
         self._shown = now
         columns, net = sum_equal_rows(out.columns, out.weight_array())
@@ -33,9 +33,9 @@ class Slice:
     def _is_settled(self, moment: Moment) -> bool:
         return moment.settled if self._ranking is None else self._ranking.is_resumed
 
-    def _ranked(self, moment: Moment, held: ZSet) -> ZSet:
+    def _ranked(self, moment: Moment, rows_in: ZSet) -> ZSet:
         """All rows; where ORDER BY takes some for equal, these are in an order that depends on nothing before."""
-        columns, weights = sum_equal_rows(held.columns, held.weight_array())
+        columns, weights = sum_equal_rows(rows_in.columns, rows_in.weight_array())
         rows = ZSet(columns, len(weights), weights)
         if self._ranking is None:
             return rows
@@ -45,6 +45,6 @@ class Slice:
 
 
 def net_change(expired: ZSet, change: ZSet) -> tuple[Columns, Weights]:
-    """What came and went, what ran out among it."""
+    """The net change: the given change, and the rows that have run out."""
     both = concat([change, expired.negated()], change.width)
     return sum_equal_rows(both.columns, both.weight_array())

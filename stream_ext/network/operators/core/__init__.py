@@ -1,1 +1,1 @@
-"""What every operator has: the verb, the moment of an evaluation, patterns over ids, conditions bound to columns."""
+"""Parts of all operators: the protocol, the moment of an evaluation, patterns over ids, conditions bound to columns."""

@@ -1,10 +1,9 @@
-"""Anew: an operator whose answer is a matter of the moment, too (NOW, RAND and their kin).
+"""Anew: an operator whose result depends on the moment, too (NOW, RAND and the like).
 
-Such a function of the rows is not the same function at the next evaluation, so that what came in earlier cannot be left
-as it was answered then. All that has come in is kept, answered again at each evaluation, and what was said is taken
-back. A row that is there twice is answered twice: it has two chances. Chance is a function of a row's number, so where
-it is asked for, rows are numbered in an order that does not depend on how they came, nor on how the query is wired: an
-evaluation that is made again, by a question that is asked once, finds the same."""
+The same rows may give another result at the next evaluation. So all input rows are stored and evaluated again each
+time, and the output is the difference from the last result. A row that is there twice is evaluated twice: it has two
+chances. Chance is a function of a row's number. So for operators with chance, rows are numbered in an order that does
+not depend on how they came, nor on the network: an evaluation that is repeated as a one-shot query gives the same."""
 
 from __future__ import annotations
 
@@ -14,30 +13,30 @@ from stream_ext.rows.zset import ZSet, concat, consolidate, empty, repeated, sum
 
 
 class Anew:
-    """Of an operator on one input that works row by row and remembers nothing."""
+    """Wraps an operator with one input that works row by row and has no state."""
 
     def __init__(self, inside: tuple[str, ...], operator: Operator, draws: bool = False) -> None:
-        """`draws`: it asks for chance, not for NOW() alone."""
+        """`draws`: the operator uses chance, not only NOW()."""
         self.variables = operator.variables
         self._draws = draws
         self._by_name = sorted(range(len(inside)), key=inside.__getitem__)
         self._operator = operator
-        self._held = empty(len(inside))
+        self._rows = empty(len(inside))
         self._shown = empty(len(operator.variables))
 
-    def holds_any(self) -> bool:
-        """Whether its answer may become another one though nothing comes or goes."""
-        return bool(self._held.count)
+    def has_rows(self) -> bool:
+        """Whether the result may change although no row comes or goes."""
+        return bool(self._rows.count)
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
             return self._operator.step(moment, self._numbered(moment, change) if self._draws else change)
-        alive = self._held.take(self._held.until_array() >= moment.time)
-        self._held = consolidate(concat([alive, change], change.width))
-        now = self._operator.step(moment, self._numbered(moment, self._held))
-        said = consolidate(concat([now, self._shown.negated()], now.width))
+        alive = self._rows.take(self._rows.until_array() >= moment.time)
+        self._rows = consolidate(concat([alive, change], change.width))
+        now = self._operator.step(moment, self._numbered(moment, self._rows))
+        change_out = consolidate(concat([now, self._shown.negated()], now.width))
         self._shown = now
-        return said
+        return change_out
 
     def _numbered(self, moment: Moment, rows: ZSet) -> ZSet:
         """Each row as often as it counts."""

@@ -1,4 +1,4 @@
-"""A moment: what the world looks like at one evaluation."""
+"""A moment: the inputs of one evaluation, beside the changes of windows."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ class StoreChanges(Protocol):
 class Moment:
     """One evaluation: its time, the store as it is then, and how that differs from the step before.
 
-    `changes` is None at a network's first step: then the whole store is the change. `now_ms` is what NOW() says; RAND
-    and its kin are functions of `seed`."""
+    `changes` is None at a network's first step: then the whole store is the change. `now_ms` is the value of NOW();
+    RAND and the like are functions of `seed`."""
 
     time: int
     snapshot: Snapshot
     changes: StoreChanges | None
-    last: bool = False  # nothing comes after this step (a one-shot query): no operator need remember
-    settled: bool = False  # rows that ORDER BY takes for equal stand as they do where the query is registered
+    last: bool = False  # this step is the last (a one-shot query): operators need no state
+    settled: bool = False  # rows that are equal for ORDER BY have the order of a registered query
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
     base: str = ""
-    outside: Outside = NOTHING  # whom SERVICE may ask
-    elsewhere: Elsewhere | None = None  # what is known of them, where the query is asked for ever
-    heard: Heard | None = None  # what several networks of the query were answered
-    asks_again: bool = True  # for what they have answered before, if that is too old
+    allowed_urls: Outside = NOTHING  # the endpoints that SERVICE may request
+    backoff: Elsewhere | None = None  # the endpoints that did not answer, for registered queries
+    received: Heard | None = None  # remote answers that the networks of the query share
+    requests_again: bool = True  # whether old remote answers are requested again
 
 
 def seed_of(query: int, sn: int, k: int) -> bytes:
-    """Chance is a function of the evaluation: whoever makes it again finds the same."""
+    """Chance is a function of the evaluation: repeated, it gives the same."""
     return b"%d/%d/%d" % (query, sn, k)

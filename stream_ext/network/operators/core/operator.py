@@ -1,4 +1,4 @@
-"""What every operator is: columns that have names, and one verb."""
+"""The protocol of operators: names of columns, and one method."""
 
 from __future__ import annotations
 

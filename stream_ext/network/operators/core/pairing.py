@@ -1,7 +1,8 @@
-"""Pairing: how a solution of the left and one of the right become one.
+"""Pairing: how a solution of the left and one of the right are joined.
 
-They are compatible if each variable that both bind has one value. What both sides bind for certain is the key by which
-partners are looked for; what one of them may leave unbound is compared then, and taken from whoever has it."""
+They are compatible if each variable that both bind has the same value. Variables that both sides bind for certain are
+the key of the look-up; other shared variables are compared afterwards, and get their value from the side that has
+one."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _FEW = 8
 
 
 def places(variables: tuple[str, ...], names: Collection[str]) -> dict[str, int]:
-    """Where the columns of these names are; all of them are there."""
+    """The places of the columns with these names, which must all exist."""
     if len(names) < _FEW:
         return {name: variables.index(name) for name in names}
     return {name: place for place, name in enumerate(variables) if name in names}
@@ -29,8 +30,8 @@ class Pairing:
     def __init__(
         self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, carried: Names = NO_NAMES
     ) -> None:
-        """`maybe`: the shared variables that a solution of either side may leave unbound; `carried`: those that are
-        values of a question that is asked, and no variables of the solutions."""
+        """`maybe`: the shared variables that a solution of either side may leave unbound; `carried`: columns with
+        values of an outer query, which are not variables of the solutions."""
         in_both = frozenset(right).intersection(left)
         in_left, in_right = places(left, in_both), places(right, in_both)
         shared = sorted(in_both, key=in_left.__getitem__)

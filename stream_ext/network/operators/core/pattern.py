@@ -22,10 +22,10 @@ S, P, O, G = range(4)  # noqa: E741  (positions of a quad, in the order that eve
 
 @dataclass(frozen=True, slots=True)
 class IdGraph:
-    """Where in the store a pattern looks: `one` graph (0: the default one), or several.
+    """The graphs of a pattern: `one` graph (0: the default one), or several.
 
-    Several are merged, a triple that is in two of them being one, or they are told apart: `each` names the variable
-    that says which. `among` lists them, ascending; None is all graphs (of `each`: all named ones)."""
+    Several graphs are merged, so that a triple in two of them is one, or distinguished: `each` names the variable of
+    the graph. `among` lists them, ascending; None is all graphs (with `each`: all named ones)."""
 
     one: int | None = 0
     each: str | None = None

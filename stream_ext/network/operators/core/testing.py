@@ -33,7 +33,7 @@ def scope_of(moment: Moment) -> ExpressionContext:
 
 
 def _places(variables: Columns, sees: Names, expression: Expression) -> dict[str, int]:
-    """Of the columns that it speaks of, and may see: where they are."""
+    """The places of the columns that an expression reads, and may read."""
     shown = {part.name for part in walk(expression) if isinstance(part, Variable) and part.name in sees}
     if isinstance(variables, tuple):
         return places(variables, shown.intersection(variables))
@@ -41,7 +41,7 @@ def _places(variables: Columns, sees: Names, expression: Expression) -> dict[str
 
 
 class _Lazily(Sequence[Ids]):
-    """The columns of some rows; those that nobody looks at are never made."""
+    """The columns of some rows; a column is built when it is first read."""
 
     __slots__ = ("_rows",)
 
@@ -56,7 +56,7 @@ class _Lazily(Sequence[Ids]):
 
 
 class Tester:
-    """For which rows a condition is true."""
+    """Tests for which rows a condition is true."""
 
     def __init__(self, variables: Columns, condition: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
         """`resources` names columns that hold no literal: these are compared by their ids."""
@@ -68,7 +68,7 @@ class Tester:
 
 
 class Calculator:
-    """The value of an expression for each row; 0 where it has none."""
+    """Computes an expression for each row; 0 is no value."""
 
     def __init__(self, variables: Columns, expression: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
         shown = _places(variables, sees, expression)

@@ -1,1 +1,1 @@
-"""Groups: tallies of solutions by key, and what aggregates say of them."""
+"""Groups: tallies of solutions by key, and the values of aggregates."""

@@ -1,4 +1,4 @@
-"""Aggregates: which tallies each of them needs, and what it says of a group.
+"""Aggregates: the tallies that each of them needs, and its value for a group.
 
 Several aggregates share the tallies of one argument. An error in a group (an unbound argument, a sum of what is no
 number) makes an aggregate an error, but for COUNT and SAMPLE, which look at what is bound. GROUP_CONCAT and SAMPLE take
@@ -47,8 +47,8 @@ _HIGH_MAX = 1 << (TAG_SHIFT - 2 - LOW_BITS)
 _LOW_MAX = 1 << (TAG_SHIFT - 2)
 
 Places = npt.NDArray[np.intp]
-Made = TypeVar("Made", bound=Tally)
-#: Writes what an aggregate says of groups (their slots, how many rows each of them has): ids, 0 for an error.
+TallyT = TypeVar("TallyT", bound=Tally)
+#: Writes the values of an aggregate for groups (their slots, and their numbers of rows): ids, 0 for an error.
 Result = Callable[[Slots, Counts, Ids], None]
 
 
@@ -67,7 +67,7 @@ class Aggregated:
 
 
 class Tallies:
-    """All that is counted of the groups of one operator."""
+    """All tallies of the groups of one operator."""
 
     def __init__(
         self,
@@ -143,16 +143,16 @@ class Tallies:
         self._want(arguments)
         return self._members.setdefault(arguments, Members(len(arguments)))
 
-    def _follower(self, kind: str, argument: str, make: Callable[[Members], Made]) -> Made:
-        """What looks at each value once."""
+    def _follower(self, kind: str, argument: str, make: Callable[[Members], TallyT]) -> TallyT:
+        """A tally that gets each distinct value once; created at its first use."""
         members = self._members_of((argument,))
         found = self._followers.get((kind, argument))
         if found is None:
-            made = make(members)
-            self._followers[kind, argument] = made
-            members.followers.append(made)
-            return made
-        return cast(Made, found)
+            tally = make(members)
+            self._followers[kind, argument] = tally
+            members.followers.append(tally)
+            return tally
+        return cast(TallyT, found)
 
     def _count_distinct_rows(self) -> Result:
         members = self._members_of(tuple(filter(has_name, self._inside)))
@@ -166,9 +166,9 @@ class Tallies:
         for tally in self._all():
             tally.fit(capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
         for tally in self._all():
-            tally.keep(kept, capacity)
+            tally.keep(retained, capacity)
 
     def clean(self) -> None:
         for members in self._members.values():
@@ -180,7 +180,7 @@ class Tallies:
         yield from self._members.values()
 
     def add(self, slots: Slots, weights: Weights, sign: int, columns: tuple[Ids, ...], once: bool) -> None:
-        """Counts rows in or out, by the columns of `arguments`. `once`: these are all that there will ever be."""
+        """Counts rows in or out, by the columns of `arguments`. `once`: there will be no more rows."""
         ids = dict(zip(self.arguments, map(frozen, columns), strict=True))
         for argument, bound in self._bound.items():
             bound.add(slots, weights, sign, ids[argument])
@@ -194,7 +194,7 @@ class Tallies:
             members.add(slots, weights, sign, tuple(ids[argument] for argument in arguments))
 
     def _only_the_best(self, arguments: tuple[str, ...], members: Members) -> bool:
-        """Whether of these values no more is asked for than the least and the greatest."""
+        """Whether only the least and the greatest of these values are needed."""
         best = bool(members.followers) and all(isinstance(follower, Extremum) for follower in members.followers)
         return best and self._listed.isdisjoint(arguments)
 
@@ -203,15 +203,15 @@ class Tallies:
         for members in self._members.values():
             members.settle()
 
-    # ---- telling
+    # ---- results
 
     def results(self, slots: Slots, rows: Counts) -> Ids:
-        """A line for each aggregate: what it says of these groups, which have so many rows each."""
+        """A line for each aggregate, with its values for these groups; `rows`: the numbers of rows of the groups."""
         return _written(self._results, slots, rows)
 
-    def told(self, slots: Slots, table: KeyTable) -> tuple[Counts, Counts]:
-        """As kernels take it: a line for each aggregate that is more than how many rows there are; and which line each
-        one has (END: it is just that)."""
+    def result_lines(self, slots: Slots, table: KeyTable) -> tuple[Counts, Counts]:
+        """The results as kernels take them: a line for each aggregate except the plain count of rows; and for each
+        aggregate its line (END: it is the count)."""
         rows = table.taken(slots, self._rows) if self._others else np.empty(0, np.int64)
         return self._lines, frozen(_written(self._others, slots, rows).view(np.int64))
 
@@ -247,7 +247,7 @@ class Tallies:
     ) -> None:
         entries = members.of(slots)
         owners, values, counts = members.owners(entries), members.values(entries), members.counts(entries)
-        keys = occurrences.keys(members.beside(entries))
+        keys = occurrences.keys(members.rest_of_rows(entries))
         order = self._order(owners, keys, values)
         if distinct and keys:  # each value at its first place
             order = order[occurrences.firsts(owners[order], values[order])]
@@ -285,14 +285,14 @@ class Tallies:
     def _first(self, members: Members, slots: Slots, rows: Counts, ids: Ids) -> None:
         entries = members.of(slots)
         owners, values = members.owners(entries), members.values(entries)
-        picks = occurrences.first_of_each(owners, occurrences.keys(members.beside(entries)))
+        picks = occurrences.first_of_each(owners, occurrences.keys(members.rest_of_rows(entries)))
         ranks = self._terms.ranks(values[picks])
         picks = picks[occurrences.first_of_each(owners[picks], [ranks])]
         _put(owners[picks], values[picks], slots, ids)
 
     def _latest(self, members: Members, part: int, slots: Slots, rows: Counts, ids: Ids) -> None:
-        entries = members.standing(slots)
-        owners, columns = members.owners(entries), occurrences.latest(members.beside(entries, 0))
+        entries = members.present(slots)
+        owners, columns = members.owners(entries), occurrences.latest(members.rest_of_rows(entries, 0))
         picks = occurrences.first_of_each(owners, [~column for column in columns])
         _put(owners[picks], columns[part][picks], slots, ids)
 

@@ -1,4 +1,4 @@
-"""Exact sums: of decimals and floats, so that it does not matter in which order they came and went.
+"""Exact sums of decimals and floats, which do not depend on the order in which numbers came and went.
 
 Each distinct number has an *effect*, a line of integers that is added to its group's line: what kind of number it is,
 and its value in parts of 30 bits, decimals as multiples of 10**-18, floats as multiples of 2**-128. Few numbers are
@@ -50,8 +50,8 @@ class ExactSums:
     def fit(self, capacity: int) -> None:
         self._line_of = fitted(self._line_of, capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        line_of = self._line_of[kept]
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        line_of = self._line_of[retained]
         used = np.flatnonzero(line_of)
         lines = line_of[used]
         self._far = {new: self._far[old] for new, old in enumerate(lines.tolist(), 1) if old in self._far}
@@ -89,7 +89,7 @@ class ExactSums:
             more = _CONTEXT.multiply(far[int(places[i])], weight)
             self._far[line] = _CONTEXT.add(self._far.get(line, Decimal(0)), more)
 
-    # ---- telling
+    # ---- results
 
     def concern(self, slots: Slots) -> npt.NDArray[np.bool_]:
         """Which groups have, or had, other things than inline integers."""
@@ -101,8 +101,8 @@ class ExactSums:
 
         None with an error among them."""
         lines = self._line_of[slots]
-        told = zip(lines.tolist(), self._lines[lines].tolist(), integers, strict=True)
-        return [self._sum(line, cells, *more, average) for line, cells, more in told]
+        sums = zip(lines.tolist(), self._lines[lines].tolist(), integers, strict=True)
+        return [self._sum(line, cells, *more, average) for line, cells, more in sums]
 
     def _sum(self, line: int, cells: list[int], count: int, integers: int, average: bool) -> Value | None:
         if cells[_ERRORS]:

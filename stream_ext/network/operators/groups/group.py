@@ -1,8 +1,8 @@
-"""Group: one row for each group of solutions, with what its aggregates say.
+"""Group: one row for each group of solutions, with the values of its aggregates.
 
-The groups are numbered; what is known of each stands in arrays by number. Additions and retractions are counted in and
-out, and so is what runs out: a log knows when. The groups that a step touched are looked at, and those whose row is
-another now give up the old row and get the new one. An aggregate that is an error leaves its variable unbound."""
+The groups are numbered, and their state is in arrays by number. Added rows are counted in; retracted rows are counted
+out, and so are rows that run out, which a log finds. Of the groups that a step touched, those whose row has changed
+retract the old row and emit the new one. An aggregate that is an error leaves its variable unbound."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GroupOperator:
         always: bool,
         control: Control = Control.FREE,
     ) -> None:
-        """`inside` names the columns that come. `always`: one row even over nothing (there is no GROUP BY)."""
+        """`inside`: the columns of the input. `always`: one row even without input (there is no GROUP BY)."""
         self.variables = keys + tuple(aggregate.variable for aggregate in aggregates)
         self._inside = inside
         self._keys = tuple(map(self._place, keys))
@@ -122,7 +122,7 @@ class GroupOperator:
         if not count:
             return empty(len(self.variables))
         touched, width = frozen(self._touched[:count]), self._table.width
-        lines, results = self._tallies.told(touched, self._table)
+        lines, results = self._tallies.result_lines(touched, self._table)
         room = 2 * count if self.tells_gone else count
         out, signs = np.empty((width + len(lines), room), np.int64), np.empty(room, np.int64)
         n, untold = kernels.show_groups(
@@ -133,7 +133,7 @@ class GroupOperator:
         return ZSet(columns, n, frozen(signs[:n]) if self.tells_gone else None, None, self._every_column, untold)
 
     def _whole(self) -> ZSet:
-        """All groups, where no step follows that would have to know what was shown."""
+        """All groups, for the only step of a one-shot query."""
         slots = np.arange(self._table.used, dtype=np.int32)
         rows = self._table.taken(slots, self._rows)
         if not self._always:
@@ -149,16 +149,16 @@ class GroupOperator:
         return self._table.capacity
 
     def _clean(self) -> None:
-        """Forgets groups that are no more, once so many have come as were there at the last time."""
+        """Forgets empty groups, when the number of groups has doubled since the last time."""
         self._tallies.clean()
         if self._table.used <= self._clean_at:
             return
         cells = self._table.cells[: self._table.used]
         needed = (cells[:, self._rows] != 0) | (cells[:, self._state] != 0)
         self._log.mark(needed)
-        kept = np.flatnonzero(needed)
-        if len(kept) * 2 <= len(cells):
+        retained = np.flatnonzero(needed)
+        if len(retained) * 2 <= len(cells):
             self._log.renumber(self._table.keep(needed))
             self._touched = np.zeros(self._table.capacity + 1, np.int32)
-            self._tallies.keep(kept, self._table.capacity)
-        self._clean_at = max(_CLEAN_LEAST, 2 * len(kept))
+            self._tallies.keep(retained, self._table.capacity)
+        self._clean_at = max(_CLEAN_LEAST, 2 * len(retained))

@@ -1,4 +1,4 @@
-"""No rows: what aggregates say of a group that has none.
+"""No rows: the values of aggregates for a group without rows.
 
 Where there is no GROUP BY there is always one group. If such a sub-SELECT is worked out for many values at once, the
 values for which nothing was found still have their row: a count of 0, a sum of 0, no least value."""

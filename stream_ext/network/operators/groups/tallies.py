@@ -1,8 +1,8 @@
-"""Tallies: what is counted of each group, so that an aggregate of it can be told and taken back.
+"""Tallies: the counts and sums of each group, from which aggregates are computed and retracted.
 
-A tally is fed with rows (a group's slot, a weight, the id of the argument) and keeps arrays by slot. How many rows are
-bound and what integers sum to is kept as it is, for addition has an inverse; for the other aggregates `Members` knows
-how often each value stands in its group, and feeds what comes and what leaves to those who look at each value once."""
+A tally gets rows (a group's slot, a weight, the id of the argument) and has arrays by slot. Counts of bound rows and
+sums of integers are stored directly, because addition has an inverse. For the other aggregates, `Members` counts how
+often each value occurs in its group, and passes values that come or leave on to tallies of distinct values."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Tally(Protocol):
     def fit(self, capacity: int) -> None:
         """Makes room for so many groups."""
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        """The groups `kept` have the slots 0, 1, ... from now on; the others are forgotten."""
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        """The groups `retained` have the slots 0, 1, ... from now on; the others are forgotten."""
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         """Counts rows in (sign 1) or out (-1). Arrays are read-only; empty weights mean 1 each."""
@@ -46,8 +46,8 @@ class ValueCounts:
     def fit(self, capacity: int) -> None:
         self.counts = fitted(self.counts, capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        self.counts = fitted(self.counts[kept], capacity)
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        self.counts = fitted(self.counts[retained], capacity)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         kernels.tally_bound(slots, weights, sign, ids, self.counts)
@@ -62,15 +62,15 @@ class RowCounts:
     def fit(self, capacity: int) -> None:
         self.counts = fitted(self.counts, capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        self.counts = fitted(self.counts[kept], capacity)
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        self.counts = fitted(self.counts[retained], capacity)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         kernels.add_counts(slots, weights, sign, self.counts)
 
 
 class Sums:
-    """What the numbers of each group sum to."""
+    """The sum of the numbers of each group."""
 
     def __init__(self, terms: TermsOfGroups) -> None:
         self.integers = np.zeros((0, 3), np.int64)  # how many inline integers, the low part of their sum, the high part
@@ -80,9 +80,9 @@ class Sums:
         self.integers = fitted(self.integers, capacity)
         self.others.fit(capacity)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        self.integers = fitted(self.integers[kept], capacity)
-        self.others.keep(kept, capacity)
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        self.integers = fitted(self.integers[retained], capacity)
+        self.others.keep(retained, capacity)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         if kernels.tally_integers(slots, weights, sign, ids, self.integers):
@@ -91,7 +91,7 @@ class Sums:
 
 
 class Members:
-    """How often each value (or row) stands in each group."""
+    """How often each value (or row) occurs in each group."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -119,29 +119,29 @@ class Members:
         self._changed.append(entries)
 
     def settle(self) -> None:
-        """Tells the followers which values came and which have left, now that all rows of a step are counted."""
+        """Passes on the values that came and that have left, when all rows of a step are counted."""
         for entries in self._changed:
             left, came = np.empty(len(entries), np.int32), np.empty(len(entries), np.int32)
             gone, new = kernels.settle_members(entries, self._table.cells, self._count, self._present, left, came)
-            self._tell(left[:gone], -1)
-            self._tell(came[:new], 1)
+            self._feed(left[:gone], -1)
+            self._feed(came[:new], 1)
         self._changed = []
 
-    def _tell(self, entries: Slots, sign: int) -> None:
+    def _feed(self, entries: Slots, sign: int) -> None:
         if len(entries):
             slots, ids = frozen(self.owners(entries)), frozen(self.values(entries))
             for follower in self.followers:
                 follower.add(slots, ONCE, sign, ids)
 
-    # ---- asking
+    # ---- reading
 
     def of(self, slots: Slots) -> Slots:
         """The members that are in these groups and are no error."""
-        entries = self.standing(slots)
+        entries = self.present(slots)
         bound: Slots = entries[self.values(entries) != 0]
         return bound
 
-    def standing(self, slots: Slots) -> Slots:
+    def present(self, slots: Slots) -> Slots:
         """The members that are in these groups, those of a group together."""
         entries = np.empty(max(64, 2 * len(slots)), np.int32)
         while True:
@@ -160,8 +160,8 @@ class Members:
     def values(self, entries: Slots) -> Ids:
         return self._table.ids(entries, 1)
 
-    def beside(self, entries: Slots, start: int = 1) -> tuple[Ids, ...]:
-        """What stands with each value in its row; from `start` 0 on the whole row."""
+    def rest_of_rows(self, entries: Slots, start: int = 1) -> tuple[Ids, ...]:
+        """The other columns of each value's row; with `start` 0 the whole row."""
         return tuple(self._table.ids(entries, 1 + i) for i in range(start, self._width))
 
     def counts(self, entries: Slots) -> Counts:
@@ -170,19 +170,19 @@ class Members:
     # ---- forgetting
 
     def clean(self) -> None:
-        """Forgets values that are in their group no more, once so many have come as were there at the last time."""
+        """Forgets values that have left their groups, when the number of values has doubled since the last time."""
         if self._table.used > self._clean_at:
             self._hold(self._alive(), len(self._first))
             self._clean_at = max(_CLEAN_LEAST, 2 * self._table.used)
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
         renumbered = np.full(len(self._first), kernels.END, np.int64)
-        renumbered[kept] = np.arange(len(kept))
+        renumbered[retained] = np.arange(len(retained))
         cells = self._alive()
         cells[:, 0] = renumbered[cells[:, 0]]
         self._hold(cells[cells[:, 0] >= 0], capacity)
         for follower in self.followers:
-            follower.keep(kept, capacity)
+            follower.keep(retained, capacity)
 
     def _alive(self) -> Counts:
         cells = self._table.cells[: self._table.used]
@@ -197,7 +197,7 @@ class Members:
 
 
 class Extremum:
-    """The least (or greatest) value of each group, by the order of terms; where it leaves, the next is looked for."""
+    """The least (or greatest) value of each group, by the order of terms; when it leaves, the next one is searched."""
 
     def __init__(self, members: Members, terms: TermsOfGroups, greatest: bool) -> None:
         self.best = np.zeros(0, np.uint64)
@@ -211,12 +211,12 @@ class Extremum:
         self.best, self._where = fitted(self.best, capacity), fitted(self._where, capacity)
         self._where[before:] = kernels.END
 
-    def keep(self, kept: npt.NDArray[np.intp], capacity: int) -> None:
-        self.best = fitted(self.best[kept], capacity)
+    def keep(self, retained: npt.NDArray[np.intp], capacity: int) -> None:
+        self.best = fitted(self.best[retained], capacity)
         self._where = np.full(capacity, kernels.END, np.int32)
 
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
-        """Values of which a group had none come to it (each once), or are in it no more."""
+        """Values that are new in their groups (each once), or have left them."""
         if sign > 0:
             bound = ids != 0
             self.consider(slots[bound], ids[bound])
@@ -230,9 +230,9 @@ class Extremum:
     def consider(self, slots: Slots, ids: Ids) -> None:
         """Values that may be the best of their groups."""
         rivals = self.best[slots]
-        held = rivals != 0
-        if held.any():
-            slots, ids = np.concatenate([slots, slots[held]]), np.concatenate([ids, rivals[held]])
+        has_best = rivals != 0
+        if has_best.any():
+            slots, ids = np.concatenate([slots, slots[has_best]]), np.concatenate([ids, rivals[has_best]])
         ranks = self._terms.ranks(ids)
         chosen = np.empty(len(slots), np.int32)
         ranks = frozen(-ranks if self._greatest else ranks)

@@ -1,6 +1,6 @@
-"""The terms of groups: where an aggregate has to know what an id stands for.
+"""The terms of groups, for aggregates that need the values behind ids.
 
-Inline integers are told from their ids; other terms are decoded, each once for a step."""
+Inline integers are read from their ids; other terms are decoded, each once in a step."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class TermsOfGroups:
         return self._ids([None if text is None else literal(text) for text in texts])
 
     def _ids(self, texts: Sequence[bytes | None]) -> Ids:
-        told = [text for text in texts if text is not None]
-        made = self._vocabulary.made_bytes
-        encoded = self._vocabulary.encode(told)
-        self._control.spend(self._vocabulary.made_bytes - made)
-        if len(told) == len(texts):
+        known = [text for text in texts if text is not None]
+        bytes_before = self._vocabulary.made_bytes
+        encoded = self._vocabulary.encode(known)
+        self._control.spend(self._vocabulary.made_bytes - bytes_before)
+        if len(known) == len(texts):
             return encoded
         ids = np.zeros(len(texts), np.uint64)
         ids[[i for i, text in enumerate(texts) if text is not None]] = encoded

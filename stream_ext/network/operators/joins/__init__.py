@@ -1,1 +1,1 @@
-"""Operators that bring solutions together: joins with each other and with the store, and their negations."""
+"""Operators that combine solutions: joins with each other and with the store, and their negations."""

@@ -1,4 +1,4 @@
-"""Counting: how many matches of a pattern each solution has, where nobody asks which they are.
+"""Counting: the number of matches of a pattern for each solution, if the matches themselves are not needed.
 
     SELECT ?p (COUNT(?f) AS ?n) { ?p a :Person ; :knows ?f } GROUP BY ?p
 

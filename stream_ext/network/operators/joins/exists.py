@@ -1,7 +1,7 @@
-"""Exists: which solutions have an answer to a question that was asked for their values.
+"""Exists: the solutions for which a question (EXISTS) has an answer.
 
-The question is worked out for the distinct values of the variables that it shares with the solutions; what comes back
-are those of them for which there is an answer."""
+The question is evaluated for the distinct values of the variables that it shares with the solutions; its result is the
+values for which there is an answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FALSE = b'"false"^^<http://www.w3.org/2001/XMLSchema#boolean>'
 
 
 class Keep(StrEnum):
-    """What becomes of the solutions."""
+    """Which solutions are emitted."""
 
     WITH = "EXISTS"
     WITHOUT = "NOT EXISTS"
@@ -40,11 +40,11 @@ class ExistsOperator:
         if moment.last:
             there = np.zeros(left.count, np.bool_)
             there[self._pairs.once(moment, left, found)[0]] = True
-            return self._said(moment, left.take(there), left.take(~there))
+            return self._answered(moment, left.take(there), left.take(~there))
         having = self._join.step(moment, left, found)
-        return self._said(moment, having, concat([left, having.negated()], left.width))
+        return self._answered(moment, having, concat([left, having.negated()], left.width))
 
-    def _said(self, moment: Moment, having: ZSet, lacking: ZSet) -> ZSet:
+    def _answered(self, moment: Moment, having: ZSet, lacking: ZSet) -> ZSet:
         if self._keep is Keep.WITH:
             return having
         if self._keep is Keep.WITHOUT:

@@ -1,4 +1,4 @@
-"""Graph join: solutions extended by the graphs that there are, for a GRAPH that looks for no triple of its own."""
+"""Graph join: solutions extended by the existing graphs, for a GRAPH without a triple pattern of its own."""
 
 from __future__ import annotations
 

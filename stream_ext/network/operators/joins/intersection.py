@@ -1,4 +1,4 @@
-"""Intersection: a variable that several triple patterns bind, looked for where a solution leaves the fewest values.
+"""Intersection: binds a variable of several triple patterns by the pattern with the fewest values for a solution.
 
     ?a :k ?b . ?b :k ?c . ?c :k ?a
 

@@ -17,7 +17,7 @@ from stream_ext.rows.zset import Columns, ZSet
 #: Pairs of rows that are compared one with another.
 _FEW = 1024
 #: A pair has its two places, a validity and a weight, too.
-_BESIDE = 4
+_CELLS_WITH_PAIR = 4
 
 
 class Pairs:
@@ -27,18 +27,18 @@ class Pairs:
         self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, carried: Names = NO_NAMES,
         stays: bool = False,
     ) -> None:  # fmt: skip
-        """`stays`: the right side says all at the first step, so nothing of the left need be remembered."""
+        """`stays`: all rows of the right side come in the first step, so rows of the left are not stored."""
         self.pairing = Pairing(left, right, maybe, carried)
         self._stays = stays
         self._left = RowIndex(len(left), self.pairing.left_key)
         self._right = RowIndex(len(right), self.pairing.right_key)
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
-        """Rows side by side; until when both are valid, and how often they count, is said on the left."""
+        """The pairs as two lists of rows; the validity and the weight of each pair are in the left one."""
         if self._stays:
-            return self._beside_what_stays(moment, left, right)
+            return self._joined_with_stored(moment, left, right)
         time, rows, others = moment.time, KeyedRows.of(left, self._left.key), KeyedRows.of(right, self._right.key)
-        width = left.width + right.width + _BESIDE
+        width = left.width + right.width + _CELLS_WITH_PAIR
         old = self._right.partners(rows, time, control=moment.control)
         moment.control.room(len(old[0]), width)
         self._left.insert_rows(rows, time)
@@ -56,14 +56,14 @@ class Pairs:
             ZSet(columns[left.width :], count),
         )
 
-    def _beside_what_stays(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
+    def _joined_with_stored(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
         self._right.insert(right, moment.time)
         i, places = self._right.probe(self.pairing.left_keys(left), left.count, moment.time, moment.control)
         moment.control.room(len(i), left.width + right.width)
         return left.take(i), self._right.lazily_at(places)
 
     def once(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[Slots, Slots]:
-        """The places (in left, in right) of all pairs, where nothing was before and nothing comes after."""
+        """The places (in left, in right) of all pairs, for the only step of a one-shot query."""
         left_keys, right_keys = self.pairing.left_keys(left), self.pairing.right_keys(right)
         if left.count * right.count <= _FEW and left.untils is None and right.untils is None:
             return _compared(left_keys, right_keys, left.count, right.count)
@@ -108,10 +108,10 @@ class JoinOperator:
             i, j = self._pairs.once(moment, left, right)
             return pairing.joined(left.take(i), right.take(j))
         pairs = pairing.joined(*self._pairs.step(moment, left, right))
-        return replace(pairs, fresh=self._told_by(left, right) if pairs.weights is None else None)
+        return replace(pairs, fresh=self._fresh_columns(left, right) if pairs.weights is None else None)
 
-    def _told_by(self, left: ZSet, right: ZSet) -> frozenset[int] | None:
-        """A pair is new where one of its rows is."""
+    def _fresh_columns(self, left: ZSet, right: ZSet) -> frozenset[int] | None:
+        """The columns of `ZSet.fresh`: a pair is new if one of its rows is."""
         pairing = self._pairs.pairing
         if not pairing.is_strict or (left.count and left.fresh is None) or (right.count and right.fresh is None):
             return None

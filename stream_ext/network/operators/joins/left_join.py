@@ -1,7 +1,7 @@
-"""Left join: each left solution with its partners, or alone where it has none.
+"""Left join: each left solution with its partners, or by itself if it has none.
 
-Composed of what is there: the join J of those pairs for which the conditions hold; and L less those of its rows that J
-has a partner for. A partner that runs out gives the row back by itself: what covered it was valid as long as it was."""
+It is the join J of the pairs that pass the conditions, plus the rows of L without a partner in J. When a partner runs
+out, the left row comes back by itself: the row that covered it was valid only as long as the partner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stream_ext.rows.zset import ZSet, concat
 
 
 class Uncovered:
-    """Left rows that nothing covers: L - L ⋈ distinct(C), where C are rows of L that have a partner."""
+    """Left rows without a partner: L - L ⋈ distinct(C), where C are the rows of L with a partner."""
 
     def __init__(self, variables: tuple[str, ...]) -> None:
         self.variables = variables
@@ -36,25 +36,25 @@ class LeftJoinOperator:
     ) -> None:
         self._pairs = Pairs(left, right, maybe)
         self._tests = tests
-        self._alone = Uncovered(left)
+        self._uncovered = Uncovered(left)
         self.variables = self._pairs.pairing.variables
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         if moment.last:
             return self._once(moment, left, right)
         row, both = self._holding(moment, *self._pairs.step(moment, left, right))
-        alone = self._alone.step(moment, left, both.with_columns(row.held))
-        return concat([both, self._padded(alone)], len(self.variables))
+        uncovered = self._uncovered.step(moment, left, both.with_columns(row.held))
+        return concat([both, self._padded(uncovered)], len(self.variables))
 
     def _once(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         i, j = self._pairs.once(moment, left, right)
         places = ZSet((i.view(np.uint64),), len(i))
-        kept, both = self._holding(moment, left.take(i), right.take(j), places)
-        alone = np.ones(left.count, np.bool_)
-        alone[kept.column(0).view(np.int64)] = False
-        if not np.count_nonzero(alone):
+        matched, both = self._holding(moment, left.take(i), right.take(j), places)
+        uncovered = np.ones(left.count, np.bool_)
+        uncovered[matched.column(0).view(np.int64)] = False
+        if not np.count_nonzero(uncovered):
             return both
-        return concat([both, self._padded(left.take(alone))], len(self.variables))
+        return concat([both, self._padded(left.take(uncovered))], len(self.variables))
 
     def _holding(self, moment: Moment, left: ZSet, right: ZSet, marks: ZSet | None = None) -> tuple[ZSet, ZSet]:
         """Of rows side by side those that are compatible and pass: (their left parts or marks, the joined rows)."""
@@ -71,6 +71,8 @@ class LeftJoinOperator:
             both, marked = both.take(mask), marked.take(mask)
         return marked, both
 
-    def _padded(self, alone: ZSet) -> ZSet:
-        missing = len(self.variables) - alone.width
-        return alone.with_columns((*alone.held, *(np.zeros(alone.count, np.uint64) for _ in range(missing))))
+    def _padded(self, uncovered: ZSet) -> ZSet:
+        missing = len(self.variables) - uncovered.width
+        return uncovered.with_columns(
+            (*uncovered.held, *(np.zeros(uncovered.count, np.uint64) for _ in range(missing)))
+        )

@@ -1,9 +1,9 @@
 """Many join: the solutions that agree in all of three or more parts, in an order that is found anew for each batch.
 
-What is new of one part is joined with one part after the other: with all of those before it, and with those behind it
-as they were before this step, so each combination is found once. Parts are indexed, what lies between them is not kept:
-there is nothing to move when another order is better. Next comes the part of which the fewest rows are found for each
-row so far. That is counted whenever rows are looked up; what has not been looked up for a while is tried again."""
+The new rows of a part are joined with the other parts, one after the other: with the parts before it as they are now,
+and with the parts after it as they were before this step, so each combination is found once. Parts are indexed, and
+intermediate results are not stored: so the order can be changed at any time. The next part is the one with the fewest
+rows for each row so far. These numbers are counted at each look-up, and tried again from time to time."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ Key = tuple[int, ...]  # places of the variables by which a part is looked up
 
 class ManyJoin:
     def __init__(self, parts: Sequence[tuple[str, ...]], sources: Sequence[int] | None = None) -> None:
-        """The variables of each part, which all of its rows bind; and which of the changes that come these rows are:
-        parts that differ in the names of their variables only share them. Else each part has its own."""
+        """`parts`: the variables of each part, which all of its rows bind. `sources`: for each part its input; parts
+        that differ only in the names of their variables share one. None: each part has its own."""
         self.variables = tuple(dict.fromkeys(v for part in parts for v in part))
         sources = range(len(parts)) if sources is None else sources
-        self._held = [_Held(len(parts[n]), _shared(parts, n)) for n in map(sources.index, sorted(set(sources)))]
-        self._parts = [_Part(variables, self._held[n]) for variables, n in zip(parts, sources, strict=True)]
+        self._indexed = [
+            _IndexedRows(len(parts[n]), _shared(parts, n)) for n in map(sources.index, sorted(set(sources)))
+        ]
+        self._parts = [_Part(variables, self._indexed[n]) for variables, n in zip(parts, sources, strict=True)]
         self._sources = tuple(sources)
         self._fans: dict[tuple[frozenset[int], int], float] = {}  # rows found for a row of these parts in that one
         self._steps = 0
@@ -48,13 +50,13 @@ class ManyJoin:
         self._steps += 1
         if self._steps % _TRIED_EVERY == 0 or self._surprised:
             self._try_again()
-        came = [held.take_in(change, moment.time) for held, change in zip(self._held, changes, strict=True)]
+        came = [rows.take_in(change, moment.time) for rows, change in zip(self._indexed, changes, strict=True)]
         found = [self._from(moment, n, came[source]) for n, source in enumerate(self._sources) if len(came[source])]
         whole = concat(found, len(self.variables))
-        return replace(whole, fresh=self._told_by(changes) if whole.weights is None else None)
+        return replace(whole, fresh=self._fresh_columns(changes) if whole.weights is None else None)
 
     def order(self, first: int) -> list[int]:
-        """In which order rows of this part are joined with the others, as things stand."""
+        """The present order in which rows of this part are joined with the others."""
         joined, names, order = frozenset((first,)), set(self._parts[first].variables), [first]
         while len(order) < len(self._parts):
             n = min(self._candidates(joined, names), key=lambda n: self._fans.get((joined, n), 0.0))
@@ -79,7 +81,7 @@ class ManyJoin:
         self, moment: Moment, first: int, n: int, joined: frozenset[int], names: tuple[str, ...], rows: KeyedRows
     ) -> tuple[tuple[str, ...], KeyedRows]:
         part = self._parts[n]
-        index, mark = part.held.index(part.key(names), moment.time)
+        index, mark = part.rows.index(part.key(names), moment.time)
         rows = rows.keyed(part.places(names))
         found = index.partners(rows, moment.time, index.number if n < first else mark, moment.control)
         self._count(joined, n, len(rows), len(found[0]))
@@ -90,8 +92,8 @@ class ManyJoin:
         names += tuple(part.variables[place] for place in own)
         return names, KeyedRows(out.matrix, out.untils, out.weights, ())
 
-    def _told_by(self, changes: Sequence[ZSet]) -> frozenset[int] | None:
-        """A combination is new where one of its rows is."""
+    def _fresh_columns(self, changes: Sequence[ZSet]) -> frozenset[int] | None:
+        """The columns of `ZSet.fresh`: a combination is new if one of its rows is."""
         places: set[int] = set()
         for part, source in zip(self._parts, self._sources, strict=True):
             change = changes[source]
@@ -115,11 +117,11 @@ class ManyJoin:
         """Those that share a variable with what is joined, or have hardly a row; all that are left, if none does."""
         left = [n for n in range(len(self._parts)) if n not in joined]
         near = [n for n in left if names & set(self._parts[n].variables)]
-        return [n for n in left if n in near or len(self._parts[n].held) <= _HARDLY_ANY] if near else left
+        return [n for n in left if n in near or len(self._parts[n].rows) <= _HARDLY_ANY] if near else left
 
     def _try(self, moment: Moment, joined: frozenset[int], n: int, names: tuple[str, ...], rows: KeyedRows) -> None:
         part = self._parts[n]
-        index, _ = part.held.index(part.key(names), moment.time)
+        index, _ = part.rows.index(part.key(names), moment.time)
         some = rows.some(_TRIED).keyed(part.places(names))
         self._fans[joined, n] = len(index.partners(some, moment.time, control=moment.control)[0]) / len(some)
 
@@ -130,7 +132,7 @@ class ManyJoin:
         self._fans[joined, n] = fan if known is None else known * (1 - share) + fan * share
 
     def _try_again(self) -> None:
-        """Forgets what would be found elsewhere than where rows are looked up now."""
+        """Forgets the numbers of look-ups that are not in the present orders."""
         self._surprised = False
         used = {(joined, n) for first in range(len(self._parts)) for joined, n in self._ways(first)}
         self._fans = {way: fan for way, fan in self._fans.items() if way in used}
@@ -144,8 +146,8 @@ class ManyJoin:
 
 
 class _Part:
-    def __init__(self, variables: tuple[str, ...], held: _Held) -> None:
-        self.variables, self.held = variables, held
+    def __init__(self, variables: tuple[str, ...], rows: _IndexedRows) -> None:
+        self.variables, self.rows = variables, rows
 
     def key(self, names: tuple[str, ...]) -> Key:
         return tuple(place for place, v in enumerate(self.variables) if v in names)
@@ -155,8 +157,8 @@ class _Part:
         return tuple(names.index(v) for v in self.variables if v in names)
 
 
-class _Held:
-    """The rows of one part, or of several, with an index for whatever they have been looked up by."""
+class _IndexedRows:
+    """The rows of one part, or of several, with an index for each key that they have been looked up by."""
 
     def __init__(self, width: int, key: Key) -> None:
         self._indexes = {key: RowIndex(width, key)}

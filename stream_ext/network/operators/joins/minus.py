@@ -12,7 +12,7 @@ from stream_ext.rows.zset import ZSet
 
 
 class MinusOperator:
-    """`hidden`: columns of the left that are none of its solutions' own; `carried`: as in Pairing."""
+    """`hidden`: columns of the left that do not belong to its solutions; `carried`: as in Pairing."""
 
     def __init__(
         self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names, hidden: Names, carried: Names
@@ -20,16 +20,16 @@ class MinusOperator:
         self.variables = left
         shown = tuple("" if v in hidden else v for v in left)
         self._pairs = Pairs(shown, right, maybe, carried)
-        self._alone = Uncovered(left)
+        self._uncovered = Uncovered(left)
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         if moment.last:
             i, j = self._pairs.once(moment, left, right)
-            alone = np.ones(left.count, np.bool_)
-            alone[i[self._meeting(left.take(i), right.take(j))]] = False
-            return left.take(alone)
+            uncovered = np.ones(left.count, np.bool_)
+            uncovered[i[self._meeting(left.take(i), right.take(j))]] = False
+            return left.take(uncovered)
         row, partner = self._pairs.step(moment, left, right)
-        return self._alone.step(moment, left, row.take(self._meeting(row, partner)))
+        return self._uncovered.step(moment, left, row.take(self._meeting(row, partner)))
 
     def _meeting(self, left: ZSet, right: ZSet) -> np.typing.NDArray[np.bool_]:
         mask = self._pairs.pairing.meets(left, right)

@@ -1,6 +1,6 @@
-"""Otherwise: rows that were matched, and the left rows of which none was.
+"""Otherwise: matched rows, and the left rows without a match.
 
-What an OPTIONAL is whose conditions ask questions."""
+The end of an OPTIONAL whose conditions contain questions (EXISTS)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from stream_ext.rows.zset import ZSet, concat
 
 class Otherwise:
     def __init__(self, left: tuple[str, ...], matched: tuple[str, ...], marks: tuple[str, ...]) -> None:
-        """`marks`: for each left variable, the column of what was matched that has the value it had on the left."""
+        """`marks`: for each left variable, the column of the matched rows with its value on the left."""
         self.variables = tuple(v for v in matched if not v.endswith("'"))
         self._covers = Project(matched, left, marks)
         self._matched = Project(matched, self.variables)
         self._padded = Project(left, self.variables)
-        self._alone = Uncovered(left)
+        self._uncovered = Uncovered(left)
         self._pairs = Pairs(left, left)
 
     def step(self, moment: Moment, left: ZSet, matched: ZSet) -> ZSet:
@@ -28,8 +28,8 @@ class Otherwise:
         if moment.last:
             there = np.zeros(left.count, np.bool_)
             there[self._pairs.once(moment, left, covers)[0]] = True
-            alone = left.take(~there)
+            uncovered = left.take(~there)
         else:
-            alone = self._alone.step(moment, left, covers)
-        parts = [self._matched.step(moment, matched), self._padded.step(moment, alone)]
+            uncovered = self._uncovered.step(moment, left, covers)
+        parts = [self._matched.step(moment, matched), self._padded.step(moment, uncovered)]
         return concat(parts, len(self.variables))

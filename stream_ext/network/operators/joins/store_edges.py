@@ -17,7 +17,7 @@ Found = tuple[Picks | None, Ids, Ids | None]
 
 class StoreEdges:
     def __init__(self, snapshot: Snapshot, graph: IdGraph, control: Control = Control.FREE) -> None:
-        """`control` is asked before edges are gathered."""
+        """`control` is charged before edges are read."""
         self.snapshot, self.graph, self._room = snapshot, graph, control.gather
 
     # ---- one predicate ------------------------------------------------------------------------------------------
@@ -108,13 +108,13 @@ class StoreEdges:
     # ---- the graphs ---------------------------------------------------------------------------------------------
 
     def graphs(self) -> Ids:
-        """Those that `each` ranges over and that there are."""
+        """The existing graphs that `each` ranges over."""
         found = self.snapshot.graphs()
         there = self._among(found)
         return found if there is None else found[there]
 
-    def holds(self, graphs: Ids) -> Mask:
-        """Which changes, by their graphs, concern this scope."""
+    def in_scope(self, graphs: Ids) -> Mask:
+        """Which of these graphs are in this scope."""
         if self.graph.one is not None:
             same: Mask = graphs == np.uint64(self.graph.one)
             return same

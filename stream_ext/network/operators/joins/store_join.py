@@ -1,7 +1,7 @@
 """Store join: solutions extended by a triple pattern over the store.
 
 The store's sorted arrays are the index of its side, so nothing of it is copied: new solutions l are looked up in the
-store S + d as it now is, and what was remembered of the left side meets the store's own change d:
+store S + d as it is now, and the stored rows L of the left side are joined with the store's own change d:
 (L + l)(S + d) - LS = l (S + d) + L d."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stream_ext.rows.zset import ZSet, concat, empty
 class StoreJoin:
     """`maybe` names the variables that a left solution may leave unbound; the pattern binds them then.
 
-    `unread` names those of the pattern that nobody reads: their values are counted, not listed."""
+    `unread` names those of the pattern that are not read: their values are counted, not listed."""
 
     def __init__(
         self, left: tuple[str, ...], pattern: IdPattern, maybe: Names = NO_NAMES, unread: Names = NO_NAMES
@@ -52,7 +52,7 @@ class StoreJoin:
         return concat(parts, len(self.variables))
 
     def _met(self, change: ZSet, moment: Moment) -> ZSet:
-        """How the store has changed, with what is remembered of the left side."""
+        """The change of the store, joined with the stored rows of the left side."""
         change = change.with_columns(tuple(change.held[i] for i in self._read))
         keys = self._pairing.right_keys(change)
         i, slot = self._memory.probe(keys, len(change), moment.time, moment.control)
@@ -60,7 +60,7 @@ class StoreJoin:
         return self._pairing.joined(self._memory.at(slot), change.take(i))
 
     def pieces(self, moment: Moment, left: ZSet) -> Iterator[ZSet]:
-        """What `step` gives when nothing comes after, predicate by predicate where any will do."""
+        """The result of `step` for a one-shot query, in pieces; for a variable predicate, predicate by predicate."""
         if P in self.pattern.fixed or self._maybe or self._counting is not None:
             yield self.step(moment, left)
         else:
@@ -101,15 +101,16 @@ def change_of(pattern: IdPattern, moment: Moment) -> ZSet:
     parts = []
     for change in changes:
         fits, columns = pattern.match((change.s, change.p, change.o, change.g))
-        fits &= edges.holds(change.g)
+        fits &= edges.in_scope(change.g)
         parts.append(ZSet(_inward(columns(fits), moment), int(fits.sum()), change.sign[fits].astype(np.int64)))
     return concat(parts, width)
 
 
 def _merged_change(pattern: IdPattern, changes: Sequence[QuadChange], moment: Moment, edges: StoreEdges) -> ZSet:
-    """A triple of several graphs is there as long as one of them has it: what was touched is asked for again."""
+    """The change of merged graphs. A triple is there as long as one of them has it, so touched triples are read
+    again."""
     assert moment.changes is not None
-    touched = [np.stack((c.s, c.p, c.o), axis=1)[edges.holds(c.g)] for c in changes]
+    touched = [np.stack((c.s, c.p, c.o), axis=1)[edges.in_scope(c.g)] for c in changes]
     rows = np.unique(np.concatenate(touched), axis=0)
     before = StoreEdges(moment.changes.before(), pattern.graph)
     parts = []
@@ -169,24 +170,24 @@ class _LookUp:
         return _Hop(pattern.fixed[P], inverse, at, np.uint64(pattern.fixed.get(near, 0)))
 
     def _hopped(self, left: ZSet, hop: _Hop, moment: Moment) -> ZSet:
-        """What most of a question is made of, and mostly for a few rows: nothing is done but what has to be."""
+        """The most frequent case, mostly for a few rows: so it does only what it must."""
         vocabulary = moment.vocabulary
         if hop.at is not None:
             keys = vocabulary.outward(left.column(hop.at))
             i, found = moment.snapshot.hop(hop.predicate, keys, hop.inverse, moment.control.gather)
-            kept = left if i is None else left.take(i)
+            rows = left if i is None else left.take(i)
         else:
             found = moment.snapshot.values(hop.predicate, hop.key, hop.inverse)
             moment.control.room(left.count * len(found), self._width)
-            kept = left.crossed(len(found))
+            rows = left.crossed(len(found))
             found = found if left.count == 1 else np.tile(found, left.count)
-        return kept.with_columns((*kept.held, vocabulary.inward(found)))
+        return rows.with_columns((*rows.held, vocabulary.inward(found)))
 
     def parts(self, left: ZSet, moment: Moment) -> Iterator[ZSet]:
         edges = StoreEdges(moment.snapshot, self._pattern.graph, moment.control)
         around = self._around_one(left, edges, moment)
         if around is not None:
-            yield self._put_beside(left, np.zeros(len(around[0]), np.int64), (*around, None), moment)
+            yield self._with_quad(left, np.zeros(len(around[0]), np.int64), (*around, None), moment)
             return
         for predicate, picked in self._predicates(left, edges, moment):
             moment.control.check()
@@ -240,10 +241,10 @@ class _LookUp:
 
     def _under(self, left: ZSet, predicate: int, edges: StoreEdges, moment: Moment) -> ZSet:
         i, s, o, g = self._edges(left, predicate, edges, moment)
-        return self._put_beside(left, i, (s, predicate, o, g), moment)
+        return self._with_quad(left, i, (s, predicate, o, g), moment)
 
-    def _put_beside(self, left: ZSet, i: Picks | None, quad: _Quad, moment: Moment) -> ZSet:
-        """The left rows `i` with what was found for each; i None: each left row once."""
+    def _with_quad(self, left: ZSet, i: Picks | None, quad: _Quad, moment: Moment) -> ZSet:
+        """The left rows `i` with the quads that were found for each; i None: each left row once."""
         count, g, keep = len(quad[0]), quad[G], None
         for first, again in self._same:
             same = _column(quad, first, count) == _column(quad, again, count)
@@ -255,12 +256,12 @@ class _LookUp:
         if keep is not None:
             i = np.flatnonzero(keep) if i is None else i[keep]
         moment.control.room(count, self._width)
-        kept = left if i is None else left.take(i)
-        columns = [*kept.held, *([None] * (self._width - left.width))]
+        rows = left if i is None else left.take(i)
+        columns = [*rows.held, *([None] * (self._width - left.width))]
         for place, position in self._put:
             column = _column(quad, position, count)
             columns[place] = moment.vocabulary.inward(column if keep is None else column[keep])
-        return kept.with_columns(tuple(columns))  # type: ignore[arg-type]  # every new column is put
+        return rows.with_columns(tuple(columns))  # type: ignore[arg-type]  # every new column is put
 
     def _edges(
         self, left: ZSet, predicate: int, edges: StoreEdges, moment: Moment

@@ -1,1 +1,1 @@
-"""Property paths: walked over edges of the store or of a window, and kept as these come and go."""
+"""Property paths: walked over edges of the store or of a window, and updated as edges come and go."""

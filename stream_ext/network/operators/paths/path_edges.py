@@ -1,4 +1,4 @@
-"""Edges for paths that are no edges of the store: those of a window, as sorted arrays."""
+"""Edges for paths that are not in the store: those of a window, as sorted arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EDGE = 3
 
 
 class SortedEdges:
-    """A set of triples, sorted in both directions once somebody asks."""
+    """A set of triples, sorted in each direction when that is first needed."""
 
     def __init__(self, s: Ids, p: Ids, o: Ids, control: Control = Control.FREE) -> None:
         self.triples, self._control = (s, p, o), control
@@ -60,24 +60,24 @@ class SortedEdges:
 
 
 class WindowEdges:
-    """What is in a window, from evaluation to evaluation: a triple is an edge while one of its copies is there."""
+    """The edges of a window, from evaluation to evaluation: a triple is an edge while one of its copies is there."""
 
     def __init__(self) -> None:
-        self._held = empty(3)
+        self._rows = empty(3)
         self.edges = SortedEdges(NO_IDS, NO_IDS, NO_IDS)
 
     def step(self, moment: Moment, change: ZSet) -> EdgeChange:
-        """Takes the window's change in, and says how its edges differ from those of the last evaluation."""
-        held = concat([self._held, change], 3)
-        if held.untils is not None:
-            counts = held.untils >= moment.time
+        """Applies the window's change; returns how its edges differ from those of the last evaluation."""
+        rows = concat([self._rows, change], 3)
+        if rows.untils is not None:
+            counts = rows.untils >= moment.time
             if not change.count and counts.all():
                 return _change(empty(3))
-            held = held.take(counts)
+            rows = rows.take(counts)
         elif not change.count:
             return _change(empty(3))
-        self._held = consolidate(held)
-        there = consolidate(ZSet(self._held.columns, self._held.count, self._held.weights))
+        self._rows = consolidate(rows)
+        there = consolidate(ZSet(self._rows.columns, self._rows.count, self._rows.weights))
         now = ZSet(there.columns, there.count)
         before = ZSet(self.edges.triples, len(self.edges.triples[0]))
         s, p, o = now.columns

@@ -1,7 +1,7 @@
 """Path join: solutions extended by a path, over the store or over a window.
 
-The path is a relation of pairs (start, end) of which only those are worked out whose start a solution on the left
-asks for; the rest is a join with the pairs. Where both ends are open, every node is asked for."""
+The path is a relation of pairs (start, end). Only the pairs are computed whose start is in a solution on the left; then
+the solutions are joined with the pairs. If both ends are open, every node is a start."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PathJoin:
 
 
 class Search:
-    """The pairs of the path that the left side asks for, under the names of its ends."""
+    """The pairs of the path that the left side needs, under the names of its ends."""
 
     def __init__(
         self, left: tuple[str, ...], ends: tuple[End, End], path: IdPath, graph: IdGraph, certain: Names
@@ -83,13 +83,13 @@ class Search:
         self.added = tuple(dict.fromkeys(name for name in (*ends, graph.each) if isinstance(name, str)))
         # Nothing is to be compared or left out of a pair then.
         self._names_all = self.added == ends
-        self._asked = PathStarts(left, self._start, certain)
+        self._starts = PathStarts(left, self._start, certain)
         self._pairs: dict[int, PathPairs] = {}  # by graph, where they are told apart
         self._windows: dict[int, WindowEdges] = {}  # by graph, where they are told apart
 
     def step(self, moment: Moment, left: ZSet, window: ZSet | None) -> ZSet:
         """How the pairs changed."""
-        starts = self._asked.step(moment, left)
+        starts = self._starts.step(moment, left)
         end = None
         if isinstance(self._end, Constant):
             end = moment.vocabulary.encode([self._end.text])
@@ -113,7 +113,7 @@ class Search:
         return concat(parts, len(self.added))
 
     def _by_graph(self, window: ZSet) -> Iterator[tuple[int, ZSet]]:
-        """What came of each graph's triples; of all graphs that there were, for what they hold runs out."""
+        """The changes by graph; also for graphs without changes, because their triples may run out."""
         if self._graph.each is None:
             yield 0, window
             return
@@ -140,13 +140,13 @@ class Search:
         return found.with_columns(tuple(inward(column) for column in found.columns))
 
     def _graphs(self, moment: Moment) -> list[int | None]:
-        """Each graph that there is or was; None: one scope, of which the graphs are not told apart."""
+        """Each graph that exists or existed; None: one scope, in which graphs are not distinguished."""
         if self._graph.each is None:
             return [None]
         return sorted({*StoreEdges(moment.snapshot, self._graph).graphs().tolist(), *self._pairs})
 
     def _change(self, changes_of_store: StoreChanges, edges: StoreEdges) -> EdgeChange:
-        every_node = self._asked.everything and may_be_empty(self._path)
+        every_node = self._starts.everything and may_be_empty(self._path)
         changes = [c for c in changes_of_store.of(None if every_node else predicates_of(self._path)) if len(c.s)]
         if not changes:
             return NO_CHANGE
@@ -155,7 +155,7 @@ class Search:
         )
         # An edge that came and went between two steps is none that leads anywhere.
         (s, p, o, g), sign = sum_equal_rows(columns, np.concatenate([c.sign for c in changes]).astype(np.int64))
-        there = edges.holds(g)
+        there = edges.in_scope(g)
         return EdgeChange(s[there], p[there], o[there], sign[there])
 
     # ---- the pairs
@@ -208,14 +208,14 @@ class Search:
 
 
 class PathStarts:
-    """From which nodes a path is asked for: those that the solutions on the left have, as long as one has it."""
+    """The nodes from which a path starts: the values of the left solutions, as long as one of them has the value."""
 
     def __init__(self, left: tuple[str, ...], start: End, certain: Names) -> None:
         self._start = start
         self.everything = isinstance(start, str) and start not in certain
         self._place = left.index(start) if isinstance(start, str) and not self.everything else None
         self._distinct: Distinct | None = None
-        self._held = empty(1)
+        self._rows = empty(1)
 
     def step(self, moment: Moment, left: ZSet) -> Ids | None:
         """None: from everywhere."""
@@ -226,17 +226,17 @@ class PathStarts:
         if isinstance(self._start, Constant):
             return moment.vocabulary.encode([self._start.text])
         assert self._place is not None  # it is a variable of the left side
-        asked = ZSet((left.column(self._place),), left.count, left.weights, left.untils)
+        starts = ZSet((left.column(self._place),), left.count, left.weights, left.untils)
         if self._distinct is None:
-            if moment.last and asked.weights is None and asked.untils is None:
-                return distinct_values(asked.column(0))
+            if moment.last and starts.weights is None and starts.untils is None:
+                return distinct_values(starts.column(0))
             self._distinct = Distinct(("start",))
-        change = self._distinct.step(moment, asked)
-        held = concat([self._held, change], 1)
-        if held.untils is not None:
-            held = held.take(held.untils >= moment.time)
-        self._held = consolidate(held)
-        return distinct_values(self._held.columns[0])
+        change = self._distinct.step(moment, starts)
+        rows = concat([self._rows, change], 1)
+        if rows.untils is not None:
+            rows = rows.take(rows.untils >= moment.time)
+        self._rows = consolidate(rows)
+        return distinct_values(self._rows.columns[0])
 
 
 def _eagerness(end: End, certain: Names) -> int:

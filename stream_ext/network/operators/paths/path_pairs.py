@@ -1,8 +1,8 @@
-"""Path pairs: where a path leads to from the starts that somebody asks for, kept as its edges come and go.
+"""Path pairs: the nodes that a path reaches from given starts, updated as edges come and go.
 
-Of a path that repeats one step all pairs (start, node) are known, and so what an edge means: one that comes leads on
-from the pairs that end where it begins, and one that goes concerns the starts that reach it, which begin anew. Of any
-other path the pairs are worked out again when one of its edges has changed. What is put out is the difference."""
+For a path that repeats one step, all pairs (start, node) are stored. So the effect of an edge is known: a new edge
+extends the pairs that end where it begins; a removed edge affects the starts that reach it, which are computed anew.
+For any other path, the pairs are computed again when one of its edges has changed. The output is the difference."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from stream_ext.values.vocabulary import is_local
 #: Edges as links of a path, in its direction: (from, to, sign).
 Steps = tuple[Ids, Ids, np.typing.NDArray[np.int64]]
 
-#: Starts that nobody asks for any more may be so many, before they are forgotten.
-_KEPT_AT_LEAST = 1024
+#: The number of unused starts from which on they are forgotten.
+_UNUSED_STARTS_MIN = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class EdgeChange:
         return len(self.s)
 
     def steps(self, path: IdPath) -> Steps:
-        """Those that are links of the path."""
+        """The edges that are links of the path."""
         sources, targets, signs = [NO_IDS], [NO_IDS], [np.empty(0, np.int64)]
         for link in links(path):
             if isinstance(link, Link):
@@ -79,9 +79,8 @@ class PathPairs:
         return self._starts
 
     def step(self, edges: Edges, change: EdgeChange, starts: Ids, control: Control, allowed: Ids | None = None) -> ZSet:
-        """`starts` are those that somebody asks for now, ascending; no others may be there than those `allowed`.
-
-        `change` tells the edges in which `edges` differ from those of the step before, and may tell more."""
+        """`starts`: the starts that are needed now, ascending; only those in `allowed` may have pairs. `change`: the
+        edges in which `edges` differ from those of the step before, and perhaps more."""
         if not len(self._starts):
             return self._first(edges, starts, control)
         steps = change.steps(self._path)
@@ -95,7 +94,7 @@ class PathPairs:
         return self._anew(edges, control) if len(steps[0]) else self._more(edges, gone, new, control)
 
     def _first(self, edges: Edges, starts: Ids, control: Control) -> ZSet:
-        """Of starts where there were none."""
+        """The pairs of the first starts."""
         self._starts = starts
         if not len(starts):
             return empty(2)
@@ -108,7 +107,7 @@ class PathPairs:
         return self._reached.pairs(slice(known, None))
 
     def between(self, edges: Edges, starts: Ids, target: Ids, control: Control) -> ZSet:
-        """The pairs that end in `target`, and maybe others, where nothing was before and nothing comes after."""
+        """The pairs that end in `target`, and maybe others, for a one-shot query."""
         if len(starts) == 1 and self._reached is not None and self._reached.path.many:
             leads = connected(self._reached.path, edges, starts, target, control)
             if leads is not None:
@@ -116,11 +115,11 @@ class PathPairs:
         return self._first(edges, starts, control)
 
     def _needless(self, starts: Ids, allowed: Ids | None) -> Ids:
-        """Starts that nobody asks for, once they are more than the others.
+        """The unused starts, when they are more than the others.
 
         Those that the store does not know go at once: they may come back under the id that it has given them."""
         gone = self._starts[~np.isin(self._starts, starts)]
-        if len(gone) > len(starts) + _KEPT_AT_LEAST:
+        if len(gone) > len(starts) + _UNUSED_STARTS_MIN:
             return gone
         now = is_local(gone)
         if allowed is not None:
@@ -134,7 +133,7 @@ class PathPairs:
         return consolidate(concat([self._pairs, before.negated()], 2))
 
     def _more(self, edges: Edges, gone: Ids, new: Ids, control: Control) -> ZSet:
-        """Starts come and go, the edges stay as they are."""
+        """Adds and removes starts; the edges are unchanged."""
         came = self._walked(edges, new, control)
         leave = np.isin(self._pairs.columns[0], gone)
         left = self._pairs.take(leave)

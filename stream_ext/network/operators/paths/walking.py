@@ -1,7 +1,7 @@
-"""Property paths over ids: what they are made of, and how they are walked.
+"""Property paths over ids: their parts, and how they are walked.
 
-A walk begins at many nodes at once, each with a tag that says for whom it is reached, and goes on as two arrays
-(tag, node). A path that is repeated is a set of pairs of nodes, whatever its inside says how often; all else keeps how
+A walk begins at many nodes at once, each with a tag that names its start, and continues as two arrays (tag, node). A
+repeated path is a set of pairs of nodes, also if its inside reaches a node several times; all other paths count how
 often a node is reached."""
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Places = npt.NDArray[np.int64] | npt.NDArray[np.intp]
 Resolve = Callable[[bytes], int]
 Walked = tuple[Tags, Ids]
 
-#: So many rounds a repeated path asks the store for the edges of what it just found; then it takes all edges at once.
+#: The number of rounds in which a repeated path reads only the edges of new nodes; then it reads all edges at once.
 ROUNDS = 12
 #: Edges that are looked at between two looks at the deadline.
 _EDGES = 1 << 20
 _SMALL = 4096
 #: Cells that a pair takes where it is found, and in a table that has room for as many again.
-_PAIR, _KEPT_PAIR = 4, 16
+_PAIR, _TABLE_PAIR = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def reversed_path(path: IdPath) -> IdPath:
 
 
 def links(path: IdPath) -> tuple[Link | AnyLinkBut, ...]:
-    """All links of a path, wherever they stand."""
+    """All links of a path, at any depth."""
     match path:
         case Link() | AnyLinkBut():
             return (path,)
@@ -130,7 +130,7 @@ def links(path: IdPath) -> tuple[Link | AnyLinkBut, ...]:
 
 
 def predicates_of(path: IdPath) -> tuple[int, ...] | None:
-    """Those of the edges that matter to a path; None: any may."""
+    """The predicates of the edges that a path may use; None: any."""
     steps = links(path)
     if any(isinstance(link, AnyLinkBut) for link in steps):
         return None
@@ -208,12 +208,12 @@ def _walk_but(path: AnyLinkBut, edges: Edges, tags: Tags, nodes: Ids, control: C
 
 
 def _walk_repeated(path: Repeated, edges: Edges, tags: Tags, nodes: Ids, control: Control) -> Walked:
-    """The set of pairs is worked out once for each distinct node, and met by whoever stands there."""
-    starts, standing = np.unique(nodes, return_inverse=True)
+    """Computes the set of pairs once for each distinct node, and joins it with all tags at this node."""
+    starts, start_of = np.unique(nodes, return_inverse=True)
     pairs = ReachedPairs(path, starts)
     pairs.grow(edges, control)
     order = np.argsort(pairs.tags, kind="stable")
-    lows, highs = pairs.tags[order].searchsorted(standing), pairs.tags[order].searchsorted(standing, "right")
+    lows, highs = pairs.tags[order].searchsorted(start_of), pairs.tags[order].searchsorted(start_of, "right")
     control.room(int((highs - lows).sum()), _PAIR)
     offsets, places = gather_ranges(lows, highs)
     return np.repeat(tags, np.diff(offsets)), pairs.nodes[order[places]]
@@ -252,13 +252,13 @@ class ReachedPairs:
         return of_columns((self.starts[self.tags[which]], self.nodes[which].copy()))
 
     def begin(self, starts: Ids) -> None:
-        """More starts; their tags follow those that there are."""
+        """Adds starts; their tags follow the present ones."""
         tags = np.arange(len(self.starts), len(self.starts) + len(starts), dtype=np.int64)
         self.starts = np.concatenate([self.starts, starts])
         self._fresh = np.concatenate([self._fresh, tags])
 
     def grow(self, edges: Edges, control: Control) -> None:
-        """Finds all that is reached from the starts that are new."""
+        """Finds all nodes that the new starts reach."""
         tags, self._fresh = self._fresh, np.empty(0, np.int64)
         if not len(tags):
             return
@@ -283,7 +283,7 @@ class ReachedPairs:
         return np.unique(np.concatenate(passing))
 
     def lead_on(self, sources: Ids, targets: Ids, edges: Edges, control: Control) -> None:
-        """Edges that are new lead from what is reached to what is not."""
+        """Follows new edges from reached nodes to others."""
         if not len(sources):
             return
         order = np.argsort(sources, kind="stable")
@@ -299,7 +299,7 @@ class ReachedPairs:
             self._follow(before, edges, control)
 
     def forget(self, tags: Tags) -> ZSet:
-        """Begins these starts anew; the pairs that they had."""
+        """Removes the pairs of these starts, which begin anew; returns these pairs."""
         if not len(tags):
             return empty(2)
         theirs = np.isin(self.tags, tags)
@@ -309,24 +309,24 @@ class ReachedPairs:
         return left
 
     def drop(self, starts: Ids) -> ZSet:
-        """Forgets starts for good; the pairs that they had."""
+        """Removes starts; returns their pairs."""
         if not len(starts):
             return empty(2)
-        kept = ~np.isin(self.starts, starts)
-        theirs = ~kept[self.tags]
+        remaining = ~np.isin(self.starts, starts)
+        theirs = ~remaining[self.tags]
         left = self.pairs(theirs)
         cells = self._table.cells[: self._table.used][~theirs]
-        cells[:, 0] = (np.cumsum(kept) - 1)[cells[:, 0]]
+        cells[:, 0] = (np.cumsum(remaining) - 1)[cells[:, 0]]
         self._table.renew(cells)
-        self.starts = self.starts[kept]
+        self.starts = self.starts[remaining]
         return left
 
     # ---- rounds
 
     def _found(self, tags: Tags, nodes: Ids, control: Control) -> int:
-        """Takes pairs in; where those that are new begin."""
+        """Adds pairs; returns the place of the first new one."""
         before = self._table.used
-        control.room(len(tags), _KEPT_PAIR)
+        control.room(len(tags), _TABLE_PAIR)
         self._table.number(np.stack([tags.view(np.uint64), nodes]))
         return before
 
@@ -334,7 +334,7 @@ class ReachedPairs:
         """Expands the pairs from `at` on, as long as there are new ones."""
         plain, rounds = is_one_step(self.path.inner), 0
         while at < self._table.used:
-            control.room(self._table.used, _KEPT_PAIR)
+            control.room(self._table.used, _TABLE_PAIR)
             rounds += 1
             if plain and rounds > ROUNDS:
                 self._reach(at, edges, control)
@@ -353,14 +353,13 @@ class ReachedPairs:
         sources, targets = all_steps(self.path.inner, edges)
         table = self._table
         while at < table.used:
-            control.room(table.used, _KEPT_PAIR)
+            control.room(table.used, _TABLE_PAIR)
             at = table.reach(sources, targets, at, _EDGES)
 
 
 def connected(path: Repeated, edges: Edges, start: Ids, target: Ids, control: Control) -> bool | None:
-    """Whether one repeated step leads from one node to another: from both ends, each time where less is in front.
-
-    None: that was not found out in a few rounds."""
+    """Whether one repeated step leads from one node to another: searched from both ends, each time at the smaller
+    front. None: not decided in a few rounds."""
     if path.zero and start[0] == target[0]:
         return True
     ways = (path.inner, reversed_path(path.inner))

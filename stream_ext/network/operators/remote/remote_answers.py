@@ -1,7 +1,7 @@
-"""Told: what another endpoint has answered, for as long as rows need it; and the rows that may.
+"""Remote answers: the answers of a remote endpoint, as long as rows need them; and these rows.
 
-Solutions stand one below the other in columns; of each combination of known values (a key) it is known where its own
-are, and what they said, so that another answer can be told from the same one."""
+The solutions are rows of columns. For each combination of known values (a key) there are the places of its solutions,
+and a digest of them, so that a changed answer is recognised."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from stream_ext.remote.sparql_client import Solution
 from stream_ext.rows.zset import Ids, ZSet, concat, consolidate, empty
 from stream_ext.values.vocabulary import Vocabulary
 
-#: What one combination of known values stands for: the service's id (0: it is written), then the shared variables'.
+#: A combination of known values: the id of the service (0: it is a constant), then those of the shared variables.
 Key = tuple[int, ...]
 Found = Mapping[Key, Sequence[Solution]]
 
 _FEW = 1024
 
 
-class EmittedRows:
+class AnsweredRows:
     def __init__(self, names: tuple[str, ...]) -> None:
         self.columns: dict[str, Ids] = {name: np.empty(0, np.uint64) for name in names}
         self.places: dict[Key, range] = {}
-        self._said: dict[Key, bytes] = {}
+        self._digests: dict[Key, bytes] = {}
         self._count = 0
 
     def differing(self, found: Found) -> list[Key]:
-        """Those whose answer is another one, or the first."""
-        return [key for key, solutions in found.items() if self._said.get(key) != _said(solutions)]
+        """The keys whose answer has changed, or is their first."""
+        return [key for key, solutions in found.items() if self._digests.get(key) != _digest(solutions)]
 
     def take(self, found: Found, vocabulary: Vocabulary) -> None:
         solutions = [solution for of_key in found.values() for solution in of_key]
@@ -42,23 +42,23 @@ class EmittedRows:
             self.columns[name] = np.concatenate([before, column])
         for key, of_key in found.items():
             self.places[key] = range(self._count, self._count + len(of_key))
-            self._said[key] = _said(of_key)
+            self._digests[key] = _digest(of_key)
             self._count += len(of_key)
 
     def keep(self, keys: Collection[Key]) -> None:
         """Forgets all others."""
-        kept = [(key, self.places[key]) for key in keys if key in self.places]
-        rows = np.concatenate([np.empty(0, np.int64), *(np.arange(place.start, place.stop) for _, place in kept)])
+        retained = [(key, self.places[key]) for key in keys if key in self.places]
+        rows = np.concatenate([np.empty(0, np.int64), *(np.arange(place.start, place.stop) for _, place in retained)])
         self.columns = {name: column[rows] for name, column in self.columns.items()}
-        self._said = {key: self._said[key] for key, _ in kept}
+        self._digests = {key: self._digests[key] for key, _ in retained}
         self.places, self._count = {}, 0
-        for key, place in kept:
+        for key, place in retained:
             self.places[key] = range(self._count, self._count + len(place))
             self._count += len(place)
 
 
-def _said(solutions: Sequence[Solution]) -> bytes:
-    """Equal for what means the same; blank nodes are told apart by where they come first, whatever their labels."""
+def _digest(solutions: Sequence[Solution]) -> bytes:
+    """A digest that is equal for equivalent solutions; blank nodes are numbered by their first occurrence."""
     numbers: dict[bytes, bytes] = {}
     lines = []
     for solution in solutions:
@@ -71,7 +71,7 @@ def _said(solutions: Sequence[Solution]) -> bytes:
 
 
 class PresentRows:
-    """The rows that are there: summed now and then, when as many have come as there were."""
+    """The present rows of the left side; summed up when as many have come as there were."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -89,7 +89,7 @@ class PresentRows:
         return self._came > max(_FEW, self._settled)
 
     def settled(self, time: int) -> ZSet:
-        """What of it counts at `time` or later."""
+        """The rows that are valid at `time` or later, summed up."""
         rows = concat(self._parts, self._width)
         alive = consolidate(rows.take(rows.until_array() >= time)) if rows.count else empty(self._width)
         self._parts, self._came, self._settled = [alive] if alive.count else [], 0, alive.count

@@ -28,7 +28,7 @@ from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
 from stream_ext.language.algebra.walk import Part, parts_of, walk
 from stream_ext.language.printing import to_sparql
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.remote.remote_answers import EmittedRows, Found, Key, PresentRows
+from stream_ext.network.operators.remote.remote_answers import AnsweredRows, Found, Key, PresentRows
 from stream_ext.remote.allowed_urls import OutOfBounds, Outside
 from stream_ext.remote.backoff import Elsewhere, Heard
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
@@ -36,14 +36,14 @@ from stream_ext.remote.sparql_client import Remotes, Solution
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty
 from stream_ext.values.vocabulary import Vocabulary
 
-#: So many values, or bytes of them, are sent at once.
+#: The greatest number of values, or of their bytes, in one request.
 BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
 
-#: Answers that are kept for another network of the query, beside as many as are in use.
-_HEARD_MOST = 1 << 10
+#: Answers that are retained for another network of the query, beyond twice those in use.
+_RECEIVED_MAX = 1 << 10
 
-#: Cells a row beside its columns, for where it comes from.
-_BESIDE = 4
+#: Cells for each row beside its columns, for its origin.
+_CELLS_WITH_ROW = 4
 
 _INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
 _askings = count()
@@ -55,8 +55,8 @@ _NONE = range(0)
 
 
 class Unanswered(Exception):
-    """SERVICE without SILENT had no answer; `forbidden`: it may not even be asked. `later`: there may be one when
-    nothing speaks against asking these (`Elsewhere.why_not`); if there are none, there never will be."""
+    """SERVICE without SILENT had no answer. `forbidden`: the endpoint may not be requested. `later`: there may be an
+    answer when these may be requested again (`why_not`); empty: there will never be one."""
 
     def __init__(self, why: str, position: Position, forbidden: bool, later: tuple[Hashable, ...] = ()) -> None:
         self.why, self.position, self.forbidden, self.later = why, position, forbidden, later
@@ -81,10 +81,10 @@ def placed(text: str) -> Iterator[None]:
         raise kind(error.why, text, *error.position) from None
 
 
-def check_services(roots: Iterable[Part], outside: Outside, text: str) -> None:
-    """NotAllowed for a service that may not be asked, whether or not it would come to that.
+def check_services(roots: Iterable[Part], allowed_urls: Outside, text: str) -> None:
+    """NotAllowed for a service that may not be requested, whether or not the query would do it.
 
-    What a service asks in its turn is its own affair."""
+    SERVICE inside of SERVICE is not checked: the remote endpoint evaluates it."""
     waiting = list(roots)
     while waiting:
         part = waiting.pop()
@@ -92,7 +92,7 @@ def check_services(roots: Iterable[Part], outside: Outside, text: str) -> None:
             waiting += parts_of(part)
         elif isinstance(part.service, Constant) and not part.silent:
             try:
-                outside.check_service(parse_term(part.service.text).value)
+                allowed_urls.check_service(parse_term(part.service.text).value)
             except OutOfBounds as error:
                 raise NotAllowed(str(error), text, *part.position) from None
 
@@ -103,7 +103,7 @@ class ServiceCall:
 
     service: Node
     inner: Pattern
-    names: tuple[str, ...]  # the variables of `inner` that can be seen
+    names: tuple[str, ...]  # the visible variables of `inner`
     silent: bool
     position: Position
 
@@ -117,64 +117,65 @@ class ServiceOperator:
         if self._asker is not None and self._asker not in (*left, *rest):
             rest.append(self._asker)
         self.variables = (*left, *rest)
-        self._told = EmittedRows(call.names)
-        self._held = PresentRows(len(left))
-        self._heard = Heard()
-        self._turn = 0  # in which all was asked for last
+        self._stored = AnsweredRows(call.names)
+        self._rows = PresentRows(len(left))
+        self._received = Heard()
+        self._turn = 0  # in which all answers were requested last
         self._unanswered: set[Key] = set()  # SILENT
-        self._tried_sn = 0  # where one of these was asked for last
+        self._tried_sn = 0  # the snapshot at which one of these was requested last
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
-        # Nothing comes after a last step, and others may step this operator at the same time.
+        # After a last step there is none, and other threads may step this operator at the same time.
         return self._once(moment, left) if moment.last else self._goes_on(moment, left)
 
     def _once(self, moment: Moment, left: ZSet) -> ZSet:
         if not left.count:
             return empty(len(self.variables))
-        told, (keys, of_row) = EmittedRows(self._call.names), self._keys(left)
-        told.take(self._answers(keys, moment)[0], moment.vocabulary)
-        return self._joined(moment, left, [told.places[key] for key in keys], of_row, told)
+        stored, (keys, of_row) = AnsweredRows(self._call.names), self._keys(left)
+        stored.take(self._answers(keys, moment)[0], moment.vocabulary)
+        return self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored)
 
     def _goes_on(self, moment: Moment, left: ZSet) -> ZSet:
-        """What has become another answer counts for the rows that are there, then the rows that come meet it."""
-        again = self._due(moment) if moment.asks_again else []
+        """First, changed answers change the rows that are there; then new rows are joined with the answers."""
+        again = self._due(moment) if moment.requests_again else []
         if not left.count and not again:
             return empty(len(self.variables))
-        told, (keys, of_row) = self._told, self._keys(left)
-        coming = [key for key in keys if key not in told.places]
+        stored, (keys, of_row) = self._stored, self._keys(left)
+        coming = [key for key in keys if key not in stored.places]
         found, unanswered = self._found([*again, *coming], moment)
         self._unanswered = self._unanswered.difference(again) | unanswered
-        different = told.differing(found)
+        different = stored.differing(found)
         changes = self._changed(moment, different, found)
-        changes.append(self._joined(moment, left, [told.places[key] for key in keys], of_row, told))
-        self._held.take(left)
+        changes.append(self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored))
+        self._rows.take(left)
         return concat(changes, len(self.variables))
 
     def _changed(self, moment: Moment, different: list[Key], found: Found) -> list[ZSet]:
-        """Takes the answers in; what that changes of the rows that are there."""
-        told = self._told
-        before = {key: told.places[key] for key in different if key in told.places}
-        told.take({key: found[key] for key in different}, moment.vocabulary)
+        """Stores the changed answers; returns the change of the rows that are there."""
+        stored = self._stored
+        before = {key: stored.places[key] for key in different if key in stored.places}
+        stored.take({key: found[key] for key in different}, moment.vocabulary)
         if not before:
             return []
-        rows = self._held.settled(moment.time)
+        rows = self._rows.settled(moment.time)
         keys, of_row = self._keys(rows)
         mask = np.array([key in before for key in keys], np.bool_)[of_row]
         rows, of_row = rows.take(mask), of_row[mask]
-        went = self._joined(moment, rows, [before.get(key, _NONE) for key in keys], of_row, told)
-        came = self._joined(moment, rows, [told.places.get(key, _NONE) for key in keys], of_row, told)
+        went = self._joined(moment, rows, [before.get(key, _NONE) for key in keys], of_row, stored)
+        came = self._joined(moment, rows, [stored.places.get(key, _NONE) for key in keys], of_row, stored)
         return [consolidate(concat([came, went.negated()], len(self.variables)))]
 
-    def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, told: EmittedRows) -> ZSet:
-        """Each row with the solutions at its places. What the left side has unbound comes from the other."""
+    def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, stored: AnsweredRows) -> ZSet:
+        """Each row with the solutions at its places. A variable that is unbound on the left gets its value from
+        these."""
         starts, counts = (np.array([f(place) for place in places], np.int64) for f in (_start, len))
         repeats = counts[of_row]
-        moment.control.room(int(repeats.sum()), len(self.variables) + _BESIDE)
+        moment.control.room(int(repeats.sum()), len(self.variables) + _CELLS_WITH_ROW)
         rows = np.repeat(np.arange(left.count), repeats)
         first = np.repeat(np.cumsum(repeats) - repeats, repeats)
         found = starts[of_row][rows] + np.arange(len(rows)) - first
         left = left.take(rows)
-        right = {name: column[found] for name, column in told.columns.items()}
+        right = {name: column[found] for name, column in stored.columns.items()}
         columns = [
             np.where(column == 0, right[name], column) if name in right else column
             for name, column in zip(self._left, left.columns, strict=True)
@@ -184,7 +185,7 @@ class ServiceOperator:
         return left.with_columns(tuple(columns))
 
     def _keys(self, left: ZSet) -> tuple[list[Key], Places]:
-        """The distinct combinations of what is known, and which of them each row has."""
+        """The distinct combinations of known values, and which of them each row has."""
         zeros = np.zeros(left.count, np.uint64)
         named = [*([self._asker] if self._asker else []), *self._shared]
         columns = [left.column(self._left.index(name)) if name in self._left else zeros for name in named]
@@ -193,20 +194,21 @@ class ServiceOperator:
         distinct, of_row = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         return list(map(tuple, distinct.tolist())), of_row.reshape(-1)
 
-    # ---- asking again ---------------------------------------------------------------------------------------------
+    # ---- repeated requests -----------------------------------------------------------------------------------------
 
     def _due(self, moment: Moment) -> list[Key]:
-        """What is to be asked for again: all that is in use, in turns; what had no answer, as soon as it may have."""
-        elsewhere, heard = _of(moment), moment.heard or self._heard
-        heard.look(elsewhere)
-        if self._turn != heard.turn:
-            self._turn = heard.turn
+        """The keys to request again: from time to time all that are in use; keys without an answer, as soon as
+        allowed."""
+        backoff, received = _of(moment), moment.received or self._received
+        received.look(backoff)
+        if self._turn != received.turn:
+            self._turn = received.turn
             self._forget(moment)
-            return list(self._told.places)
-        if self._unanswered and self._tried_sn != elsewhere.sn and self._may_be_answered(moment):
+            return list(self._stored.places)
+        if self._unanswered and self._tried_sn != backoff.sn and self._may_be_answered(moment):
             self._forget(moment)
             return list(self._unanswered)
-        if self._held.is_overgrown:
+        if self._rows.is_overgrown:
             self._forget(moment)
         return []
 
@@ -215,38 +217,38 @@ class ServiceOperator:
         return any(_of(moment).why_not(url, (url, self._call)) is None for url in urls)
 
     def _forget(self, moment: Moment) -> None:
-        """What no row needs any more."""
-        rows = self._held.settled(moment.time)
+        """Forgets answers that no row needs any more."""
+        rows = self._rows.settled(moment.time)
         keys = self._keys(rows)[0] if rows.count else []
-        self._told.keep(keys)
+        self._stored.keep(keys)
         self._unanswered &= set(keys)
 
     def _found(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
-        """As `_answers`; what another network was answered in this turn is asked for no more."""
-        if (heard := moment.heard) is None:
+        """As `_answers`; answers that another network of the query has got in this turn are not requested again."""
+        if (received := moment.received) is None:
             return self._answers(keys, moment)
-        there = heard.of(self._call)
+        there = received.of(self._call)
         known = {key: there[key] for key in keys if key in there}
         answers, unanswered = self._answers([key for key in keys if key not in known], moment)
         answered = {key: solutions for key, solutions in answers.items() if key not in unanswered}
-        heard.keep(self._call, answered, _HEARD_MOST + 2 * len(self._told.places))
+        received.keep(self._call, answered, _RECEIVED_MAX + 2 * len(self._stored.places))
         return {**known, **answers}, unanswered
 
-    # ---- asking -------------------------------------------------------------------------------------------------
+    # ---- requests -----------------------------------------------------------------------------------------------
 
     def _answers(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
-        """The solutions for each key, and those for which there was no answer, be it that there may be one later."""
+        """The solutions for each key, and the keys without an answer that may have one later."""
         by_service: dict[int, list[Key]] = {}
         for key in keys:
             by_service.setdefault(key[0], []).append(key)
         answers: dict[Key, Sequence[Solution]] = {}
         unanswered: set[Key] = set()
-        within_s = None if moment.elsewhere is None else moment.outside.standing_s
-        with Remotes(moment.outside, moment.control, within_s) as remotes:
+        within_s = None if moment.backoff is None else moment.allowed_urls.standing_s
+        with Remotes(moment.allowed_urls, moment.control, within_s) as remotes:
             for service, of_service in by_service.items():
                 try:
                     url = self._url(service, moment.vocabulary)
-                    found = self._asked(remotes, url, of_service, moment)
+                    found = self._request(remotes, url, of_service, moment)
                 except (OutOfBounds, CannotFetch, _Later) as error:
                     later = error.what if isinstance(error, _Later) else ()
                     if not self._call.silent:
@@ -258,23 +260,23 @@ class ServiceOperator:
                 answers.update(zip(of_service, found, strict=True))
         return answers, unanswered
 
-    def _asked(self, remotes: Remotes, url: str, keys: list[Key], moment: Moment) -> list[list[Solution]]:
-        """As `_ask`; of a query that is asked for ever, those who did not answer are left alone for a while."""
-        elsewhere = moment.elsewhere
-        if elsewhere is None:
+    def _request(self, remotes: Remotes, url: str, keys: list[Key], moment: Moment) -> list[list[Solution]]:
+        """As `_ask`; for a registered query, an endpoint that did not answer is not requested for a while."""
+        backoff = moment.backoff
+        if backoff is None:
             return self._ask(remotes, url, keys, moment.vocabulary)
         this = (url, self._call)
-        if (why := elsewhere.why_not(url, this)) is None:
+        if (why := backoff.why_not(url, this)) is None:
             answered = remotes.answered
             try:
                 found = self._ask(remotes, url, keys, moment.vocabulary)
-                elsewhere.answered(url, this)
+                backoff.answered(url, this)
                 return found
             except CannotFetch as error:
                 why = str(error)
-                # Where it has answered others, the question is too long.
-                elsewhere.failed(url if isinstance(error, NoAnswer) and remotes.answered == answered else this, why)
-        self._tried_sn = elsewhere.sn
+                # If it has answered other requests, only this request is the problem.
+                backoff.failed(url if isinstance(error, NoAnswer) and remotes.answered == answered else this, why)
+        self._tried_sn = backoff.sn
         raise _Later(why, (url, this))
 
     def _url(self, service: int, vocabulary: Vocabulary) -> str:
@@ -292,20 +294,20 @@ class ServiceOperator:
         number = next(_askings)
         found: list[list[Solution]] = [[] for _ in keys]
         values = self._values(keys, vocabulary)
-        asked = _Asked(self._call, self._shared)
+        question = _RemoteQuestion(self._call, self._shared)
         for batch, (start, stop) in enumerate(_batches(values)):
             labels = _Labels(f"{number}.{batch}")
-            for solution in remotes.ask(url, asked.text(values[start:stop])):
-                place = asked.place(solution, stop - start, url)
+            for solution in remotes.ask(url, question.text(values[start:stop])):
+                place = question.place(solution, stop - start, url)
                 solution = {name: labels.own(text) for name, text in solution.items()}
                 fixed = zip(self._shared, keys[start + place][1:], values[start + place], strict=True)
-                # A blank node of ours is none of theirs: it was not sent, and what they bind there differs.
+                # Blank nodes were not sent, so a value that the endpoint binds there is another one.
                 if not any(id and text is None and name in solution for name, id, text in fixed):
                     found[start + place].append(solution)
         return found
 
     def _values(self, keys: list[Key], vocabulary: Vocabulary) -> list[Texts]:
-        """What is sent of each key; None: nothing, for it is unbound or a blank node."""
+        """The values that are sent for each key; None: the variable is unbound, or a blank node."""
         ids = np.array([key[1:] for key in keys], np.uint64).reshape(len(keys), -1)
         distinct = np.unique(ids[ids != 0])
         texts = dict(zip(distinct.tolist(), vocabulary.decode(distinct), strict=True)) if len(distinct) else {}
@@ -313,8 +315,8 @@ class ServiceOperator:
         return [[sent.get(id) for id in row] for row in ids.tolist()]
 
 
-class _Asked:
-    """The question as it is sent: names that SPARQL can write, and a column that numbers the values."""
+class _RemoteQuestion:
+    """The query that is sent: with variables that SPARQL can write, and a column that numbers the values."""
 
     def __init__(self, call: ServiceCall, shared: tuple[str, ...]) -> None:
         self._call, self._shared = call, shared
@@ -338,7 +340,7 @@ class _Asked:
         return Values((*self._shared, self._row), tuple(rows), self._call.position)
 
     def place(self, solution: Solution, count: int, url: str) -> int:
-        """Takes the number out, and gives the variables their own names again."""
+        """Removes the number from a solution and returns it; restores the names of the variables."""
         written = solution.pop(self._row, b'"0"').partition(b'"^^')[0].strip(b'"')
         if not written.isdigit() or int(written) >= count:
             raise CannotFetch(f"<{url}> answered with values that it was not sent")
@@ -349,23 +351,23 @@ class _Asked:
 
 
 def _writable(names: set[str]) -> dict[str, str]:
-    """Where a name has a character that no variable of a text has, another one."""
-    taken = {name for name in names if re.fullmatch(r"\w+", name)}
-    written = {name: name for name in taken}
-    for name in sorted(names - taken):
-        written[name] = _unused(re.sub(r"\W", "_", name), taken)
-        taken.add(written[name])
+    """For each name one that SPARQL can write: names with other characters are replaced."""
+    used = {name for name in names if re.fullmatch(r"\w+", name)}
+    written = {name: name for name in used}
+    for name in sorted(names - used):
+        written[name] = _unused(re.sub(r"\W", "_", name), used)
+        used.add(written[name])
     return written
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
+def _unused(name: str, used: set[str]) -> str:
+    while name in used:
         name += "_"
     return name
 
 
 class _Labels:
-    """A label of a blank node means something within one answer only."""
+    """Blank nodes of one answer: a label means nothing in other answers."""
 
     def __init__(self, scope: str) -> None:
         self._scope = scope
@@ -393,5 +395,5 @@ def _start(place: range) -> int:
 
 
 def _of(moment: Moment) -> Elsewhere:
-    assert moment.elsewhere is not None, "who is asked for ever is told of those elsewhere"
-    return moment.elsewhere
+    assert moment.backoff is not None, "a registered query has a backoff"
+    return moment.backoff

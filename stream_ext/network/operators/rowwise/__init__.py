@@ -1,1 +1,1 @@
-"""Operators that look at each row by itself: extend, filter, project, union. They remember nothing."""
+"""Operators that work row by row, without state: extend, filter, project, union."""

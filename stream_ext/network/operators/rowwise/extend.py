@@ -12,19 +12,19 @@ from stream_ext.rows.zset import Deferred, Ids, ZSet
 
 
 class ExtendOperator:
-    def __init__(self, inside: tuple[str, ...], *made: tuple[str, Calculator]) -> None:
-        """Each of those that are `made` sees the ones before it."""
-        self.variables = (*inside, *(variable for variable, _ in made))
-        self._calculators = [calculator for _, calculator in made]
+    def __init__(self, inside: tuple[str, ...], *calculators: tuple[str, Calculator]) -> None:
+        """Each of the `calculators` can read the columns of those before it."""
+        self.variables = (*inside, *(variable for variable, _ in calculators))
+        self._calculators = [calculator for _, calculator in calculators]
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         for calculator in self._calculators:
-            held = (*change.held, _column(calculator, moment, change))
-            change = ZSet(held, change.count, change.weights, change.untils, change.fresh, change.untold)
+            columns = (*change.held, _column(calculator, moment, change))
+            change = ZSet(columns, change.count, change.weights, change.untils, change.fresh, change.untold)
         return change
 
     def sources(self) -> Iterator[int | None]:
-        """For each column the one that it is of those that come."""
+        """For each column the input column that it copies."""
         found: list[int | None] = list(range(len(self.variables) - len(self._calculators)))
         for calculator in self._calculators:
             found.append(None if calculator.copies is None else found[calculator.copies])

@@ -11,31 +11,31 @@ from stream_ext.rows.zset import Deferred, Ids, ZSet
 
 
 class Project:
-    """`taken` says which column each variable is, where it is not the one of its own name."""
+    """`sources`: for each variable the column that it gets; None: the column of its own name."""
 
     def __init__(
-        self, source: tuple[str, ...], variables: tuple[str, ...], taken: tuple[str, ...] | None = None
+        self, source: tuple[str, ...], variables: tuple[str, ...], sources: tuple[str, ...] | None = None
     ) -> None:
         self.variables = variables
         places = {v: place for place, v in enumerate(source)}
-        self._from = [places.get(v) for v in taken or variables]
+        self._from = [places.get(v) for v in sources or variables]
         self._same = self._from == list(range(len(source)))
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if self._same:
             return change
         unbound = np.zeros(change.count if None in self._from else 0, np.uint64)
-        held = tuple(unbound if i is None else change.held[i] for i in self._from)
-        fresh = None if change.fresh is None else _places(change, change.fresh, held)
-        return ZSet(held, change.count, change.weights, change.untils, fresh, change.untold)
+        columns = tuple(unbound if i is None else change.held[i] for i in self._from)
+        fresh = None if change.fresh is None else _places(change, change.fresh, columns)
+        return ZSet(columns, change.count, change.weights, change.untils, fresh, change.untold)
 
     def sources(self) -> Iterator[int | None]:
-        """For each column the one that it is of those that come."""
+        """For each column the input column that it copies."""
         return iter(self._from)
 
 
-def _places(change: ZSet, told_by: frozenset[int], taken: tuple[Ids | Deferred, ...]) -> frozenset[int] | None:
-    """Where these columns, or copies of them, have gone to; None if one of them is nowhere."""
-    found = [next((to for to, held in enumerate(taken) if held is change.held[i]), None) for i in told_by]
+def _places(change: ZSet, fresh: frozenset[int], columns: tuple[Ids | Deferred, ...]) -> frozenset[int] | None:
+    """The places of these columns, or of copies of them, in the output; None: one of them is not there."""
+    found = [next((to for to, column in enumerate(columns) if column is change.held[i]), None) for i in fresh]
     places = frozenset(place for place in found if place is not None)
     return places if None not in found else None

@@ -1,1 +1,1 @@
-"""Operators that read windows: triple patterns over what a window holds, with times and occurrences."""
+"""Operators that read windows: triple patterns over the content of a window, with times and occurrences."""

@@ -2,8 +2,8 @@
 
 An occurrence is three numbers, in the order in which they count: the time of the element, its arrival (snapshot and
 push), and the place of the triple in the document of that push. All are functions of the pushes, so a replay finds the
-same ones. A triple that comes again has its latest occurrence from then on: what was said of it before is taken back.
-The latest is also the one that stays longest, so nothing has to be said when it goes."""
+same ones. A triple that comes again has its latest occurrence from then on: the row with the earlier one is retracted.
+The latest is also valid for longest, so its end needs no other change."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class OccurrenceScan(WindowScan):
         bindings = tuple(map(moment.vocabulary.inward, columns[: self._width]))
         occurrences = (_as_ids(times), columns[-2], columns[-1])
         self._clean(moment.time)
-        return self._said(bindings, occurrences, untils, moment.time)
+        return self._change_of(bindings, occurrences, untils, moment.time)
 
-    def _said(self, bindings: Columns, occurrences: Columns, untils: Untils, time: int) -> ZSet:
+    def _change_of(self, bindings: Columns, occurrences: Columns, untils: Untils, time: int) -> ZSet:
         keys = np.stack(bindings) if bindings else np.zeros((1, len(untils)), np.uint64)
         slots = self._table.number(keys)
         order = in_order(slots, occurrences)
         last = np.append(slots[order][1:] != slots[order][:-1], True)
         came = order[last]  # of each triple the latest
-        held = self._table.cells[slots[came], -4:]
-        before = tuple(np.ascontiguousarray(held[:, i]).view(np.uint64) for i in range(3))
-        there = (before[0] != 0) & (held[:, 3] >= time)
+        stored = self._table.cells[slots[came], -4:]
+        before = tuple(np.ascontiguousarray(stored[:, i]).view(np.uint64) for i in range(3))
+        there = (before[0] != 0) & (stored[:, 3] >= time)
         later = is_later(tuple(column[came] for column in occurrences), before) | ~there
         came, gone = came[later], there & later
         self._table.cells[slots[came], -4:] = _cells(occurrences, untils, came)
@@ -70,11 +70,11 @@ class OccurrenceScan(WindowScan):
         if gone.any():
             known = came[gone[later]]
             old = (*(column[known] for column in bindings), *(column[gone] for column in before))
-            parts.append(ZSet(old, len(known), np.full(len(known), -1), held[gone, 3]))
+            parts.append(ZSet(old, len(known), np.full(len(known), -1), stored[gone, 3]))
         return concat(parts, len(self.variables))
 
     def _clean(self, time: int) -> None:
-        """Forgets triples that are in the window no more, once so many have come as were there at the last time."""
+        """Forgets triples that have left the window, when the number of triples has doubled since the last time."""
         if self._table.used > self._clean_at:
             self._table.keep(self._table.cells[: self._table.used, -1] >= time)
             self._clean_at = max(_CLEAN_LEAST, 2 * self._table.used)

@@ -1,7 +1,7 @@
 """Occurrences of triples in streams, compared: by time, then arrival, then place in the document.
 
-A solution is made of several. It stands where the latest of them stands; where that is the same one, by all of them in
-the order of the patterns' text. One that is missing (0) is before all others."""
+A solution is made of several occurrences. Solutions are ordered by the latest of them; if that is equal, by all of them
+in the order of the patterns in the text. A missing occurrence (0) is before all others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Picks = npt.NDArray[np.intp]
 
 
 def is_later(ones: Columns, others: Columns) -> Mask:
-    """Of each pair whether the first is the later one."""
+    """For each pair, whether the first is the later one."""
     later = np.zeros(len(ones[0]), np.bool_)
     for one, other in zip(ones[::-1], others[::-1], strict=True):
         later = (one > other) | ((one == other) & later)
@@ -29,7 +29,7 @@ def is_later(ones: Columns, others: Columns) -> Mask:
 
 
 def latest(columns: Columns) -> Columns:
-    """Of the occurrences that stand side by side in each row."""
+    """The latest of the occurrences in each row."""
     found = columns[:_PARTS]
     for start in range(_PARTS, len(columns), _PARTS):
         other = columns[start : start + _PARTS]
@@ -39,7 +39,7 @@ def latest(columns: Columns) -> Columns:
 
 
 def keys(columns: Columns) -> Columns:
-    """By what rows are ordered that are made of these occurrences; what counts most comes first. None: by nothing."""
+    """The keys by which rows of these occurrences are ordered, the most important one first. None: there are none."""
     return columns if len(columns) <= _PARTS else (*latest(columns), *columns)
 
 
@@ -50,8 +50,7 @@ def in_order(owners: Slots, keys: Sequence[Ids | Signed]) -> Picks:
 
 
 def first_of_each(owners: Slots, keys: Sequence[Ids] | Sequence[Signed]) -> Picks:
-    """Of rows where those of an owner stand together the first one of each owner; several, if these are equal in all
-    keys."""
+    """The first row of each owner; several, if they are equal in all keys. The rows of an owner must be together."""
     picks = np.arange(len(owners))
     for key in keys:
         starts = np.flatnonzero(_begins(owners[picks]))
@@ -63,16 +62,16 @@ def first_of_each(owners: Slots, keys: Sequence[Ids] | Sequence[Signed]) -> Pick
 
 
 def firsts(owners: Slots, values: Ids) -> Picks:
-    """Where each value of each owner stands first, in the order in which the rows stand."""
+    """The first place of each value of each owner, in the order of the rows."""
     order = np.lexsort((values, owners))  # stable
     return np.sort(order[_begins(owners[order], values[order])])
 
 
 def tied(keys: Sequence[Ids | Slots], order: Picks) -> Picks:
-    """The rows that are equal in all keys to one that stands beside them in this order."""
+    """The rows that are equal in all keys to a neighbour in this order."""
     begins = _begins(*(key[order] for key in keys))
-    alone = begins & np.append(begins[1:], True) if len(begins) else begins
-    return order[~alone]
+    single = begins & np.append(begins[1:], True) if len(begins) else begins
+    return order[~single]
 
 
 def _begins(*columns: Ids | Slots) -> Mask:

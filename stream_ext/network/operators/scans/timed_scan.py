@@ -1,7 +1,7 @@
 """Timed scan: one triple pattern over a window, with the latest time of an element that has the triple.
 
-A triple that comes again with a later time has that one from then on: what was said of it before is taken back. The
-later time is also the one that stays longer, so nothing has to be said when it goes."""
+A triple that comes again with a later time has that time from then on: its row with the earlier time is retracted. The
+row with the later time is valid for longer, too, so its end needs no other change."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ class TimedScan(WindowScan):
         latest = _latest(columns, times, is_old)
         self._columns, self._times = tuple(column[latest] for column in columns), times[latest]
         came, gone = latest & ~is_old, is_old & ~latest
-        parts = [self._said(columns, times, which, sign, moment.vocabulary) for which, sign in ((came, 1), (gone, -1))]
+        parts = [
+            self._change_of(columns, times, which, sign, moment.vocabulary) for which, sign in ((came, 1), (gone, -1))
+        ]
         return concat(parts, len(self.variables))
 
-    def _said(self, columns: Columns, times: Times, which: Mask, sign: int, vocabulary: Vocabulary) -> ZSet:
+    def _change_of(self, columns: Columns, times: Times, which: Mask, sign: int, vocabulary: Vocabulary) -> ZSet:
         count, picked = int(which.sum()), times[which]
         weights = None if sign > 0 else np.full(count, sign, np.int64)
         shown = (*(column[which] for column in columns), _as_terms(picked, vocabulary))

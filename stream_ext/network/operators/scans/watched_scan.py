@@ -1,7 +1,7 @@
-"""Watched scan: a window scan that looks only at rows with a value that some query asks for.
+"""Watched scan: a window scan that passes on only rows with a value that is a parameter of some query.
 
-What it puts out is joined with the parameters of those queries, so a row that nobody asks for would find no partner.
-With most rows that a stream brings nothing is ever done but to keep them, should somebody come who asks for them."""
+Its rows are joined with the parameters of these queries, so any other row would have no partner. Most rows of a stream
+are only stored, for queries that may be registered while the rows are in the window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NONE = np.empty(0, np.int64)
 
 
 class Marks:
-    """A set of ids that is asked quickly; of an id that is not in it, it says now and then that it is."""
+    """A set of ids with a fast test, which has false positives."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -43,12 +43,12 @@ class Marks:
     def _places(self, ids: Ids) -> npt.NDArray[np.int64]:
         return ((ids * _MIXER) >> self._shift).view(np.int64)
 
-    def holds(self, ids: Ids) -> Mask:
+    def contains(self, ids: Ids) -> Mask:
         found: Mask = self._marks[self._places(ids)]
         return found
 
     def add(self, ids: Ids) -> Ids:
-        """Those that were not in it."""
+        """Adds ids; returns those that were not in the set."""
         new = [id for id in dict.fromkeys(ids.tolist()) if not self._counts[id]]
         self._counts.update(ids.tolist())
         self._marked += len(new)
@@ -59,7 +59,7 @@ class Marks:
         return found
 
     def remove(self, ids: Ids) -> None:
-        """It may say for some more time that they are there."""
+        """Removes ids; `contains` may be true for them for some more time."""
         for id in ids.tolist():
             self._counts[id] -= 1
             if not self._counts[id]:
@@ -67,12 +67,12 @@ class Marks:
 
 
 class WatchedScan(WindowScan):
-    """`asked` are the columns of the parameters; `name`, which the pattern binds, is one of them."""
+    """`parameters`: the columns of the relation; `name`: one of them, which the pattern binds."""
 
-    def __init__(self, window: ScheduledWindow, pattern: IdPattern, asked: tuple[str, ...], name: str) -> None:
+    def __init__(self, window: ScheduledWindow, pattern: IdPattern, parameters: tuple[str, ...], name: str) -> None:
         super().__init__(window, pattern, as_bag=True)
         self._rows = WindowContent(self._width)
-        self._place, self._column = self.variables.index(name), asked.index(name)
+        self._place, self._column = self.variables.index(name), parameters.index(name)
         self._watched = Marks()
         # All rows of the window as they came, with the greatest validity; a row that enters twice is one in a set.
         self._came: deque[tuple[Columns, Untils, int]] = deque()
@@ -80,12 +80,12 @@ class WatchedScan(WindowScan):
     def step(self, moment: Moment, change: ZSet) -> ZSet:  # type: ignore[override]  # it has an input
         while self._came and self._came[0][2] < moment.time:
             self._came.popleft()
-        new = self._newly_asked(change) if change.count else None
-        parts = [] if new is None else [self._asked_by(new, columns, untils) for columns, untils, _ in self._came]
+        new = self._new_parameters(change) if change.count else None
+        parts = [] if new is None else [self._matching(new, columns, untils) for columns, untils, _ in self._came]
         columns, untils = self._entering(moment)
         if len(untils):
             self._came.append((columns, untils, int(untils.max())))
-            parts.append(self._asked_by(self._watched, columns, untils))
+            parts.append(self._matching(self._watched, columns, untils))
         if new is None and parts:  # what enters is there; of what came before some may be over
             return self._rows.step(*parts[0], moment.time)
         untils = np.concatenate([_NONE, *(untils for _, untils in parts)])
@@ -93,13 +93,13 @@ class WatchedScan(WindowScan):
         there = untils >= moment.time
         return self._rows.step(tuple(column[there] for column in columns), untils[there], moment.time)
 
-    def _newly_asked(self, change: ZSet) -> Marks:
-        asked, weights = change.column(self._column), change.weight_array()
+    def _new_parameters(self, change: ZSet) -> Marks:
+        values, weights = change.column(self._column), change.weight_array()
         new = Marks()
-        new.add(self._watched.add(asked[weights > 0]))
-        self._watched.remove(asked[weights < 0])
+        new.add(self._watched.add(values[weights > 0]))
+        self._watched.remove(values[weights < 0])
         return new
 
-    def _asked_by(self, asked: Marks, columns: Columns, untils: Untils) -> tuple[Columns, Untils]:
-        which = asked.holds(columns[self._place])
+    def _matching(self, marks: Marks, columns: Columns, untils: Untils) -> tuple[Columns, Untils]:
+        which = marks.contains(columns[self._place])
         return tuple(column[which] for column in columns), untils[which]

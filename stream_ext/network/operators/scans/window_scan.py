@@ -1,8 +1,8 @@
 """Window scan: one triple pattern over the content of one window, as changes from evaluation to evaluation.
 
-Arrivals wait until the first evaluation whose instance holds them. A window is an RDF graph, a set: a triple that has
-arrived several times counts once, for as long as its latest arrival is in the window. Going out is no event: each row
-says on entry until when it is valid."""
+Arrivals wait until the first evaluation whose instance contains them. A window is an RDF graph, a set: a triple that
+has arrived several times counts once, for as long as its latest arrival is in the window. Leaving the window is no
+event: each row has, from its entry on, the time until which it is valid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Entering = tuple[Columns, Times, Times]
 
 class WindowScan:
     def __init__(self, window: ScheduledWindow, pattern: IdPattern, as_bag: bool = False) -> None:
-        """`as_bag`: what follows makes a set of the rows."""
+        """`as_bag`: rows may occur several times; a later operator makes a set of them."""
         self.window = window
         self.pattern = pattern
         self.variables = pattern.variables
@@ -33,8 +33,8 @@ class WindowScan:
         self._content = None if as_bag else WindowContent(self._width)
         self._waiting: list[_WaitingRows] = []
 
-    def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, beside: Columns = ()) -> None:
-        """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `beside`:
+    def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = ()) -> None:
+        """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `extra`:
         columns that are kept behind their bindings."""
         fits, columns = self.pattern.match((s, p, o, g))
         graph = self.pattern.graph
@@ -45,9 +45,9 @@ class WindowScan:
         count = np.count_nonzero(fits)
         if count == len(fits):
             if count:
-                self._wait((*map(_own, columns(slice(None))), *beside), times)
+                self._wait((*map(_own, columns(slice(None))), *extra), times)
         elif count:
-            self._wait((*columns(fits), *(column[fits] for column in beside)), times[fits])
+            self._wait((*columns(fits), *(column[fits] for column in extra)), times[fits])
 
     def _wait(self, columns: Columns, times: Times) -> None:
         self._waiting.append(_WaitingRows(columns, times, *least_and_greatest(times)))
@@ -67,39 +67,39 @@ class WindowScan:
         return tuple(concatenate([columns[i] for columns, _, _ in entering]) for i in range(self._width)), untils
 
     def _due(self, moment: Moment) -> list[Entering]:
-        """With the ids that the query has for terms that it made before the stream brought them."""
+        """As `_due_at`; terms that the query created before the stream brought them have the ids of the query."""
         inward = moment.vocabulary.inward
         due = self._due_at(moment.time)
         return [(tuple(map(inward, columns)), times, untils) for columns, times, untils in due]
 
     def _due_at(self, time: int) -> list[Entering]:
-        """What is in the instance at `time` and has not been before; what can be in no instance any more is dropped."""
+        """The rows that enter the instance at `time`; rows that can be in no instance any more are dropped."""
         entering, came = [], time - self.window.lead_ms  # elements of this time and before
         waiting, self._waiting = self._waiting, []
         for rows in waiting:
             if rows.last <= came:
-                entering.append(self._held(rows, time))
+                entering.append(self._in_instance(rows, time))
             elif rows.first > came:
                 self._waiting.append(rows)
             else:
                 due = rows.times <= came
-                self._wait(_taken(rows.columns, ~due), rows.times[~due])
+                self._wait(_rows_where(rows.columns, ~due), rows.times[~due])
                 times = rows.times[due]
-                rows = _WaitingRows(_taken(rows.columns, due), times, rows.first, int(times.max()))
-                entering.append(self._held(rows, time))
+                rows = _WaitingRows(_rows_where(rows.columns, due), times, rows.first, int(times.max()))
+                entering.append(self._in_instance(rows, time))
         return entering
 
-    def _held(self, rows: _WaitingRows, time: int) -> Entering:
-        """The rows that the instance at `time` holds, and until when they are in one."""
+    def _in_instance(self, rows: _WaitingRows, time: int) -> Entering:
+        """The rows that the instance at `time` contains, and until when they are in one."""
         if rows.first == rows.last:  # as a push often is
             until = self.window.last_of(rows.first)
             count = len(rows.times) if until >= time else 0
             return tuple(column[:count] for column in rows.columns), rows.times[:count], shared(until, count)
         untils = self.window.valid_until(rows.times)
-        held = untils >= time
-        if held.all():
+        inside = untils >= time
+        if inside.all():
             return rows.columns, rows.times, untils
-        return _taken(rows.columns, held), rows.times[held], untils[held]
+        return _rows_where(rows.columns, inside), rows.times[inside], untils[inside]
 
 
 class _WaitingRows(NamedTuple):
@@ -112,11 +112,11 @@ class _WaitingRows(NamedTuple):
 
 
 def _own(column: Ids) -> Ids:
-    """What is part of something greater is copied: who waits keeps no more in memory than waits."""
+    """A copy, if the column is a small part of a larger array: waiting rows must not retain the whole array."""
     whole = column.base
     is_own = whole is None or (isinstance(whole, np.ndarray) and whole.nbytes <= 2 * column.nbytes)
     return column if is_own else column.copy()
 
 
-def _taken(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:
+def _rows_where(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:
     return tuple(column[which] for column in columns)

@@ -81,7 +81,7 @@ class ChainShard:
         self.sn = 0
         self.faults: dict[int, str] = {}
         self.behind: dict[int, int] = {}
-        self.held: Collection[int] = frozenset()
+        self.suspended: Collection[int] = frozenset()
         self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
 
     has_more = False

@@ -166,7 +166,7 @@ def test_a_service_is_asked_from_the_task_and_what_was_missed_is_made_up_for(tmp
     asks = "?x :p ?y SERVICE <there> { ?number :is ?y ; :name ?name }"
     with elsewhere() as there:
         there.replies["/x"] = answering(known)
-        named = {"outside": Outside(service=places(there.url))}
+        named = {"allowed_urls": Outside(service=places(there.url))}
         with opened(tmp_path, SystemClock(), engine="spark", spark=SPARK, **named) as service:
             begin(service)
             text = registration("asks", pattern=asks, select="SELECT ?x ?name")

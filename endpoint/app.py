@@ -179,7 +179,7 @@ def create_app(
         limits.term_bytes,
         limits.rows,
         limits.readers,
-        service.outside,
+        service.allowed_urls,
         current_log(),
     )
     url = service.base + "sparql"

@@ -162,7 +162,7 @@ class QueriesBehind:
         """Those that waited, and have no reason to any more."""
         parts: list[Told] = []
         for unit in [unit for unit in self.units if unit.unanswered]:
-            if not self._is_held(unit) and self._shard.elsewhere.why_not(*unit.later) is None:
+            if not self._is_held(unit) and self._shard.backoff.why_not(*unit.later) is None:
                 parts += self._guarded(unit)
         return parts
 

@@ -26,7 +26,7 @@ from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, QuadChange, seed_of
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.plan.result_columns import columns_of
-from stream_ext.remote.backoff import Elsewhere, Heard
+from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.rows.zset import Columns, Weights, repeated
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
@@ -118,12 +118,12 @@ class QueryRun:
         timing: Timing,
         labels: Sequence[str],
         store: Store,
-        elsewhere: Elsewhere,
+        backoff: Backoff,
         budget: Budget,
     ) -> None:
         self.number = number
         self._query = query
-        self._elsewhere, self._control, self._state_bytes = elsewhere, budget.control(), budget.bytes
+        self._backoff, self._control, self._state_bytes = backoff, budget.control(), budget.bytes
         self.asks_elsewhere = has_services(query)
         self._timing = timing
         self._labels = tuple(labels)
@@ -139,7 +139,7 @@ class QueryRun:
         self._at_closes: Lens | None = None
         self._at_arrivals: Lens | None = None
         self._composed: Composed | None = None
-        self._heard: Heard | None = None
+        self._service_answers: ServiceAnswers | None = None
         self._last: Lens | None = None  # that of the last evaluation
         self.evaluated: LastEvaluation | None = None
         self._gap = False
@@ -232,7 +232,7 @@ class QueryRun:
         self._at_arrivals = Lens(make, schedule.for_arrivals) if schedule.timing.arrivals else None
         network, r2s = self._lenses[0].network, self._query.r2s or R2S.RSTREAM
         self._composed = None if alone else Composed(network.cut, r2s, network.made_at_end, orders)
-        self._heard = None if alone else Heard(by_several=True)
+        self._service_answers = None if alone else ServiceAnswers(by_several=True)
         self._last = None
 
     def _lens(self, arrived: bool) -> Lens:
@@ -455,7 +455,8 @@ class QueryRun:
         self._control.begin(kept + self._vocabulary.made_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
-            vocabulary=self._vocabulary, outside=self._elsewhere.outside, elsewhere=self._elsewhere, heard=self._heard,
+            vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
+            service_answers=self._service_answers,
         )  # fmt: skip
 
     def _empty_run(self, sn: int, due: Due) -> Run | None:

@@ -17,7 +17,7 @@ from stream_ext.continuous.store_run import StoreRun
 from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.plan.templates import Parametrised, QueryTemplate
-from stream_ext.remote.backoff import Elsewhere
+from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.part import Told
 from stream_ext.windows.schedule import QueryState, Timing
 
@@ -55,9 +55,9 @@ class PlannedQuery:
 
 
 class Runs:
-    def __init__(self, store: Store, elsewhere: Elsewhere, budget: Budget) -> None:
+    def __init__(self, store: Store, backoff: Backoff, budget: Budget) -> None:
         """`budget`: that of each network."""
-        self._store, self._elsewhere, self._budget = store, elsewhere, budget
+        self._store, self._backoff, self._budget = store, backoff, budget
         self.of: dict[int, Run] = {}  # by query
         self.all: dict[Run, None] = {}  # each once
         self._alone: dict[int, PlannedQuery] = {}  # those without others that might have some
@@ -103,12 +103,12 @@ class Runs:
 
     def _start_alone(self, asked: PlannedQuery, sn: int) -> None:
         if not asked.query.windows:
-            over_store = StoreRun(asked.number, asked.query, self._store, self._elsewhere, self._budget)
+            over_store = StoreRun(asked.number, asked.query, self._store, self._backoff, self._budget)
             over_store.resume(asked.state, sn)
             self._run([asked], over_store)
             return
         alone = QueryRun(
-            asked.number, asked.query, asked.timing, asked.labels, self._store, self._elsewhere, self._budget
+            asked.number, asked.query, asked.timing, asked.labels, self._store, self._backoff, self._budget
         )
         alone.resume(asked.state, sn)
         self._run([asked], alone)

@@ -30,8 +30,8 @@ from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.language.algebra.algebra import Form
 from stream_ext.network.operators.remote.service import Unanswered
-from stream_ext.remote.allowed_urls import NOTHING, Outside
-from stream_ext.remote.backoff import Elsewhere
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, arrivals
 from stream_ext.windows.part import Told
 from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
@@ -75,17 +75,18 @@ class Shard:
         self,
         store: Store,
         takes: Takes = takes_all,
-        outside: Outside = NOTHING,
-        elsewhere: Elsewhere | None = None,
+        allowed_urls: AllowedUrls = NOTHING,
+        backoff: Backoff | None = None,
         budget: Budget = USUAL,
         pace: TurnLimits = UNHURRIED,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`outside`: whom SERVICE may ask; or `elsewhere`, which others know, too. `budget`: that of each network. Once
-        it is `interrupted`, a step ends after the evaluation that is being made, and this shard is not gone on with."""
+        """`allowed_urls`: which endpoints SERVICE may query; or `backoff`, which contains them and is shared with other
+        shards. `budget`: that of each network. Once it is `interrupted`, a step ends after the evaluation that is
+        being made, and this shard is not gone on with."""
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
-        self.elsewhere = elsewhere or Elsewhere(outside, lambda sn: store.row(sn).published_ms)
+        self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
         #: Queries in quarantine: from the next step on they stay where they are.
@@ -101,13 +102,13 @@ class Shard:
         self.in_step = False  # some run is underway in the next snapshot; else in the one that it began in
         self._turn: Turn | None = None  # of all that this shard does next; None: each run has its own
         self._unsaid: list[Told] = []  # what was known while nothing could be said
-        self.runs = Runs(self.store, self.elsewhere, self._budget)
+        self.runs = Runs(self.store, self.backoff, self._budget)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         """Silently: every query of the catalog at `sn`, as it was at its state."""
         self.sn, self.faults = sn, {}
         self._forget_all()
-        self.elsewhere.comes_to(sn)
+        self.backoff.advance_to(sn)
         catalog = self.catalog = Catalog.read(self.store, sn)
         together: dict[tuple[object, ...], list[PlannedQuery]] = {}
         for definition in filter(self.takes, catalog.queries.values()):
@@ -129,7 +130,7 @@ class Shard:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
-        self.elsewhere.comes_to(sn)
+        self.backoff.advance_to(sn)
         parts, self._unsaid = self._unsaid, []
         parts += self.those_behind.ask_again()
         self.stepping(sn, ())
@@ -199,7 +200,7 @@ class Shard:
                 continue
             self.runs.end(change.number)
             if (unit := self.forget_fault(change.number)) is not None and unit.unanswered:
-                self.elsewhere.forgive()
+                self.backoff.forgive()
             if definition is not None and self.takes(definition):
                 parts += self.guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
@@ -331,7 +332,7 @@ class Shard:
                 parts += self._stepped_run(run, self.sn + in_step, [])
         else:
             turn.spend()
-            self.elsewhere.comes_to(self.sn + 1)
+            self.backoff.advance_to(self.sn + 1)
             pushes, in_step = self._pushes(self.sn + 1), True
             for run in list(self.runs.all):
                 parts += self._stepped_run(run, self.sn + 1, pushes)
@@ -348,7 +349,7 @@ class Shard:
             return query.number in numbers and query.since > begins_after
 
         alone = Shard(
-            self.store, takes, elsewhere=self.elsewhere, budget=self._budget, pace=self.pace,
+            self.store, takes, backoff=self.backoff, budget=self._budget, pace=self.pace,
             interrupted=self.interrupted,
         )  # fmt: skip
         alone.stepping = self.stepping
@@ -481,9 +482,9 @@ def _halves(some: Sequence[PlannedQuery]) -> list[Sequence[PlannedQuery]]:
 
 
 def open_shard(
-    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+    store_url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None
 ) -> Shard:
     """For a process of its own (a Spark task, or a trial of these queries): a reader of the store, and a shard over
     it."""
     takes = takes_on_spark if only is None else lambda query: query.number in only
-    return Shard(open_store(store_url, read_only=True), takes, outside, budget=budget, pace=TurnLimits())
+    return Shard(open_store(store_url, read_only=True), takes, allowed_urls, budget=budget, pace=TurnLimits())

@@ -22,7 +22,7 @@ from stream_ext.language.algebra.walk import has_services
 from stream_ext.network.network import registered_network
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, seed_of
-from stream_ext.remote.backoff import Elsewhere
+from stream_ext.remote.backoff import Backoff
 from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
@@ -35,11 +35,11 @@ Whole = tuple[Columns, Weights]
 class StoreRun:
     """Steps one query from snapshot to snapshot; the same changes give the same parts, in whatever process."""
 
-    def __init__(self, number: int, query: Query, store: Store, elsewhere: Elsewhere, budget: Budget) -> None:
+    def __init__(self, number: int, query: Query, store: Store, backoff: Backoff, budget: Budget) -> None:
         self._control, self._state_bytes = budget.control(), budget.bytes
         self.number = number
         self._query = query
-        self._elsewhere = elsewhere
+        self._backoff = backoff
         self.asks_elsewhere = has_services(query)
         self._store, self._made_max = store, TERMS_MADE_MAX
         self._is_of_time = is_of_time(query)
@@ -141,7 +141,7 @@ class StoreRun:
         self._control.begin(self._network.kept(self._state_bytes) + self._vocabulary.made_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
-            vocabulary=self._vocabulary, outside=self._elsewhere.outside, elsewhere=self._elsewhere,
+            vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
         )  # fmt: skip
 
     def _time(self, sn: int) -> int:

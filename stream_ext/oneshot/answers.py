@@ -25,7 +25,7 @@ from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, e
 from stream_ext.plan.costly import is_costly
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
 from stream_ext.plan.stream_variables import over_streams
-from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Decode, Vocabulary
 from stream_ext.windows.part import Ids
@@ -71,7 +71,7 @@ def _asked(text: str, base: str, at: int | None, dataset: DatasetOverride | None
             "give the time (--at T, at=T) to have it evaluated once"
         )
     if asking is None or asking.plans is None or not asking.plans.has(unit):  # what is kept was allowed then
-        check_services(query_parts(unit), asking.outside if asking else NOTHING, text)
+        check_services(query_parts(unit), asking.allowed_urls if asking else NOTHING, text)
     return unit
 
 
@@ -119,7 +119,7 @@ def answer_at_last_evaluation(
     catalog: Catalog,
     definition: QueryDefinition,
     state: QueryState,
-    outside: Outside,
+    allowed_urls: AllowedUrls,
     control: Control = Control.FREE,
 ) -> Answer:
     """The whole answer of the evaluation that `state` speaks of, asked again.
@@ -136,7 +136,7 @@ def answer_at_last_evaluation(
     instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
     windows = windows_of(query, catalog, state.t0, last.arrived)
     asking = Asking(
-        seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), outside=outside,
+        seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
         control=control,
     )  # fmt: skip
     with placed(definition.text):

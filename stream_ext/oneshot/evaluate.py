@@ -27,7 +27,7 @@ from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import normalise_pattern, template_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.places import GraphsInScope, dataset, window_of_graph
-from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.known_values import KnownValues
 from stream_ext.values.vocabulary import Vocabulary, stored_blank
@@ -102,7 +102,7 @@ class Asking:
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE
-    outside: Outside = NOTHING  # what LOAD and SERVICE may ask for
+    allowed_urls: AllowedUrls = NOTHING  # what LOAD and SERVICE may ask for
     plans: Plans | None = None
     known: KnownValues | None = None
     salt: bytes = b""  # by which the blank nodes of a CONSTRUCT are other ones
@@ -188,7 +188,7 @@ def solve_beside(
 def _solving(snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> Moment:
     return Moment(
         0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
-        vocabulary=vocabulary, base=asking.base, outside=asking.outside,
+        vocabulary=vocabulary, base=asking.base, allowed_urls=asking.allowed_urls,
     )  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
     return Moment(
         at.time if at else 0, snapshot, None, last=True, settled=at is not None, now_ms=now_ms,
         seed=asking.seed, control=asking.control,
-        vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, outside=asking.outside,
+        vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, allowed_urls=asking.allowed_urls,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge, Role
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.runners.quarantine import Quarantine
 from stream_ext.runners.spark.runner import SparkRunner
@@ -55,7 +55,7 @@ class Engine:
         injector: Injector,
         spark: SparkSettings | None,
         retain: Retain,
-        outside: Outside,
+        allowed_urls: AllowedUrls,
         waits: Waits,
         budget: Budget,
         catch_up_ms: int,
@@ -66,7 +66,7 @@ class Engine:
         """`subscriptions`: those of the engine before. `on_fault` is told why nothing is evaluated any more."""
         self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
-        self._base, self._outside, self._pace, self._budget = base, outside, pace, budget
+        self._base, self._allowed_urls, self._pace, self._budget = base, allowed_urls, pace, budget
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self.elements: Counter[int] = Counter()  # that came to each stream since this process started
@@ -116,7 +116,7 @@ class Engine:
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
         return Quarantine(
             self.merge,
-            Process(self._store.url, self._base, self._outside, self._budget, spark),
+            Process(self._store.url, self._base, self._allowed_urls, self._budget, spark),
             all_queries=self._on_spark,
             park=self._park,
             publish=self._publish_nothing,
@@ -138,8 +138,8 @@ class Engine:
     def _new_spark(self, settings: SparkSettings) -> SparkRunner:
         return SparkRunner(
             settings, self.merge, self._store.url, self._base, self.clock, quarantine=self.quarantine,
-            outside=self._outside, budget=self._budget, on_silence=self._spark_is_silent, on_step=self._lag.stepped,
-            on_fault=self._look_at_fault, has_room=self._has_room,
+            allowed_urls=self._allowed_urls, budget=self._budget, on_silence=self._spark_is_silent,
+            on_step=self._lag.stepped, on_fault=self._look_at_fault, has_room=self._has_room,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -214,7 +214,7 @@ class Engine:
 
     def _shard(self, role: Role) -> Shard:
         return Shard(
-            self._store, _TAKES[role], self._outside, budget=self._budget, pace=self._pace,
+            self._store, _TAKES[role], self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed,
         )  # fmt: skip
 

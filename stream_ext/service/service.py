@@ -48,7 +48,7 @@ from stream_ext.oneshot.plan_cache import Plans
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
 from stream_ext.rdf.reading import ReadingBudget, deadline
-from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
 from stream_ext.service.standby import Standby
@@ -144,11 +144,11 @@ class Service:
         limits: Limits,
         spark: SparkSettings | None,
         retain: Retain,
-        outside: Outside,
+        allowed_urls: AllowedUrls,
         budget: Budget = USUAL,
     ) -> None:
         """Use `Service.open`."""
-        self.store, self.base, self.limits, self.outside = store, base, limits, outside
+        self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
@@ -167,7 +167,7 @@ class Service:
         injector = Injector(self.store, self.clock, self._pace, self.waits)
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
-            self.store, self.base, self.clock, injector, self._spark, self._retain, self.outside, self.waits,
+            self.store, self.base, self.clock, injector, self._spark, self._retain, self.allowed_urls, self.waits,
             self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
         )  # fmt: skip
         try:
@@ -218,7 +218,7 @@ class Service:
         address: str = "",
         durability: Literal["process", "power"] = "process",
         retain: Retain | None = None,
-        outside: Outside = NOTHING,
+        allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
     ) -> Service:
         """Takes the writer's lease, and goes on where the last writer stopped."""
@@ -231,7 +231,7 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), outside, budget)
+            return cls(store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget)
         except BaseException:
             store.close()
             raise
@@ -443,7 +443,7 @@ class Service:
 
     def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
         return DerivedGraphs(
-            self.store, self._injector.catalog, self._origin, sn, self.outside, control or self._again()
+            self.store, self._injector.catalog, self._origin, sn, self.allowed_urls, control or self._again()
         )
 
     def _origin(self, query: int) -> int | None:
@@ -469,7 +469,7 @@ class Service:
         return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def _asking(self, control: Control) -> Asking:
-        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.outside, self._plans, self._known)
+        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.allowed_urls, self._plans, self._known)
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()
@@ -578,7 +578,7 @@ class Service:
 
     def _read_registration(self, text: str, name: str | None) -> Registration:
         registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
-        check_services(query_parts(registration.query), self.outside, text)
+        check_services(query_parts(registration.query), self.allowed_urls, text)
         return registration
 
     def queries(self) -> list[QueryDefinition]:
@@ -635,7 +635,7 @@ class Service:
             if body is not None:
                 return answer_of(body, self.store)
         return answer_at_last_evaluation(
-            self.store, self._injector.catalog, definition, state, self.outside, self._again()
+            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again()
         )
 
     def _again(self) -> Control:
@@ -672,7 +672,7 @@ class Service:
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store, self.outside, self._again()).json(body)
+        return Rerun(definition, query, windows, self.store, self.allowed_urls, self._again()).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` may be called by any thread, must not block, and says that `take` has something, or the end."""

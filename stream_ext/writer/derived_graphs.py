@@ -27,7 +27,7 @@ from stream_ext.network.operators.remote.service import placed
 from stream_ext.oneshot.evaluate import Asking, DerivedGraph, evaluate
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.places import GraphsInScope
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.writer.derived_streams import taken_of
 
 #: The origin of a query's closes, where its first push decided it.
@@ -42,7 +42,7 @@ class DerivedGraphs:
     catalog: Catalog
     origin: Origin
     sn: int
-    outside: Outside  # whom these may ask when their answer is made again
+    allowed_urls: AllowedUrls  # whom these may ask when their answer is made again
     control: Control = Control.FREE  # what that may take
 
     def of_query(self, query: Query) -> tuple[DerivedGraph, ...]:
@@ -111,11 +111,13 @@ class DerivedGraphs:
         query = query_of(definition.text, definition.base)
         if not query.windows:  # it is silent where nothing came, or went
             with placed(definition.text):
-                answer = evaluate(self.store, query, self.sn, asking=Asking(outside=self.outside, control=self.control))
+                answer = evaluate(
+                    self.store, query, self.sn, asking=Asking(allowed_urls=self.allowed_urls, control=self.control)
+                )
         else:
             is_last = body.number == self.store.emissions.last(definition.number)
             windows = windows_of(query, self.catalog, self.origin(definition.number))
-            rerun = Rerun(definition, query, windows, self.store, self.outside, self.control)
+            rerun = Rerun(definition, query, windows, self.store, self.allowed_urls, self.control)
             answer = rerun.answer(body, is_last)
         assert answer.graph is not None, "a CONSTRUCT makes a graph"
         ids, places = np.unique(np.concatenate(answer.graph), return_inverse=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 
 #: Whoever connects begins with the token, in so many bytes: nothing of a stranger is ever decoded.
 TOKEN_BYTES = 64
@@ -127,7 +127,7 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     service: str
     store_url: str
     base: str
-    outside: Outside
+    allowed_urls: AllowedUrls
     budget: Budget
     factory: str
     position: int
@@ -256,7 +256,7 @@ class OpenShard(Protocol):
     """`only`: of these queries; None: of all that are on Spark."""
 
     def __call__(
-        self, url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None, /
+        self, url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None, /
     ) -> SeatShard: ...
 
 

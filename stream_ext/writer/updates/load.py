@@ -12,7 +12,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Load
 from stream_ext.rdf import Parsed, parse_rdf
 from stream_ext.rdf.reading import ReadingBudget
-from stream_ext.remote.allowed_urls import OutOfBounds, Outside
+from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
 from stream_ext.remote.fetching import CannotFetch, fetch
 from stream_ext.writer.elements import check_terms
 from stream_ext.writer.graph_store import insert
@@ -34,13 +34,13 @@ class _Counted(ReadingBudget):
         self._spend(size)
 
 
-def fetched(operation: Load, outside: Outside, control: Control) -> Parsed | None:
+def fetched(operation: Load, allowed_urls: AllowedUrls, control: Control) -> Parsed | None:
     """None where there is nothing, and LOAD SILENT does not mind. `control` ends it when nobody wants it any more, and
     pays for what the document takes: all those of a request wait together for the writer."""
     control.check()
     spent = control.spent
     try:
-        parsed = _parsed(operation, replace(outside, timeout_s=control.left_s(outside.timeout_s)), control)
+        parsed = _parsed(operation, replace(allowed_urls, timeout_s=control.left_s(allowed_urls.timeout_s)), control)
     except (OutOfBounds, CannotUpdate) as error:
         control.check()
         if operation.silent:
@@ -54,11 +54,11 @@ def fetched(operation: Load, outside: Outside, control: Control) -> Parsed | Non
     return parsed
 
 
-def _parsed(operation: Load, outside: Outside, control: Control) -> Parsed:
+def _parsed(operation: Load, allowed_urls: AllowedUrls, control: Control) -> Parsed:
     try:
-        found = fetch(parse_term(operation.source.text).value, outside)
+        found = fetch(parse_term(operation.source.text).value, allowed_urls)
         control.spend(len(found.data))
-        parsed = parse_rdf(found.data, found.media_type, found.url, _Counted(control, outside.bytes_max))
+        parsed = parse_rdf(found.data, found.media_type, found.url, _Counted(control, allowed_urls.bytes_max))
         check_terms(parsed.terms)
     except CannotFetch as error:
         raise CannotUpdate(str(error)) from None

@@ -29,7 +29,7 @@ from stream_ext.language.algebra.terms import Constant
 from stream_ext.network.operators.remote.service import Unanswered, check_services
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import Parsed
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.writer.charged import ChargedBatch
 from stream_ext.writer.derived_graphs import DerivedGraphs, Origin
 from stream_ext.writer.elements import check_terms
@@ -78,7 +78,7 @@ def change_of(
     request.solve_ahead(store, head)
 
     def change(view: HeadView) -> Intent:
-        derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.outside, request.control)
+        derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.allowed_urls, request.control)
         return Intent(
             lambda sn: UpdateOutcome(sn, request.asserts),
             write=lambda batch: request.run(view.store, batch, derived),
@@ -109,8 +109,8 @@ class _Request:
         self.asserts = False
 
     @property
-    def outside(self) -> Outside:
-        return self._asking.outside
+    def allowed_urls(self) -> AllowedUrls:
+        return self._asking.allowed_urls
 
     @property
     def control(self) -> Control:
@@ -121,10 +121,10 @@ class _Request:
             if isinstance(operation, InsertData | DeleteData):
                 check_terms(node.text for node in nodes_of(operation.quads) if isinstance(node, Constant))
             elif isinstance(operation, Modify):
-                check_services([operation.pattern], self._asking.outside, self._text)
+                check_services([operation.pattern], self._asking.allowed_urls, self._text)
             elif isinstance(operation, Load):
                 with self._placed(number, operation):
-                    self._documents[number] = fetched(operation, self.outside, self.control)
+                    self._documents[number] = fetched(operation, self.allowed_urls, self.control)
 
     def solve_ahead(self, store: Store, head: int) -> None:
         """Only for the first operation: those after it see what it does."""

@@ -21,7 +21,7 @@ from stream_ext.continuous.shard import Shard, takes_beside, takes_on_spark
 from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.runner_split import Homes
-from stream_ext.remote.allowed_urls import Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.windows.part import Part, Told
 from stream_ext.windows.schedule import QueryState
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play
@@ -169,8 +169,8 @@ def test_what_is_moved_says_what_it_says_where_it_stays(block: int, tmp_path: Pa
 def test_one_that_waits_for_an_answer_goes_on_where_it_is_moved_to(tmp_path: Path) -> None:
     """What it has missed is made up for there."""
     with elsewhere() as there, closing(hbase_store.open(f"lmdb:{tmp_path / 'store'}", clock=ManualClock(0))) as store:
-        outside = Outside(service=places(there.url))
-        spark, beside = Shard(store, takes_on_spark, outside), Shard(store, takes_beside, outside)
+        allowed_urls = AllowedUrls(service=places(there.url))
+        spark, beside = Shard(store, takes_on_spark, allowed_urls), Shard(store, takes_beside, allowed_urls)
         registry = Registry.over(
             store, Scene([Window("w1", 1, 10, 10)], "WINDOW :w1 { ?x :p ?y }", "ASK", "RSTREAM", {1: 0, 2: 0})
         )

@@ -29,8 +29,8 @@ from stream_ext.language.algebra.walk import Part, parts_of, walk
 from stream_ext.language.printing import to_sparql
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.remote.remote_answers import EmittedRows, Found, Key, PresentRows
-from stream_ext.remote.allowed_urls import OutOfBounds, Outside
-from stream_ext.remote.backoff import Elsewhere, Heard
+from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
+from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.sparql_client import Remotes, Solution
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty
@@ -40,7 +40,7 @@ from stream_ext.values.vocabulary import Vocabulary
 BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
 
 #: Answers that are kept for another network of the query, beside as many as are in use.
-_HEARD_MOST = 1 << 10
+_SERVICE_ANSWERS_MAX = 1 << 10
 
 #: Cells a row beside its columns, for where it comes from.
 _BESIDE = 4
@@ -55,8 +55,8 @@ _NONE = range(0)
 
 
 class Unanswered(Exception):
-    """SERVICE without SILENT had no answer; `forbidden`: it may not even be asked. `later`: there may be one when
-    nothing speaks against asking these (`Elsewhere.why_not`); if there are none, there never will be."""
+    """SERVICE without SILENT had no answer; `forbidden`: the settings do not allow its URL. `later`: what to look up in
+    `Backoff.why_not` before the next try; empty if another try cannot help."""
 
     def __init__(self, why: str, position: Position, forbidden: bool, later: tuple[Hashable, ...] = ()) -> None:
         self.why, self.position, self.forbidden, self.later = why, position, forbidden, later
@@ -81,7 +81,7 @@ def placed(text: str) -> Iterator[None]:
         raise kind(error.why, text, *error.position) from None
 
 
-def check_services(roots: Iterable[Part], outside: Outside, text: str) -> None:
+def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str) -> None:
     """NotAllowed for a service that may not be asked, whether or not it would come to that.
 
     What a service asks in its turn is its own affair."""
@@ -92,7 +92,7 @@ def check_services(roots: Iterable[Part], outside: Outside, text: str) -> None:
             waiting += parts_of(part)
         elif isinstance(part.service, Constant) and not part.silent:
             try:
-                outside.check_service(parse_term(part.service.text).value)
+                allowed_urls.check_service(parse_term(part.service.text).value)
             except OutOfBounds as error:
                 raise NotAllowed(str(error), text, *part.position) from None
 
@@ -119,7 +119,7 @@ class ServiceOperator:
         self.variables = (*left, *rest)
         self._told = EmittedRows(call.names)
         self._held = PresentRows(len(left))
-        self._heard = Heard()
+        self._service_answers = ServiceAnswers()
         self._turn = 0  # in which all was asked for last
         self._unanswered: set[Key] = set()  # SILENT
         self._tried_sn = 0  # where one of these was asked for last
@@ -197,13 +197,13 @@ class ServiceOperator:
 
     def _due(self, moment: Moment) -> list[Key]:
         """What is to be asked for again: all that is in use, in turns; what had no answer, as soon as it may have."""
-        elsewhere, heard = _of(moment), moment.heard or self._heard
-        heard.look(elsewhere)
-        if self._turn != heard.turn:
-            self._turn = heard.turn
+        backoff, service_answers = _of(moment), moment.service_answers or self._service_answers
+        service_answers.look(backoff)
+        if self._turn != service_answers.turn:
+            self._turn = service_answers.turn
             self._forget(moment)
             return list(self._told.places)
-        if self._unanswered and self._tried_sn != elsewhere.sn and self._may_be_answered(moment):
+        if self._unanswered and self._tried_sn != backoff.sn and self._may_be_answered(moment):
             self._forget(moment)
             return list(self._unanswered)
         if self._held.is_overgrown:
@@ -223,13 +223,13 @@ class ServiceOperator:
 
     def _found(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
         """As `_answers`; what another network was answered in this turn is asked for no more."""
-        if (heard := moment.heard) is None:
+        if (service_answers := moment.service_answers) is None:
             return self._answers(keys, moment)
-        there = heard.of(self._call)
+        there = service_answers.of(self._call)
         known = {key: there[key] for key in keys if key in there}
         answers, unanswered = self._answers([key for key in keys if key not in known], moment)
         answered = {key: solutions for key, solutions in answers.items() if key not in unanswered}
-        heard.keep(self._call, answered, _HEARD_MOST + 2 * len(self._told.places))
+        service_answers.keep(self._call, answered, _SERVICE_ANSWERS_MAX + 2 * len(self._told.places))
         return {**known, **answers}, unanswered
 
     # ---- asking -------------------------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ class ServiceOperator:
             by_service.setdefault(key[0], []).append(key)
         answers: dict[Key, Sequence[Solution]] = {}
         unanswered: set[Key] = set()
-        within_s = None if moment.elsewhere is None else moment.outside.standing_s
-        with Remotes(moment.outside, moment.control, within_s) as remotes:
+        within_s = None if moment.backoff is None else moment.allowed_urls.service_timeout_s
+        with Remotes(moment.allowed_urls, moment.control, within_s) as remotes:
             for service, of_service in by_service.items():
                 try:
                     url = self._url(service, moment.vocabulary)
@@ -260,21 +260,21 @@ class ServiceOperator:
 
     def _asked(self, remotes: Remotes, url: str, keys: list[Key], moment: Moment) -> list[list[Solution]]:
         """As `_ask`; of a query that is asked for ever, those who did not answer are left alone for a while."""
-        elsewhere = moment.elsewhere
-        if elsewhere is None:
+        backoff = moment.backoff
+        if backoff is None:
             return self._ask(remotes, url, keys, moment.vocabulary)
         this = (url, self._call)
-        if (why := elsewhere.why_not(url, this)) is None:
+        if (why := backoff.why_not(url, this)) is None:
             answered = remotes.answered
             try:
                 found = self._ask(remotes, url, keys, moment.vocabulary)
-                elsewhere.answered(url, this)
+                backoff.answered(url, this)
                 return found
             except CannotFetch as error:
                 why = str(error)
                 # Where it has answered others, the question is too long.
-                elsewhere.failed(url if isinstance(error, NoAnswer) and remotes.answered == answered else this, why)
-        self._tried_sn = elsewhere.sn
+                backoff.failed(url if isinstance(error, NoAnswer) and remotes.answered == answered else this, why)
+        self._tried_sn = backoff.sn
         raise _Later(why, (url, this))
 
     def _url(self, service: int, vocabulary: Vocabulary) -> str:
@@ -392,6 +392,6 @@ def _start(place: range) -> int:
     return place.start
 
 
-def _of(moment: Moment) -> Elsewhere:
-    assert moment.elsewhere is not None, "who is asked for ever is told of those elsewhere"
-    return moment.elsewhere
+def _of(moment: Moment) -> Backoff:
+    assert moment.backoff is not None, "each evaluation of a registered query is given the backoff of its shard"
+    return moment.backoff

@@ -15,7 +15,7 @@ CACHE_BYTES = 512 << 20
 
 
 class Cache(Generic[V]):
-    """For many threads."""
+    """A cache that many threads share."""
 
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max

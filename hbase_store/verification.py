@@ -22,7 +22,7 @@ _AFTER_CRASH = (
 
 
 def verify(kv: KeyValue) -> int:
-    """How many rows there are; Corrupt if one of them is not as it was written, or a listed run is not all there."""
+    """Checks all rows, and counts them; Corrupt if a row is damaged or a part of a listed run is missing."""
     count = 0
     blocks: dict[int, int] = {}
     try:

@@ -199,7 +199,7 @@ class RecentStreams:
                 self._bytes -= oldest.nbytes
 
     def drop_below(self, horizon: Callable[[int], int]) -> None:
-        """What nobody may ask for any more; `horizon` says of a stream below which snapshot."""
+        """Drops what is not retained any more; `horizon` gives the oldest retained snapshot of a stream."""
         with self._lock:
             firsts = {stream: horizon(stream) for stream in {stream for _, stream in self._columns}}
             for key in [(sn, stream) for sn, stream in self._columns if sn < firsts[stream]]:

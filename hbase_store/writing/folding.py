@@ -44,7 +44,7 @@ _YIELD_BYTES = 1 << 20
 
 
 class Gate:
-    """Who publishes goes first; who folds waits between its transactions while anybody wants to."""
+    """Lets publishing go first: a fold waits between its transactions while a thread wants to publish."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -67,7 +67,7 @@ class Gate:
 
 
 class Abandoned(StoreUnavailable):
-    """The store closes: what was written of this run is garbage."""
+    """The store is being closed: what was written of this run is garbage."""
 
     def __init__(self) -> None:
         super().__init__("the store is being closed; open it again")
@@ -83,7 +83,7 @@ class FoldWriter:
         self._vertices: dict[tuple[int, int], list[tuple[Ids, int]]] = {}
 
     def write_pages(self, pages: Pages, chunks: Iterable[TermsChunk]) -> None:
-        """The texts, which nobody looks for before the run counts."""
+        """Writes the pages of texts; no reader looks for them before the run counts."""
         self._kv.put_many(self._paced(pages.puts(chunks, self._time)))
 
     def announce_pages(self, pages: PageRange) -> None:
@@ -92,7 +92,7 @@ class FoldWriter:
         self._kv.put_many([Put("runindex", pages_key(number), pack_range(pages), self._time)])
 
     def write(self, columns: Iterable[tuple[ColumnKey, View]], first: int) -> RunEntry:
-        """Of the columns given; those of pseudo-predicate 0 follow from them."""
+        """Writes the run of these columns; the columns of pseudo-predicate 0 are derived from them."""
         self._kv.put_many(self._paced(self._puts(columns)))
         index = self._writer.index_puts()
         self._kv.put_many(index)
@@ -148,7 +148,7 @@ def folded_columns(layers: Layers, sn: Sn) -> Iterator[tuple[ColumnKey, View]]:
 
 
 def merged_columns(runs: Sequence[Run], keep: bool) -> Iterator[tuple[ColumnKey, View]]:
-    """The runs laid over one another, column by column; with `keep` there is something below."""
+    """The runs merged, column by column; `keep` the deletions if there is a run below them."""
     keys = sorted({key for run in runs for key in run.columns if not is_derived(key)})
     for key in keys:
         view = nothing(key.kind == NAMED_EDGES)

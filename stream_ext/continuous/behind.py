@@ -22,7 +22,7 @@ from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.continuous.runs import silent_parts, state_of
 from stream_ext.continuous.steps import AFTER_ALL, silent_part
 from stream_ext.continuous.turns import Turn
-from stream_ext.windows.part import Part, Told
+from stream_ext.windows.part import AnyPart, Part
 from stream_ext.windows.schedule import QueryState
 
 if TYPE_CHECKING:
@@ -92,18 +92,18 @@ class QueriesBehind:
     def stay(self, states: Mapping[int, QueryState]) -> None:
         """As they were when that was told last: queries that may share a run."""
         shard, state = self._shard, next(iter(states.values()))
-        assert state.stands is not None, "it stands somewhere"
+        assert state.behind_at is not None, "it stands somewhere"
         own: dict[int, QueryState | None] = {}
         is_held = any(number in shard.held for number in states)
         for number, each in states.items():
-            begins = state.stands < shard.catalog.queries[number].since
+            begins = state.behind_at < shard.catalog.queries[number].since
             own[number] = None if begins and each.within is None else each
             if is_held:
                 shard.faults[number] = _IN_QUARANTINE
             elif state.unanswered:
-                why = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}"
+                why = f"ServiceFailed: an endpoint did not answer in snapshot {state.behind_at + 1}"
                 shard.faults[number] = f"{why}; {MADE_UP}"
-        unit = UnitBehind(set(states), state.stands, own, state.unanswered or is_held)
+        unit = UnitBehind(set(states), state.behind_at, own, state.unanswered or is_held)
         self._units |= dict.fromkeys(states, unit)
 
     def part_from_those_underway(self, in_step: bool) -> None:
@@ -127,7 +127,7 @@ class QueriesBehind:
             shard.runs.end(number)
             shard.forget_fault(number)
             asked = shard.guarded((number,), partial(shard.read, definition, state, shard.catalog))
-            if asked is not None and asked.state.stands is not None:
+            if asked is not None and asked.state.behind_at is not None:
                 units.setdefault((asked.key or number, asked.place), {})[number] = asked.state
         for alike in units.values():
             self.stay(alike)
@@ -144,7 +144,7 @@ class QueriesBehind:
     def _is_held(self, unit: UnitBehind) -> bool:
         return any(number in self._shard.held for number in unit.numbers)
 
-    def go_on(self) -> list[Told]:
+    def go_on(self) -> list[AnyPart]:
         """It is the turn of one of them."""
         ready = [unit for unit in self.units if self._goes_on(unit)]
         begun = [unit for unit in ready if unit.alone is not None]
@@ -158,20 +158,20 @@ class QueriesBehind:
             self._units[number] = self._units.pop(number)
         return parts
 
-    def ask_again(self) -> list[Told]:
+    def ask_again(self) -> list[AnyPart]:
         """Those that waited, and have no reason to any more."""
-        parts: list[Told] = []
+        parts: list[AnyPart] = []
         for unit in [unit for unit in self.units if unit.unanswered]:
             if not self._is_held(unit) and self._shard.backoff.why_not(*unit.later) is None:
                 parts += self._guarded(unit)
         return parts
 
-    def _guarded(self, unit: UnitBehind) -> Sequence[Told]:
+    def _guarded(self, unit: UnitBehind) -> Sequence[AnyPart]:
         return self._shard.guarded(tuple(unit.numbers), partial(self._make_up, unit)) or []
 
-    def _make_up(self, unit: UnitBehind) -> Sequence[Told]:
+    def _make_up(self, unit: UnitBehind) -> Sequence[AnyPart]:
         """What they have missed, as far as their turn goes; then the others go on."""
-        shard, alone, parts = self._shard, unit.alone, list[Told]()
+        shard, alone, parts = self._shard, unit.alone, list[AnyPart]()
         if unit.sn < shard.store.oldest():
             return self._begin_all_from_here(unit)
         try:
@@ -185,7 +185,7 @@ class QueriesBehind:
         shard.say(*alone.give_unsaid())
         return [*parts, *self._end_turn(unit, alone)]
 
-    def _end_turn(self, unit: UnitBehind, alone: Shard) -> Sequence[Told]:
+    def _end_turn(self, unit: UnitBehind, alone: Shard) -> Sequence[AnyPart]:
         """Where they stand now; those that have caught up are with the others again."""
         shard = self._shard
         for number in unit.numbers - alone.runs.of.keys():  # they have ended
@@ -215,7 +215,7 @@ class QueriesBehind:
         begin = any(state is None or unit.sn < queries[number].since for number, state in unit.states.items())
         alone = self._shard.of_these(unit.numbers, unit.sn if begin else -1)
         known = {
-            number: msgspec.structs.replace(state, stands=None, unanswered=False)
+            number: msgspec.structs.replace(state, behind_at=None, unanswered=False)
             for number, state in unit.states.items()
             if state is not None
         }
@@ -232,8 +232,8 @@ class QueriesBehind:
         else:
             shard.give_up(number)
 
-    def _begin_all_from_here(self, unit: UnitBehind) -> Sequence[Told]:
-        shard, parts = self._shard, list[Told]()
+    def _begin_all_from_here(self, unit: UnitBehind) -> Sequence[AnyPart]:
+        shard, parts = self._shard, list[AnyPart]()
         for number in sorted(unit.numbers):
             definition = shard.catalog.queries[number]
             run = None if unit.alone is None else unit.alone.runs.of.get(number)
@@ -244,14 +244,16 @@ class QueriesBehind:
 
     # ---- who comes from another runner
 
-    def take_over(self, definition: QueryDefinition, sn: int) -> Sequence[Told]:
+    def take_over(self, definition: QueryDefinition, sn: int) -> Sequence[AnyPart]:
         """Steps a query that was moved here from where it was left, and goes on as after a restart. What it says up to
         here counts where whoever had it has not said it, for it may have fallen behind there; and it may fall behind
         here."""
         shard, left, number = self._shard, definition.left, definition.number
         assert left is not None, "it was moved"
-        if left.state.stands is not None or number in shard.held:
-            state = left.state if left.state.stands is not None else left.state.behind(left.position, unanswered=True)
+        if left.state.behind_at is not None or number in shard.held:
+            state = (
+                left.state if left.state.behind_at is not None else left.state.behind(left.position, unanswered=True)
+            )
             self.stay({number: state})
             return [self._taken_over(number, state)]
         try:
@@ -260,7 +262,7 @@ class QueriesBehind:
         except SnapshotGone:
             return shard.begin_from_here(definition, left.state)
         evaluated = [part for part in parts if isinstance(part, Part) and part.evaluated]
-        said = [msgspec.structs.replace(part, taken_over=True) for part in evaluated]
+        said = [msgspec.structs.replace(part, after_move=True) for part in evaluated]
         run = alone.runs.of.get(number)
         if number in alone.faults:
             self._take_fault(number, alone)
@@ -270,7 +272,7 @@ class QueriesBehind:
         elif run is not None:
             state = state_of(run, alone.sn)
             if alone.sn < sn or run.is_underway:
-                state = state if state.stands is not None else state.behind(alone.stands)
+                state = state if state.behind_at is not None else state.behind(alone.stands)
                 self._units[number] = UnitBehind({number}, alone.stands, {number: state}, alone=alone)
             else:
                 shard.go_on_with(definition, state)
@@ -281,12 +283,12 @@ class QueriesBehind:
         """Where this shard stands with a query, after the snapshot in which it was moved here."""
         shard = self._shard
         kept = shard.since_it_runs(number, state)
-        return msgspec.structs.replace(silent_part(number, shard.sn, AFTER_ALL, kept), taken_over=True)
+        return msgspec.structs.replace(silent_part(number, shard.sn, AFTER_ALL, kept), after_move=True)
 
 
-def _advanced_to(alone: Shard, sn: int, turn: Turn) -> list[Told]:
+def _advanced_to(alone: Shard, sn: int, turn: Turn) -> list[AnyPart]:
     """Those that are not there yet are left to the next turn."""
-    parts: list[Told] = []
+    parts: list[AnyPart] = []
     while (alone.sn < sn or alone.runs.underway) and not alone.faults and not (turn.is_over and alone.runs.of):
         parts += alone.advance(turn)
     return parts

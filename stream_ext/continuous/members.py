@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from stream_ext.continuous.steps import RUN_TOLD_SINGLY_MAX, Said, Steps, part_of
 from stream_ext.windows.grids import Run
-from stream_ext.windows.part import Ids, Part, SharedPart, Told, WindowBounds
+from stream_ext.windows.part import AnyPart, Ids, Part, SharedPart, WindowBounds
 from stream_ext.windows.schedule import Due, LastEvaluation, QueryState, Schedule, Within, own_begins
 
 _NONE = np.empty(0, np.uint64)
@@ -194,10 +194,10 @@ class Cohort:
 
     # -- what is said --------------------------------------------------------------------------------------------
 
-    def parts(self, sn: int) -> list[Told]:
+    def parts(self, sn: int) -> list[AnyPart]:
         """All that this snapshot's evaluations say, which were not told."""
         said, self.said = self.said, []
-        found: list[Told] = []
+        found: list[AnyPart] = []
         if said:
             places = range(len(self.members)) if len(self.members) == 1 else self._apart(said)
             before = self.evaluated
@@ -214,7 +214,7 @@ class Cohort:
             self.k += sum(each.run.count() for each in said)
         return found
 
-    def end(self, sn: int) -> list[Told]:
+    def end(self, sn: int) -> list[AnyPart]:
         """The snapshot is over; what is left to tell."""
         found = self.parts(sn)
         if self.went_on_silently:
@@ -223,7 +223,7 @@ class Cohort:
         self.k = 0
         return found
 
-    def pause(self, sn: int, push: int) -> list[Told]:
+    def pause(self, sn: int, push: int) -> list[AnyPart]:
         """In the middle of a snapshot, after an evaluation over windows that hold something: all is told by then."""
         found = self.parts(sn)
         return [*found, self.silent(sn, self.k, self.state(sn).behind(sn - 1, Within(push, self.k)))]
@@ -237,7 +237,7 @@ class Cohort:
             return []
         return [int(place) for place in np.unique(np.concatenate([each.whose for each in quiet]))]
 
-    def silent(self, sn: int, k: int, state: QueryState) -> Told:
+    def silent(self, sn: int, k: int, state: QueryState) -> AnyPart:
         """Nothing is said, and it is kept how far the queries have come."""
         time = self.schedule.after or 0
         if len(self.members) == 1:
@@ -320,7 +320,7 @@ class Together:
 _Told = tuple[Evaluation, Said]
 
 
-def _stepped(steps: Steps[Part] | Steps[SharedPart], told: Sequence[_Told]) -> Sequence[Told]:
+def _stepped(steps: Steps[Part] | Steps[SharedPart], told: Sequence[_Told]) -> Sequence[AnyPart]:
     for each, said in told:
         if each.is_run:
             steps.add_run(each.run, each.push, said)

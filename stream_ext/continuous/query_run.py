@@ -266,7 +266,9 @@ class QueryRun:
 
     def accepts(self, timing: Timing, state: QueryState) -> bool:
         """Whether a query of this one's template will be evaluated when this one is, and was not evaluated before."""
-        return self.timing == timing and state.comes_after(None if self.evaluated is None else self.evaluated.time)
+        return self.timing == timing and state.is_unevaluated_at(
+            None if self.evaluated is None else self.evaluated.time
+        )
 
     def start(self, sn: int, turn: Turn) -> Sequence[Part]:
         """In the snapshot of the registration: windows of the past are replayed."""

@@ -18,7 +18,7 @@ from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.plan.templates import Parametrised, QueryTemplate
 from stream_ext.remote.backoff import Backoff
-from stream_ext.windows.part import Told
+from stream_ext.windows.part import AnyPart
 from stream_ext.windows.schedule import QueryState, Timing
 
 Run = QueryRun | StoreRun | TemplateRun
@@ -46,7 +46,7 @@ class PlannedQuery:
         """Equal for those that are evaluated at the same times from now on, and were so before."""
         last, state = self.state.evaluated, self.state
         at = None if last is None else (last.sn, last.push, last.time)
-        return self.timing, at, state.after, state.last, state.stands, state.within and state.within.push
+        return self.timing, at, state.after, state.last, state.behind_at, state.within and state.within.push
 
     @property
     def joining(self) -> Joining:
@@ -187,7 +187,7 @@ def state_of(run: Run, sn: int) -> QueryState:
     return run.stand(sn)
 
 
-def silent_parts(run: Run, sn: int, stands: int | None) -> Sequence[Told]:
+def silent_parts(run: Run, sn: int, stands: int | None) -> Sequence[AnyPart]:
     """How far its queries have come; `stands`: they are behind the others."""
     if isinstance(run, TemplateRun):
         return run.silent_parts(sn, stands)

@@ -33,7 +33,7 @@ from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, arrivals
-from stream_ext.windows.part import Told
+from stream_ext.windows.part import AnyPart
 from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
 
 #: Networks that are begun anew after a fault of one: with one faulty query of a thousand it is twenty.
@@ -101,7 +101,7 @@ class Shard:
         self.resumes: dict[int, QueryState] = {}  # of those that are in the middle of the snapshot they begin in
         self.in_step = False  # some run is underway in the next snapshot; else in the one that it began in
         self._turn: Turn | None = None  # of all that this shard does next; None: each run has its own
-        self._unsaid: list[Told] = []  # what was known while nothing could be said
+        self._unsaid: list[AnyPart] = []  # what was known while nothing could be said
         self.runs = Runs(self.store, self.backoff, self._budget)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
@@ -114,19 +114,19 @@ class Shard:
         for definition in filter(self.takes, catalog.queries.values()):
             number = definition.number
             asked = self.guarded((number,), partial(self.read, definition, states.get(number), catalog))
-            if asked is not None and number in self.held and asked.state.stands is None:
+            if asked is not None and number in self.held and asked.state.behind_at is None:
                 self.those_behind.set_aside(number, sn, asked.state)
             elif asked is not None:
                 key: tuple[object, ...] = (asked.number,) if asked.key is None else (asked.key, asked.place)
                 together.setdefault(key, []).append(asked)
-        for key, alike in [(key, alike) for key, alike in together.items() if alike[0].state.stands is not None]:
+        for key, alike in [(key, alike) for key, alike in together.items() if alike[0].state.behind_at is not None]:
             self.those_behind.stay({asked.number: asked.state for asked in alike})
             del together[key]
         # Those that have never been evaluated may find others that have.
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
             self._start(alike)
 
-    def step(self, sn: int) -> list[Told]:
+    def step(self, sn: int) -> list[AnyPart]:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
@@ -160,7 +160,7 @@ class Shard:
         """Whether `go_on` has something to do."""
         return self.those_behind.has_more
 
-    def go_on(self) -> list[Told]:
+    def go_on(self) -> list[AnyPart]:
         """A piece of what those have missed that are behind: it is the turn of one of them."""
         before = self.give_unsaid()
         parts = self.those_behind.go_on()
@@ -185,11 +185,11 @@ class Shard:
     def close(self) -> None:
         self.store.close()
 
-    def _follow_catalog(self, sn: int) -> list[Told]:
+    def _follow_catalog(self, sn: int) -> list[AnyPart]:
         """Queries that come and go; what the new ones say at once."""
         before, catalog = self.catalog, self.catalog.followed(self.store, sn)
         self.catalog = catalog
-        parts: list[Told] = []
+        parts: list[AnyPart] = []
         if catalog.streams.keys() - before.streams.keys():
             self._widen(before, sn)
         changes = [change for change in self.store.row(sn).catalog if change.kind == "query"]
@@ -205,7 +205,7 @@ class Shard:
                 parts += self.guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
 
-    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[Told]:
+    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[AnyPart]:
         """To another shard after this snapshot, or from another to this one."""
         goes, comes = self.takes(was), self.takes(definition)
         if goes and not comes:
@@ -233,7 +233,7 @@ class Shard:
         if asked is not None:
             self._start([asked])
 
-    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Told]:
+    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[AnyPart]:
         if definition.number in self.held and definition.is_evaluated:
             self.those_behind.set_aside(definition.number, sn - 1, None)
             return []
@@ -243,7 +243,7 @@ class Shard:
         self._start([asked])
         return self._started(asked.number, sn - 1)
 
-    def _started(self, number: int, stands: int) -> Sequence[Told]:
+    def _started(self, number: int, stands: int) -> Sequence[AnyPart]:
         """What it says at once. `stands`: where it does when it has no answer from elsewhere."""
         run = self.runs.of.get(number)
         if run is None:
@@ -307,11 +307,11 @@ class Shard:
         self.faults.pop(number, None)
         return self.those_behind.forget(number)
 
-    def say(self, *parts: Told) -> None:
+    def say(self, *parts: AnyPart) -> None:
         """With the next parts."""
         self._unsaid += parts
 
-    def give_unsaid(self) -> list[Told]:
+    def give_unsaid(self) -> list[AnyPart]:
         unsaid, self._unsaid = self._unsaid, []
         return unsaid
 
@@ -322,10 +322,10 @@ class Shard:
         """The last snapshot that all here have got through."""
         return self.sn - (bool(self.runs.underway) and not self.in_step)
 
-    def advance(self, turn: Turn) -> list[Told]:
+    def advance(self, turn: Turn) -> list[AnyPart]:
         """More of what the queries of this shard are underway in, else the next snapshot, as far as the turn goes."""
         self._turn = turn
-        parts: list[Told] = []
+        parts: list[AnyPart] = []
         underway, in_step = self.runs.underway, self.in_step
         if underway:
             for run in underway:
@@ -355,7 +355,7 @@ class Shard:
         alone.stepping = self.stepping
         return alone
 
-    def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Told]:
+    def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[AnyPart]:
         """What it would make up for is gone: it begins anew, as one that is resumed, and its next emission says so."""
         timing = timing_of(query_over(definition, self.catalog), self.catalog, state.t0)
         begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
@@ -368,7 +368,7 @@ class Shard:
 
     # ---- faults of those that share a network
 
-    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[Told]:
+    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[AnyPart]:
         """What a run says; where its step fails, what those of its queries say whose fault it is not."""
         asks = not isinstance(run, TemplateRun) and run.asks_elsewhere
         stood = state_of(run, self.sn) if asks else None
@@ -396,17 +396,17 @@ class Shard:
                 alike, error, lambda some: self.runs.of[some[0].number].step(sn, again, self._turn_of_run())
             )
 
-    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[Told]:
+    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[AnyPart]:
         """What it said before. It stood at `sn`, and began after it where it `stood` nowhere."""
         assert not isinstance(run, TemplateRun), "who asks elsewhere is alone"
         parts, state = run.stands_without_answer()
         if state is None or (stood is None and state.within is None):
             state = stood
         self.runs.drop(run.numbers)
-        self._report(run.number, error, sn if state is None or state.stands is None else state.stands, state)
+        self._report(run.number, error, sn if state is None or state.behind_at is None else state.behind_at, state)
         return parts
 
-    def _broken(self, run: Run, error: Exception) -> Sequence[Told]:
+    def _broken(self, run: Run, error: Exception) -> Sequence[AnyPart]:
         """What it said before it raised."""
         parts = [] if isinstance(run, TemplateRun) else run.told_before_fault()
         numbers = run.numbers
@@ -416,10 +416,13 @@ class Shard:
         return parts
 
     def _without_faulty(
-        self, alike: Sequence[PlannedQuery], error: Exception, go_on: Callable[[Sequence[PlannedQuery]], Sequence[Told]]
-    ) -> list[Told]:
+        self,
+        alike: Sequence[PlannedQuery],
+        error: Exception,
+        go_on: Callable[[Sequence[PlannedQuery]], Sequence[AnyPart]],
+    ) -> list[AnyPart]:
         """Who fails alone is found by halves, and reported; the others go on in networks of their own."""
-        parts: list[Told] = []
+        parts: list[AnyPart] = []
         waiting, tries, late = _halves(alike), 0, 0
         while waiting:
             some = waiting.pop()

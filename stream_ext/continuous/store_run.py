@@ -54,7 +54,7 @@ class StoreRun:
 
     def resume(self, state: QueryState, sn: int) -> None:
         """Silently: the answer at `sn` is that of the last evaluation, or it would have been evaluated since."""
-        self._state = msgspec.structs.replace(state, stands=None, unanswered=False)
+        self._state = msgspec.structs.replace(state, behind_at=None, unanswered=False)
         self._vocabulary = Vocabulary(self._store.permanent_ids, self._store.terms)
         at = self._store.at(sn)
         self._orders = Orders(state.ranked)

@@ -38,7 +38,7 @@ from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.templates import QueryTemplate
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.grids import Run
-from stream_ext.windows.part import Ids, Told, WindowBounds
+from stream_ext.windows.part import AnyPart, Ids, WindowBounds
 from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within
 
 
@@ -90,7 +90,7 @@ class TemplateRun:
 
     def accepts(self, timing: Timing, state: QueryState) -> bool:
         """As `QueryRun.accepts`."""
-        return self.timing == timing and state.comes_after(self._time)
+        return self.timing == timing and state.is_unevaluated_at(self._time)
 
     def build(self, joining: Sequence[Joining], sn: int) -> None:
         """Silently, as `QueryRun.resume`. Those that were evaluated were so at the same times."""
@@ -165,10 +165,10 @@ class TemplateRun:
 
     # -- one snapshot --------------------------------------------------------------------------------------------
 
-    def start(self, sn: int, turn: Turn) -> list[Told]:
+    def start(self, sn: int, turn: Turn) -> list[AnyPart]:
         return []
 
-    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> list[Told]:
+    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> list[AnyPart]:
         """All evaluations that the pushes of this snapshot make due, in order, as far as the turn goes."""
         self._sn = sn
         self._going = self._evaluations(sn, arrivals)
@@ -179,7 +179,7 @@ class TemplateRun:
         """As of a `QueryRun`."""
         return self._going is not None
 
-    def go_on(self, turn: Turn) -> list[Told]:
+    def go_on(self, turn: Turn) -> list[AnyPart]:
         assert self._going is not None, "it is underway"
         sn, push = self._sn, self._push
         underway = None if push is None else (sn, Within(push, 0))
@@ -206,7 +206,7 @@ class TemplateRun:
     def state_of(self, number: int) -> QueryState:
         return self._cohort_of[number].state_of(number, self._sn)
 
-    def silent_parts(self, sn: int, stands: int | None) -> list[Told]:
+    def silent_parts(self, sn: int, stands: int | None) -> list[AnyPart]:
         """How far they have come; `stands`: they are behind the others."""
         states = [(cohort, cohort.state(sn)) for cohort in self._cohorts]
         return [

@@ -50,7 +50,7 @@ from stream_ext.emissions.runner_split import Homes
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.retry import insist
 from stream_ext.waits import Waits
-from stream_ext.windows.part import Ids, Part, SharedPart, Told
+from stream_ext.windows.part import AnyPart, Ids, Part, SharedPart
 from stream_ext.windows.schedule import NOWHERE, QueryState
 
 Result = TypeVar("Result")
@@ -111,8 +111,8 @@ class Merge:
         self._owner: Runner = "inline"
         self._attempt = 0
         self._attempts = 0
-        self._pending: dict[int, list[list[Told]]] = {}
-        self._beside: dict[int, list[list[Told]]] | None = None
+        self._pending: dict[int, list[list[AnyPart]]] = {}
+        self._beside: dict[int, list[list[AnyPart]]] | None = None
         self.homes = Homes()
 
     # ---- what everyone may ask ---------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class Merge:
                 query, state = definitions.get(number), self._standings.state(number)
                 if query is None or state is None or not query.is_evaluated or query.standing(state) is not state:
                     continue
-                if state.stands is None:
+                if state.behind_at is None:
                     state = state.behind(self._position)
                     self._standings.by_itself(number, state, 0)
                 if state.is_catching_up:
@@ -210,7 +210,7 @@ class Merge:
             if self._position < sn:
                 return False
             behind = self._catching_up().values() if for_all else ()
-            return not any(state.stands is not None and state.stands < sn for state in behind)
+            return not any(state.behind_at is not None and state.behind_at < sn for state in behind)
 
         with self._changed:
             self._changed.wait_for(lambda: is_there() or self._fault is not None, deadline_s)
@@ -241,7 +241,7 @@ class Merge:
                 self._beside = {}
             return self._attempts, self._position, self._states_now()
 
-    def take(self, runner: str, sn: int, parts: list[Told]) -> None:
+    def take(self, runner: str, sn: int, parts: list[AnyPart]) -> None:
         """These are all parts of `sn`. They count now, or when their turn comes, or not (`position` says so)."""
         with self._alone():
             self._raise_fault()
@@ -255,7 +255,7 @@ class Merge:
                 said = self._merge(self._following(self._position)) if self._owner == "spark" else []
         self._tell(said)
 
-    def take_piece(self, runner: str, parts: list[Told]) -> None:
+    def take_piece(self, runner: str, parts: list[AnyPart]) -> None:
         """What queries that are behind have made up for, after all that this runner has sent; or not (as `take`)."""
         with self._alone():
             self._raise_fault()
@@ -398,12 +398,12 @@ class Merge:
                 return False
         for number, stands in behind.items():
             state = self._standings.state(number)
-            if state is not None and goes(number, state) and state.stands is None and stands < self._position:
+            if state is not None and goes(number, state) and state.behind_at is None and stands < self._position:
                 self._standings.by_itself(number, state.behind(self._position), 0)
         return True
 
     @property
-    def _sent_beside(self) -> dict[int, list[list[Told]]]:
+    def _sent_beside(self) -> dict[int, list[list[AnyPart]]]:
         assert self._beside is not None
         return self._beside
 
@@ -411,11 +411,11 @@ class Merge:
         if self._fault is not None:
             raise self._fault
 
-    def _following(self, sn: int) -> list[tuple[int, list[Told]]]:
+    def _following(self, sn: int) -> list[tuple[int, list[AnyPart]]]:
         """What is pending right after `sn`, without a gap."""
         found = []
         while (sn := sn + 1) in self._pending:
-            beside: list[list[Told]] = [[]]
+            beside: list[list[AnyPart]] = [[]]
             if self.homes.are_two(sn):
                 if self._beside is None or sn not in self._beside:
                     break
@@ -424,14 +424,14 @@ class Merge:
             found += [(sn, [*parts, *beside[0]]), *((sn, piece) for piece in (*pieces, *beside[1:]))]
         return found
 
-    def _merge(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
+    def _merge(self, steps: Sequence[tuple[int, list[AnyPart]]]) -> list[EmissionRow]:
         """Takes these snapshots in; what was said."""
         if not steps:
             return []
         with self._being_busy():
             return self._merge_alone(steps)
 
-    def _merge_alone(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
+    def _merge_alone(self, steps: Sequence[tuple[int, list[AnyPart]]]) -> list[EmissionRow]:
         queries = self._queries()
         try:
             rows = [row for sn, parts in steps for row in self._merged(sn, parts, queries)]
@@ -450,7 +450,7 @@ class Merge:
         self.homes.forget(position)
         return rows
 
-    def _merge_piece(self, parts: list[Told]) -> list[EmissionRow]:
+    def _merge_piece(self, parts: list[AnyPart]) -> list[EmissionRow]:
         """Takes in what was made up for, beside the snapshots that count."""
         try:
             rows = list(self._merged(self._position, parts, self._queries()))
@@ -464,9 +464,11 @@ class Merge:
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
         return rows
 
-    def _merged(self, sn: int, told: Sequence[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
+    def _merged(
+        self, sn: int, told: Sequence[AnyPart], queries: Mapping[int, QueryDefinition]
+    ) -> Iterator[EmissionRow]:
         """The emissions of one snapshot; what was missed in those before it comes first."""
-        parts = [part for part in told if isinstance(part, SharedPart) or not (part.taken_over or part.given_up)]
+        parts = [part for part in told if isinstance(part, SharedPart) or not (part.after_move or part.given_up)]
         stale = {id(part) for part in parts if isinstance(part, Part) and self._is_stale(part)}
         for part in sorted(parts, key=lambda part: (part.sn, part.k, part.evaluated)):
             if isinstance(part, SharedPart):
@@ -477,7 +479,7 @@ class Merge:
                     self._stands_further(part)
                 else:
                     yield from self._said_by(part, query)
-        yield from self._taken_over(sn, [part for part in told if isinstance(part, Part) and part.taken_over], queries)
+        yield from self._taken_over(sn, [part for part in told if isinstance(part, Part) and part.after_move], queries)
         for part in told:
             if isinstance(part, Part) and part.given_up and part.query in queries:
                 self._give_up(part)
@@ -491,17 +493,17 @@ class Merge:
     def _is_stale(self, part: Part) -> bool:
         """Whether it keeps less of a query that is behind than is known already."""
         state, told = self._standings.state(part.query), part.state
-        if part.evaluated or state is None or told.stands == NOWHERE:
+        if part.evaluated or state is None or told.behind_at == NOWHERE:
             return False
-        return (state.stands is not None or told.stands is not None) and state.progress > told.progress
+        return (state.behind_at is not None or told.behind_at is not None) and state.progress > told.progress
 
     def _stands_further(self, part: Part) -> None:
         """Its runner stands where this part says, and waits for an answer there or not; what was said goes further."""
         state = self._standings.state(part.query)
-        if state is None or state.stands is None or part.state.stands is None:
+        if state is None or state.behind_at is None or part.state.behind_at is None:
             return
         if state.unanswered != part.state.unanswered:
-            kept = state.behind(state.stands, state.within, part.state.unanswered)
+            kept = state.behind(state.behind_at, state.within, part.state.unanswered)
             self._standings.by_itself(part.query, kept, 0)
 
     def _taken_over(
@@ -513,23 +515,23 @@ class Merge:
         for part in sorted(parts, key=lambda part: (part.sn, part.k)):
             if (known := left.get(part.query)) is None:
                 continue
-            if known.stands is None:  # all of this was said
-                if part.state.stands is not None and not part.evaluated:
+            if known.behind_at is None:  # all of this was said
+                if part.state.behind_at is not None and not part.evaluated:
                     kept = known.behind(sn, None, part.state.unanswered)
                     self._standings.by_itself(part.query, kept, 0)
             elif part.evaluated:
                 if not self._is_said(part):
                     yield from self._said_by(part, queries[part.query])
-            elif part.state.stands is None or part.state.progress >= known.progress:
+            elif part.state.behind_at is None or part.state.progress >= known.progress:
                 self._standings.by_itself(part.query, part.state, 0)
             else:
-                kept = known.behind(known.stands, known.within, part.state.unanswered)
+                kept = known.behind(known.behind_at, known.within, part.state.unanswered)
                 self._standings.by_itself(part.query, kept, 0)
 
     def _give_up(self, part: Part) -> None:
         state = self._standing(self._queries()[part.query])
-        if state.stands is not None:
-            kept = msgspec.structs.replace(state, stands=None, within=None, unanswered=False)
+        if state.behind_at is not None:
+            kept = msgspec.structs.replace(state, behind_at=None, within=None, unanswered=False)
             self._standings.by_itself(part.query, kept, 0)
 
     def _standing(self, query: QueryDefinition) -> QueryState:

@@ -176,9 +176,9 @@ class Standings:
     def waiting(self) -> Iterator[tuple[int, int]]:
         """The queries that wait for an answer from elsewhere, and where each stands."""
         return (
-            (query, state.stands)
+            (query, state.behind_at)
             for query, state in self._states.items()
-            if state.stands is not None and state.unanswered
+            if state.behind_at is not None and state.unanswered
         )
 
     def catching_up(self) -> dict[int, QueryState]:

@@ -51,8 +51,8 @@ class Dataset:
     def clauses(self, parameters: tuple[str, str]) -> tuple[GraphClause, ...]:
         """As FROM or USING say it; `parameters` is what the request calls the two."""
         return tuple(
-            GraphClause(Constant(_term(graph, said)), said is parameters[1], f"{said}=", Position(1, 1))
-            for said, graphs in zip(parameters, (self.default, self.named), strict=True)
+            GraphClause(Constant(_term(graph, called)), called is parameters[1], f"{called}=", Position(1, 1))
+            for called, graphs in zip(parameters, (self.default, self.named), strict=True)
             for graph in graphs
         )
 

@@ -79,18 +79,18 @@ def connected(items: Sequence[Logic], most: int) -> list[tuple[Logic, ...]]:
     groups: list[tuple[Logic, ...]] = []
     while left:
         group: list[Logic] = []
-        beside = [next(iter(left))]
-        while beside and len(group) < most:
-            place = beside.pop()
+        adjacent = [next(iter(left))]
+        while adjacent and len(group) < most:
+            place = adjacent.pop()
             if place not in left:
                 continue
             item = left.pop(place)
             group.append(item)
             # What few share is followed first: else it would be left over, connected with nothing that is left.
             for name in sorted(item.variables, key=lambda name: -len(of_variable.get(name, ()))):
-                beside += reversed(of_variable.pop(name, ()))
+                adjacent += reversed(of_variable.pop(name, ()))
         groups.append(tuple(group))
-        for place in beside:
+        for place in adjacent:
             for name in left[place].variables if place in left else ():
                 of_variable.setdefault(name, []).append(place)
     return groups

@@ -428,8 +428,8 @@ def tests_of(node: Logic) -> tuple[Test, ...]:
 
 def inside_of(node: Logic) -> tuple[Logic, ...]:
     """The parts right inside of it, those of its questions included, in the order of the text."""
-    asked = tuple(question.inner for test in tests_of(node) for question in test.questions)
-    return (*children(node), *asked) if asked else children(node)
+    inner = tuple(question.inner for test in tests_of(node) for question in test.questions)
+    return (*children(node), *inner) if inner else children(node)
 
 
 @dataclass(frozen=True, slots=True)

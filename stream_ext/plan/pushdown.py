@@ -47,8 +47,8 @@ def takes(node: Logic, names: Names) -> bool:
 def _select_takes(node: Select, names: Names) -> bool:
     if node.is_cut or (node.grouping is not None and (node.grouping.always or not names <= set(node.grouping.keys))):
         return False
-    made = {name for name, _ in (*node.before, *node.after)}
-    return not names & made and names <= node.inner.certain and takes(node.inner, names)
+    assigned = {name for name, _ in (*node.before, *node.after)}
+    return not names & assigned and names <= node.inner.certain and takes(node.inner, names)
 
 
 def _untouched(tests: tuple[Test, ...], names: Names, certain: Names) -> bool:

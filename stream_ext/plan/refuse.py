@@ -142,10 +142,10 @@ def _query(query: Query) -> Iterator[Refusal]:
     for window in query.windows:
         yield from _window(window)
     yield from _mixtures(query)
-    outside = _THE_WINDOWS if query.dialect is Dialect.CSPARQL else ""
+    within = _THE_WINDOWS if query.dialect is Dialect.CSPARQL else ""
     streams = merged_variables(query)
     for part in query_parts(query):
-        yield from _parts(part, outside, frozenset(streams))
+        yield from _parts(part, within, frozenset(streams))
     graphs = {node.graph for part in query_parts(query) for node in walk(part) if isinstance(node, Graph)}
     for name, windows in streams.items():
         if Variable(name) not in graphs and name in mentions(query):
@@ -154,10 +154,10 @@ def _query(query: Query) -> Iterator[Refusal]:
             yield windows[1].stream.position, "GRAPH with a stream that has two windows"
 
 
-def _parts(root: Part, outside: str = "", streams: frozenset[str] = frozenset()) -> Iterator[Refusal]:
-    """Of a pattern or expression, in any order. `outside`: what the whole of it is inside of; `streams`: variables that
-    GRAPH names windows by."""
-    waiting: list[tuple[Part, str]] = [(root, outside)]
+def _parts(root: Part, within: str = "", streams: frozenset[str] = frozenset()) -> Iterator[Refusal]:
+    """The refusals of a pattern or expression, in any order. `within`: what all of it is inside of; `streams`: the
+    variables by which GRAPH names windows."""
+    waiting: list[tuple[Part, str]] = [(root, within)]
     while waiting:
         node, inside = waiting.pop()
         if isinstance(node, Graph) and isinstance(node.graph, Variable) and node.graph.name in streams:
@@ -166,8 +166,8 @@ def _parts(root: Part, outside: str = "", streams: frozenset[str] = frozenset())
         if refused is not None:
             yield refused
         if isinstance(node, ServicePattern):
-            # The other side may run what we do not; but our windows are not there.
-            yield from _windows_elsewhere(node)
+            # The other endpoint may run what we do not, but it does not have our windows.
+            yield from _windows_in_service(node)
             continue
         if isinstance(node, InWindow | InAnyWindow):
             inside = "WINDOW"
@@ -176,7 +176,7 @@ def _parts(root: Part, outside: str = "", streams: frozenset[str] = frozenset())
         waiting += [(part, inside) for part in parts_of(node)]
 
 
-def _windows_elsewhere(service: ServicePattern) -> Iterator[Refusal]:
+def _windows_in_service(service: ServicePattern) -> Iterator[Refusal]:
     for node in walk(service.inner):
         if isinstance(node, InWindow | InAnyWindow):
             yield node.position, "a window inside SERVICE"

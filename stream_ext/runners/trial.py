@@ -75,7 +75,7 @@ class Process:
         """One process after the other, where they do not all stand at one place."""
         places: dict[int, dict[int, Any]] = {} if states else {position: {}}
         for number, state in states.items():
-            places.setdefault(position if state.stands is None else state.stands, {})[number] = state
+            places.setdefault(position if state.behind_at is None else state.behind_at, {})[number] = state
         for sn, there in sorted(places.items()):
             outcome = self._run_from(sn, there, until)
             if outcome.end != "survived":
@@ -99,7 +99,7 @@ class Process:
                 self._process.kill()
 
     def _job(self, states: Mapping[int, Any], sn: int, until: int, underway: Path) -> TrialJob:
-        goes_on = {number: msgspec.structs.replace(state, stands=None) for number, state in states.items()}
+        goes_on = {number: msgspec.structs.replace(state, behind_at=None) for number, state in states.items()}
         return TrialJob(
             self._store_url, self._base, self._allowed_urls, self._budget, self._factory, str(underway), until, sn,
             wire.Codec(self._factory).encode_states(goes_on),

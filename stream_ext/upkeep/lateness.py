@@ -66,15 +66,15 @@ class _Grid:
     origin: int
     step_ms: int
     lateness_ms: int
-    holds_end: bool
+    includes_end: bool
 
     def due_ms(self, place: _Place) -> int:
         """When the clock comes to the next one."""
         assert place.latest is not None
-        reached = place.latest - self.lateness_ms - self.holds_end
+        reached = place.latest - self.lateness_ms - self.includes_end
         reached = reached if place.heartbeat is None else max(reached, place.heartbeat)
         following = self.origin + ((reached - self.origin) // self.step_ms + 1) * self.step_ms
-        return following + self.lateness_ms + self.holds_end
+        return following + self.lateness_ms + self.includes_end
 
 
 _NOWHERE = _Place()
@@ -265,7 +265,7 @@ def _grids_of(timing: Timing, stream: int) -> list[_Grid]:
     found = []
     for window in timing.windows:
         if window.stream == stream:
-            delay = (window.lateness_ms, window.holds_end)
+            delay = (window.lateness_ms, window.includes_end)
             if timing.closes:
                 found += [_Grid(other.origin, other.step_ms, *delay) for other in timing.windows]
             found += [_Grid(0, every, *delay) for every in timing.every_ms]

@@ -182,7 +182,7 @@ class Retention:
         for number in self._queries.keys() - stored.grouped:
             needs = self._queries[number]
             state = view.catalog.queries[number].standing(stored.states.get(number))
-            key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last, state.stands)
+            key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last, state.behind_at)
             found.setdefault(key, (number, needs, state))
         # Of a group each query reads the same, and stands where it does, or, where it was resumed since, later.
         for queries, state in stored.groups:
@@ -342,4 +342,4 @@ def _since(floor: int, places: Sequence[_Place]) -> list[_Place]:
 
 def _stands(state: QueryState) -> int | None:
     """The snapshot from which on it will make up for what it missed."""
-    return state.stands if state.stands is not None and state.stands >= 0 else None
+    return state.behind_at if state.behind_at is not None and state.behind_at >= 0 else None

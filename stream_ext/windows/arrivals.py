@@ -89,10 +89,10 @@ def _of_move(sn: int, move: StreamMove, columns: StreamColumns | None) -> list[A
 
 
 def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None) -> Arrival:
-    stands = mark.latest, mark.heartbeat, mark.idle
+    position = mark.latest, mark.heartbeat, mark.idle
     if columns is None:
         nothing = (_NO_IDS, _NO_IDS, _NO_IDS, _NO_IDS, _NO_TIMES)
-        return Arrival(sn, mark.ordinal, stream, _NO_TIMES, *nothing, *stands)
+        return Arrival(sn, mark.ordinal, stream, _NO_TIMES, *nothing, *position)
     # Document order: elements of a push stand together, and so do the triples of an element.
     start, stop = np.searchsorted(columns.push, [mark.ordinal, mark.ordinal + 1])
     low, high = np.searchsorted(columns.element, [start, stop])
@@ -101,7 +101,7 @@ def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None
     return Arrival(
         sn, mark.ordinal, stream, columns.time[start:stop],
         columns.s[part], columns.p[part], columns.o[part], columns.graph[elements], columns.time[elements],
-        *stands,
+        *position,
     )  # fmt: skip
 
 

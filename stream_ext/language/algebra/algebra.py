@@ -418,7 +418,7 @@ class Drop:
 
     kind: str  # STREAM or QUERY
     target: Named
-    said: str = field(compare=False)  # the verb as written
+    written_as: str = field(compare=False)  # the verb as written
     position: Position = field(compare=False)
 
 

@@ -134,5 +134,5 @@ class GraphClause:
 
     graph: Constant | None  # None: FROM DEFAULT, the store's default graph
     named: bool
-    said: str = field(compare=False)  # as a refusal names it
+    written_as: str = field(compare=False)  # as a refusal names it
     position: Position = field(compare=False)

@@ -46,5 +46,5 @@ def cache_key(unit: Unit) -> CacheKey:
     """The canonical text with the terms of patterns, filters and tables taken out, in their order.
 
     Predicates, graphs, windows and LIMIT stay: what a plan costs depends on them."""
-    taken: list[bytes] = []
-    return CacheKey(Units(plain=False, taken=taken).unit(unit), tuple(taken))
+    constants: list[bytes] = []
+    return CacheKey(Units(plain=False, constants=constants).unit(unit), tuple(constants))

@@ -30,18 +30,18 @@ def parse(text: str, base: str = DEFAULT_BASE, check: Check | None = None) -> Un
 
 
 def parse_again(text: str, base: str, check: Check | None = None) -> Unit:
-    """As `parse`, for texts that come again and again: what a short one means, an immutable value, is remembered; what
-    a long one means as long as someone holds it, for one request asks more than once."""
+    """As `parse`, for texts that are parsed again and again. The result, an immutable value, is remembered: that of a
+    short text in a cache, that of a long one as long as it is in use, for one request needs it more than once."""
     if len(text) <= _REMEMBERED_CHARACTERS:
         return _remembered(text, base)
-    known = _held.get((text, base))
+    known = _in_use.get((text, base))
     if known is None:
-        known = _held[text, base] = parse(text, base, check)
+        known = _in_use[text, base] = parse(text, base, check)
     return known
 
 
 _remembered = lru_cache(maxsize=256)(parse)
-_held: WeakValueDictionary[tuple[str, str], Unit] = WeakValueDictionary()
+_in_use: WeakValueDictionary[tuple[str, str], Unit] = WeakValueDictionary()
 _REMEMBERED_CHARACTERS = 10_000  # updates with data are long, and come once
 
 

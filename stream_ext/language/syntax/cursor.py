@@ -272,8 +272,8 @@ class Cursor:
             self.advance()
             return known
         raw = self.raw
-        made = self._constants[raw] = Constant(terms.iri(self.iri()))
-        return made
+        found = self._constants[raw] = Constant(terms.iri(self.iri()))
+        return found
 
     def _reference(self) -> str:
         reference = self.raw[1:-1]

@@ -34,22 +34,22 @@ def dataset_clause(cursor: Cursor) -> None:
         graph_clause(cursor, named, "FROM NAMED" if named else "FROM", start)
 
 
-def graph_clause(cursor: Cursor, named: bool, said: str, start: int) -> None:
+def graph_clause(cursor: Cursor, named: bool, keyword: str, start: int) -> None:
     """A graph of the store behind FROM, FROM NAMED, USING, USING NAMED."""
     word = cursor.word()
     position = cursor.position(start)
     if word == "DEFAULT" and not named:
         cursor.advance()
-        cursor.graphs.append(GraphClause(None, False, f"{said} DEFAULT", position))
+        cursor.graphs.append(GraphClause(None, False, f"{keyword} DEFAULT", position))
         return
     if word == "GRAPH" or (word == "STATIC" and not named):
         cursor.advance()
-        told = f"{said} {word}"
+        written_as = f"{keyword} {word}"
     else:
-        told = f"{said} with a graph" if named else said
+        written_as = f"{keyword} with a graph" if named else keyword
     if cursor.kind not in ("iri", "pname"):
-        cursor.expected(f"{'WINDOW or ' * named}the IRI of a graph after {said}")
-    cursor.graphs.append(GraphClause(cursor.constant(), named, told, position))
+        cursor.expected(f"{'WINDOW or ' * named}the IRI of a graph after {keyword}")
+    cursor.graphs.append(GraphClause(cursor.constant(), named, written_as, position))
 
 
 def _bare_name(cursor: Cursor, start: int) -> None:

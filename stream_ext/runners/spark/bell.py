@@ -377,7 +377,7 @@ class Bell:
     ) -> wire.Welcome:
         usable = [s.sn for s in hello.stamps if self._ours(s) and position - _STEPS_BACK_MAX <= s.sn <= position]
         seat.held = self._quarantine.held
-        waits = any(state.stands is not None and state.unanswered for state in states.values())
+        waits = any(state.behind_at is not None and state.unanswered for state in states.values())
         if (seat.held or waits) and not self._goes_on(seat):
             # Who waits for an answer, or is in quarantine, stands where it does with who had the queries last. Another
             # state may be past that, without having said what it made up for.

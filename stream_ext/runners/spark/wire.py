@@ -268,7 +268,8 @@ class Codec:
         module = importlib.import_module(module_name)
         self.open_shard: OpenShard = getattr(module, function)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
-        self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[module.Told], dec_hook=_column)  # type: ignore[name-defined]
+        parts: Any = list[module.AnyPart]  # type: ignore[name-defined]
+        self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(parts, dec_hook=_column)
         self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)
 
     def parts(self, body: msgspec.Raw) -> list[Any]:

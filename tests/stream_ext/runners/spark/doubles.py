@@ -41,7 +41,7 @@ class Part(msgspec.Struct):
     state: QueryState
 
 
-Told = Part
+AnyPart = Part
 
 
 def chain(values: Sequence[int]) -> list[int]:

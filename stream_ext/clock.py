@@ -83,18 +83,18 @@ class SteadyClock:
             was_behind, self._is_behind = self._is_behind, now_ms - wall_ms > BEHIND_MS_MAX
             changed = was_behind != self._is_behind
         if changed:
-            self._tell(now_ms, wall_ms)
+            self._report(now_ms, wall_ms)
         return now_ms
 
     def monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()
 
     def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
-        """The other clock's time is another one, but goes by as fast."""
+        """Waits on the other clock, whose time differs by a constant."""
         ahead_ms = self.now_ms() - self._clock.now_ms()
         self._clock.wait(condition, None if until_ms is None else until_ms - ahead_ms)
 
-    def _tell(self, now_ms: int, wall_ms: int) -> None:
+    def _report(self, now_ms: int, wall_ms: int) -> None:
         fields = {"time": now_ms, "clock": wall_ms, "behind_ms": now_ms - wall_ms}
         if now_ms - wall_ms > BEHIND_MS_MAX:
             why = f"the clock says {date_of_ms(wall_ms)}, and the store has come to {date_of_ms(now_ms)}"

@@ -78,26 +78,26 @@ class Control:
             )
 
     def left_s(self, most_s: float) -> float:
-        """So many seconds are left, or `most_s` if they are more."""
+        """The seconds that are left, `most_s` at most."""
         return most_s if self._deadline is None else max(0.0, min(most_s, self._deadline - self._clock()))
 
-    def begin(self, kept: int) -> None:
-        """The next evaluation of what is evaluated again and again: it has all of the time, and what memory is left
-        beside the bytes that are kept from one to the next."""
+    def begin(self, retained: int) -> None:
+        """Begins the next evaluation of a registered query: it has the whole time, and the memory without the
+        `retained` bytes, which the query keeps from one evaluation to the next."""
         self._deadline = None if self._timeout_s is None else self._clock() + self._timeout_s
         self._alive = self.spent = 0
-        self._used = kept
+        self._used = retained
         self.spend(0)
 
     # ---- bytes -----------------------------------------------------------------------------------------------------
 
     @property
     def left(self) -> int:
-        """So many bytes may still be made."""
+        """How many bytes are left."""
         return self._bytes_max - self._used
 
     def most(self, columns: int) -> int:
-        """So many rows of a table are as many as there is room for."""
+        """The greatest number of rows of a table for which there is room."""
         left = self.left
         if self._memory is not None:
             left = min(left, self._granted - self._used + self._memory.left)
@@ -110,8 +110,8 @@ class Control:
         if bytes > self._granted and not self._grant(bytes):
             raise QueryTooLarge(
                 f"the {self._what} would make {rows} solutions at once, more than fit into the "
-                f"{_mib(self._bytes_max)} that it was given{self._beside()}: join its parts by more variables, ask for "
-                f"less, or give it more ({self._settings[1]})"
+                f"{_mib(self._bytes_max)} that it was given{self._already_used()}: join its parts by more variables, "
+                f"ask for less, or give it more ({self._settings[1]})"
             )
         self.check()
 
@@ -128,7 +128,7 @@ class Control:
             self.spend(0)
 
     def spend(self, bytes: int) -> None:
-        """Terms of so many bytes more were made, or are about to be."""
+        """Counts the bytes of terms that were created, or are about to be."""
         self.spent += bytes
         self._used += bytes
         if self._used > self._granted and not self._grant(self._used):
@@ -138,14 +138,14 @@ class Control:
             )
 
     def keep(self, bytes: int) -> None:
-        """The evaluation is over: only its answer of so many bytes, and its terms, stay until `close`."""
+        """Ends the evaluation: only its answer of so many bytes, and its terms, are reserved until `close`."""
         if self._memory is not None:
-            kept = min(self._granted, _in_steps(bytes + self.spent))
-            self._memory.release(self._granted - kept)
-            self._granted = kept
+            retained = min(self._granted, _in_steps(bytes + self.spent))
+            self._memory.release(self._granted - retained)
+            self._granted = retained
 
     def close(self) -> None:
-        """Nothing of it is there any more; whatever still goes on ends where it asks for more."""
+        """Releases everything. A thread that still evaluates ends as soon as it needs more."""
         self._cancelled = True
         if self._memory is not None:
             self.keep(-self.spent)
@@ -179,12 +179,12 @@ class Control:
             self.term(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
         return text
 
-    def _beside(self) -> str:
+    def _already_used(self) -> str:
         return f", beside {_mib(self._used)} that it has already" if self._used >> 20 else ""
 
 
 def _in_steps(bytes: int) -> int:
-    """What is reserved for so many: nothing for what is free."""
+    """The bytes that are reserved, in steps, if so many are used; the first are free."""
     return FREE_BYTES + -(-max(0, bytes - FREE_BYTES) // _STEP_BYTES) * _STEP_BYTES
 
 

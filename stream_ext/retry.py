@@ -1,9 +1,9 @@
-"""Insistence: what the store does not answer is asked again; a commit whose outcome is not known is made again, the
-very same, until it is decided.
+"""Retries: a call of the store that fails is repeated; a commit whose outcome is unknown is repeated, the very same,
+until it is decided.
 
-A store that is reached over a network may be away for a while, or take a commit and lose the answer. The store sees to
-it that the same commit made again counts once; whoever commits must only not give up too soon: an HBase that is
-restarted is away for a minute or two."""
+A store that is reached over a network may not answer for a while, or commit and lose the answer. The store counts a
+repeated commit once, so it is safe to repeat; the writer must only not give up too soon: an HBase that is restarted
+does not answer for a minute or two."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _PAUSE_MS = 250
 _GIVE_UP_MS = 300_000
 
 
-def insist(
+def retry(
     commit: Callable[[], Result],
     clock: Clock,
     over: Callable[[], bool] = lambda: False,
-    held: threading.Condition | None = None,
+    condition: threading.Condition | None = None,
     waits: Waits | None = None,
 ) -> Result:
-    """What `commit` returns; StoreUnavailable only after five minutes of it, or once it is `over`.
+    """The result of `commit`; StoreUnavailable if it fails for five minutes, or once it is `over`.
 
-    `held`: a condition with a lock that may be taken again, which the caller holds, and that is let go between two
-    tries. `waits` says meanwhile what is waited for."""
+    `condition`: the caller holds its lock, which is reentrant; it is released between two tries. `waits` shows
+    meanwhile that the store is waited for."""
     until_ms = clock.now_ms() + _GIVE_UP_MS
-    pause = held or threading.Condition()
+    pause = condition or threading.Condition()
     waited: Kind | None = None
     try:
         while True:

@@ -316,7 +316,7 @@ class QueryRun:
         if self._went_on_silently or self._timing.ends_at is not None:
             self._went_on_silently = False
             parts.append(self._silent_part(sn, steps.count))
-        if self._vocabulary.made > self._made_max and self._timing.ends_at is None:
+        if self._vocabulary.created > self._made_max and self._timing.ends_at is None:
             self._begin_anew(sn)
         return parts
 
@@ -340,14 +340,14 @@ class QueryRun:
             parts.append(silent_part(self.number, sn, (stands.within or _NOTHING).k, stands))
         if (
             stands is not None
-            and self._vocabulary.made > self._made_max
+            and self._vocabulary.created > self._made_max
             and self._steps.told_up_to == self._steps.count
         ):
             # As `_begin_anew`, in the middle of a snapshot.
             with as_it_is_without_an_answer(self):
                 self._vocabulary = vocabulary_of(self._store)
                 self.resume(stands, sn if self._timing.ends_at is not None else sn - 1)
-                self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.made)
+                self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.created)
                 self._going = self._evaluations(sn, self._arrivals, self._steps, stands.within)
         return parts
 
@@ -370,7 +370,7 @@ class QueryRun:
         with as_it_is_without_an_answer(self):
             self._vocabulary = vocabulary_of(self._store)
             self.resume(state, sn)
-            self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.made)
+            self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.created)
 
     def _take(self, sn: int, arrival: Arrival, steps: Steps[Part], within: Within | None) -> Iterator[None]:
         was_settled = self.timing.is_settled
@@ -454,7 +454,7 @@ class QueryRun:
         changes = None if lens.store_sn is None else ChangesBetween(self._store, lens.store_sn, sn)
         seed = seed_of(self.number, sn, k)
         kept = sum(each.network.kept(self._state_bytes) for each in self._lenses)
-        self._control.begin(kept + self._vocabulary.made_bytes)
+        self._control.begin(kept + self._vocabulary.created_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
             vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,

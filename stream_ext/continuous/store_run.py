@@ -105,7 +105,7 @@ class StoreRun:
         emitted = self._step(sn)
         if not answer.stands_as(before):
             parts = [self._part(sn, said_of(self._query, emitted, self._control))]
-            if self.asks_elsewhere and self._vocabulary.made > self._made_max:
+            if self.asks_elsewhere and self._vocabulary.created > self._made_max:
                 self._begin_anew(sn)
             return parts
         answer.compare_with(evaluated)
@@ -118,7 +118,7 @@ class StoreRun:
         """As after a restart: what others said once is no term of the answer any more."""
         with as_it_is_without_an_answer(self):
             self.resume(self._state, sn)
-            self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.made)
+            self._made_max = max(TERMS_MADE_MAX, 2 * self._vocabulary.created)
 
     def _step(self, sn: int) -> Whole:
         low = self._stepped_sn
@@ -138,7 +138,7 @@ class StoreRun:
         """Of a snapshot; NOW() and chance may be those of an evaluation before."""
         time = self._time(sn) if evaluated is None else evaluated.time
         seed = seed_of(self.number, sn if evaluated is None else evaluated.sn, 0)
-        self._control.begin(self._network.kept(self._state_bytes) + self._vocabulary.made_bytes)
+        self._control.begin(self._network.kept(self._state_bytes) + self._vocabulary.created_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
             vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,

@@ -194,7 +194,7 @@ class TemplateRun:
         self._going = self._push = None
         parts = [part for cohort in self._cohorts for part in cohort.end(sn)]
         self._gather()
-        if self._vocabulary.made > TERMS_MADE_MAX:
+        if self._vocabulary.created > TERMS_MADE_MAX:
             self._begin_anew(sn)
         return parts
 
@@ -317,7 +317,7 @@ class TemplateRun:
         lens = self._lens
         assert lens is not None
         changes = None if lens.store_sn is None else ChangesBetween(self._store, lens.store_sn, sn)
-        self._control.begin(lens.network.kept(self._state_bytes) + self._vocabulary.made_bytes)
+        self._control.begin(lens.network.kept(self._state_bytes) + self._vocabulary.created_bytes)
         moment = Moment(
             time, self._store.at(sn), changes, now_ms=time, control=self._control, vocabulary=self._vocabulary
         )

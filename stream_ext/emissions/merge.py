@@ -48,7 +48,7 @@ from stream_ext.emissions.emission import SharedBody, Silence, body_of, encode_b
 from stream_ext.emissions.progress import EmissionGroup, GroupMembership, Standings, Stored
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.retry import insist
+from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.windows.part import AnyPart, Ids, Part, SharedPart
 from stream_ext.windows.schedule import NOWHERE, QueryState
@@ -106,8 +106,8 @@ class Merge:
         self._busy = self._gives_up = False
         self._has_unstored = False  # besides the position: how far some have come that are behind
         self._fault: BaseException | None = None
-        self._standings = Standings(log, queries(), lambda: self._insist(new_number))
-        self._decode = lambda ids: self._insist(lambda: decode(ids))
+        self._standings = Standings(log, queries(), lambda: self._retry(new_number))
+        self._decode = lambda ids: self._retry(lambda: decode(ids))
         self._owner: Runner = "inline"
         self._attempt = 0
         self._attempts = 0
@@ -359,9 +359,9 @@ class Merge:
             self._busy = False
             self._changed.notify_all()
 
-    def _insist(self, act: Callable[[], Result]) -> Result:
+    def _retry(self, act: Callable[[], Result]) -> Result:
         over = lambda: self._gives_up or self._fault is not None  # noqa: E731
-        return insist(act, self._clock, over, self._changed, self._waits)
+        return retry(act, self._clock, over, self._changed, self._waits)
 
     def _states_now(self) -> dict[int, QueryState]:
         found = self._standings.states()
@@ -568,7 +568,7 @@ class Merge:
         """One publish. If it fails, memory and log may differ: nothing is merged any more."""
         states = self._standings.unstored()
         try:
-            self._insist(lambda: self._log.commit(rows, states, Sn(position)))
+            self._retry(lambda: self._log.commit(rows, states, Sn(position)))
         except BaseException as error:
             self.fail(error)
             raise

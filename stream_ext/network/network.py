@@ -305,7 +305,7 @@ def _count_alive(control: Control, changes: Sequence[ZSet]) -> None:
     """Looks at each array only where it matters what they share."""
     most = 0
     for each in changes:
-        most += each.count * (len(each.held) + _WITH_EACH)
+        most += each.count * (len(each.stored) + _WITH_EACH)
     most *= _CELL
     control.alive(most if most < control.left // _LOOKS else _bytes_of(changes))
 
@@ -314,7 +314,7 @@ def _bytes_of(changes: Sequence[ZSet]) -> int:
     """What their arrays take, each once: changes share columns, and where these are picked out."""
     sizes: dict[int, int] = {}
     for change in changes:
-        for column in change.held:
+        for column in change.stored:
             for array in column.arrays() if isinstance(column, Deferred) else (column,):
                 sizes[id(array)] = array.nbytes
         for beside in (change.weights, change.untils):

@@ -33,7 +33,7 @@ _HINTS = {
     "application/x-www-form-urlencoded": " (what curl says if it is told nothing else: -H 'Content-Type: text/turtle')",
     "application/json": " (JSON-LD is application/ld+json, a push of one JSON object a line application/x-ndjson)",
 }
-_CONTEXT_ELSEWHERE = 'a JSON-LD "@context" that stands elsewhere is not fetched: write it out in the document'
+_REMOTE_CONTEXT = 'a JSON-LD "@context" that stands elsewhere is not fetched: write it out in the document'
 #: What is sent to a parser at once.
 _PIECE_BYTES = 1 << 18
 #: Shorter documents are parsed here: a context that is applied again and again takes the cube of its length.
@@ -101,7 +101,7 @@ def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
     pieces = iter(lambda: read.read(_PIECE_BYTES), b"")
     if media_type == RDF_XML:
         pieces = _checked(pieces)
-    for lines in _parsed_elsewhere(_READ_AS_LINES[media_type], base, pieces, reading):
+    for lines in _parsed_in_process(_READ_AS_LINES[media_type], base, pieces, reading):
         reading.expanded(len(lines))
         yield lines
 
@@ -111,7 +111,7 @@ def _as_n_quads(data: bytes, media_type: str, base: str, reading: ReadingBudget)
         reading.took(len(data))
         yield _parsed_here(data, _OTHERS[media_type], base)
     else:
-        yield from _parsed_elsewhere(_OTHERS[media_type], base, _pieces(data), reading)
+        yield from _parsed_in_process(_OTHERS[media_type], base, _pieces(data), reading)
 
 
 def _in_characters(error: BadData, data: bytes) -> BadData:
@@ -148,8 +148,8 @@ def _parsed_here(data: bytes, format_name: str, base: str) -> bytes:
     return bytes(written)
 
 
-def _parsed_elsewhere(format_name: str, base: str, pieces: Iterator[bytes], reading: ReadingBudget) -> Iterator[bytes]:
-    """In pieces of whole lines. A line break in a term is an escape."""
+def _parsed_in_process(format_name: str, base: str, pieces: Iterator[bytes], reading: ReadingBudget) -> Iterator[bytes]:
+    """N-Quads from a parser process, in pieces of whole lines. A line break within a term is an escape."""
     rest: list[bytes] = []
     size = 0
     try:
@@ -169,9 +169,9 @@ def _parsed_elsewhere(format_name: str, base: str, pieces: Iterator[bytes], read
 
 
 def _reason(message: str) -> str:
-    told = _POSTAMBLE.sub("", _PREAMBLE.sub("", message))
-    if "LoadDocumentCallback" in told:
-        return _CONTEXT_ELSEWHERE
-    if told.endswith(_NO_SUBJECT):
-        return told + (_DOT_BEHIND_PREFIX if told.startswith(". ") else _SIGN_BEFORE)
-    return _REASONS.get(told, told)
+    reason = _POSTAMBLE.sub("", _PREAMBLE.sub("", message))
+    if "LoadDocumentCallback" in reason:
+        return _REMOTE_CONTEXT
+    if reason.endswith(_NO_SUBJECT):
+        return reason + (_DOT_BEHIND_PREFIX if reason.startswith(". ") else _SIGN_BEFORE)
+    return _REASONS.get(reason, reason)

@@ -101,12 +101,12 @@ def parse(connection: Any) -> None:
     """One document."""
     import pyoxigraph
 
-    asked = json.loads(receive(connection)[1])
+    request = json.loads(receive(connection)[1])
     document, lines = DocumentStream(connection), QuadLines(connection)
-    rdf_format = getattr(pyoxigraph.RdfFormat, asked["format"])
+    rdf_format = getattr(pyoxigraph.RdfFormat, request["format"])
     try:
-        quads = pyoxigraph.parse(document, rdf_format, base_iri=asked["base"] or None)  # type: ignore[arg-type]  # read() is all
-        plain = _without_formulas(quads, pyoxigraph.DefaultGraph()) if asked["format"] == "N3" else quads
+        quads = pyoxigraph.parse(document, rdf_format, base_iri=request["base"] or None)  # type: ignore[arg-type]  # read() is all
+        plain = _without_formulas(quads, pyoxigraph.DefaultGraph()) if request["format"] == "N3" else quads
         pyoxigraph.serialize(plain, lines, format=pyoxigraph.RdfFormat.N_QUADS)  # type: ignore[arg-type]  # write() is all
         lines.flush()
         send(connection, DONE, b"")

@@ -23,17 +23,17 @@ from stream_ext.rdf.parse_queue import ParseQueue, ParserTurn, Rules
 from stream_ext.rdf.parser_process import BEGIN, DONE, HEAD, LINES, MEMORY, PIECE
 from stream_ext.rdf.reading import ReadingBudget
 
-#: So many processes wait for the next document.
+#: So many idle processes are retained for the next document.
 _IDLE_MAX = 2
-#: How often who waits for a process looks whether it should go on.
+#: A thread that waits for a process checks so often whether its request was cancelled.
 _LOOK_S = 0.05
 _RECEIVED_BYTES = 1 << 18
-#: A process that had to do with more is not kept: what it needed stays with it.
-_KEPT_BYTES = 4 << 20
+#: A process that parsed more is not used again: its memory stays as large as it was.
+_REUSED_BYTES = 4 << 20
 
 
 class Wrong(BadData):
-    """As the parser says it."""
+    """The error of the parser, in its own words."""
 
 
 class _Parser:
@@ -102,7 +102,7 @@ class _Parser:
                 if kind == LINES:
                     yield body
                 elif kind == DONE:
-                    self.is_fresh = not more and not outgoing and size <= _KEPT_BYTES
+                    self.is_fresh = not more and not outgoing and size <= _REUSED_BYTES
                     return
                 else:
                     # Not fresh: of what was sent to it some may not have been read.

@@ -104,8 +104,8 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading
             time = _time(element.timestamp, timestamp)
             found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base, reading)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            said, column = _placed(str(error), line)
-            raise BadData(f"this is no element: {said}; {_AN_ELEMENT}", line_number, column) from None
+            problem, column = _placed(str(error), line)
+            raise BadData(f"this is no element: {problem}; {_AN_ELEMENT}", line_number, column) from None
         except RecursionError:
             raise BadData(f"in this element: {TOO_DEEP}", line_number, 1) from None
         except (BadData, BadArgument) as error:

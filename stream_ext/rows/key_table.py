@@ -54,31 +54,32 @@ class KeyTable:
             self._adopt(self.cells[: self.used], 2 * self.capacity)
 
     def reach(self, sources: Ids, targets: Ids, at: int, edges_max: int) -> int:
-        """Keys are (start, node): adds what the nodes from `at` on lead to; the first that is not expanded yet."""
+        """Keys are (start, node): adds the nodes that are reached from the keys from `at` on; returns the first place
+        that is not expanded yet."""
         at, self.used = path_kernels.reach(sources, targets, at, self.cells, self.used, self._entries, edges_max)
         if self.used == self.capacity:
             self._adopt(self.cells[: self.used], 2 * self.capacity)
         return at
 
-    def taken(self, slots: Slots, place: int) -> Signed:
-        """One of the cells of each of these keys."""
-        taken = np.empty(len(slots), np.int64)
-        kernels.take_cells(frozen(slots), self.cells, place, taken)
-        return taken
+    def cell(self, slots: Slots, place: int) -> Signed:
+        """The values of one cell of each of these keys."""
+        cell = np.empty(len(slots), np.int64)
+        kernels.take_cells(frozen(slots), self.cells, place, cell)
+        return cell
 
     def ids(self, slots: Slots, place: int) -> Ids:
-        return self.taken(slots, place).view(np.uint64)
+        return self.cell(slots, place).view(np.uint64)
 
     def keep(self, which: Mask) -> Slots:
-        """Forgets the keys that are not among `which`; the new slot of each old one (END for those forgotten)."""
+        """Forgets the keys that are not in `which`; returns the new slot of each old one (END if forgotten)."""
         renumbered = np.full(self.used, kernels.END, np.int32)
-        kept = self.cells[: self.used][which]
-        renumbered[which] = np.arange(len(kept), dtype=np.int32)
-        self.renew(kept)
+        remaining = self.cells[: self.used][which]
+        renumbered[which] = np.arange(len(remaining), dtype=np.int32)
+        self.renew(remaining)
         return renumbered
 
     def renew(self, cells: Signed) -> None:
-        """Holds exactly these keys with their cells, in this order; they are distinct."""
+        """Replaces all keys by these, with their cells, in this order; they are distinct."""
         capacity = _LEAST_CAPACITY
         while capacity < 2 * len(cells):
             capacity *= 2

@@ -138,7 +138,7 @@ class RowIndex:
 
     def by(self, key: Sequence[int], time: int, mark: int) -> tuple[RowIndex, int]:
         """The same rows by another key; and what number the first row has there that has `mark` or more here."""
-        old, new = self.held(time, 0, mark), self.held(time, mark)
+        old, new = self.valid_rows(time, 0, mark), self.valid_rows(time, mark)
         other = RowIndex(self._width, key, len(old) + len(new))
         other.insert(old, time)
         first = other.number
@@ -172,16 +172,16 @@ class RowIndex:
             self._ends.append((self._number, before))
 
     def _lay_out(self, time: int, coming: int) -> None:
-        """Anew, of what is still valid at `time`; retractions meet what they retract here."""
-        held = self.held(time)
-        if held.weights is not None and (held.weights < 0).any():
-            held = consolidate(held)
-        self._allocate(max(_LEAST_CAPACITY, (len(held) + coming) * 3 // 2))
-        if held.count:
-            self._append(KeyedRows.of(held, self.key))
+        """Rebuilds the ring from the rows valid at `time`; retractions and the rows they retract cancel out."""
+        valid = self.valid_rows(time)
+        if valid.weights is not None and (valid.weights < 0).any():
+            valid = consolidate(valid)
+        self._allocate(max(_LEAST_CAPACITY, (len(valid) + coming) * 3 // 2))
+        if valid.count:
+            self._append(KeyedRows.of(valid, self.key))
 
-    def held(self, time: int, start: int = 0, stop: int = _NUMBERS_MAX) -> ZSet:
-        """All that is remembered and valid, with a number from `start` on and below `stop`."""
+    def valid_rows(self, time: int, start: int = 0, stop: int = _NUMBERS_MAX) -> ZSet:
+        """The valid rows with numbers from `start` on and below `stop`."""
         return self.at(self._valid(time, start, stop))
 
     def _valid(self, time: int, start: int, stop: int) -> Slots:

@@ -32,7 +32,7 @@ class WindowContent:
         self._before = -(1 << 63)  # the time of the last step
 
     def __len__(self) -> int:
-        """Of the rows that are remembered."""
+        """The number of rows that are remembered."""
         return len(self._ring) + sum(len(untils) for _, untils, _ in self._aside)
 
     def step(self, columns: Columns, untils: Untils, time: int) -> ZSet:
@@ -46,8 +46,8 @@ class WindowContent:
         """The rows that are in the window at `time`, that of the last step, with the validity they were shown with."""
         parts = [self._columns_of(self._ring.shown(time))]
         parts += [ZSet(aside, len(untils), None, untils) for aside, untils, _ in self._aside]
-        held = concat(parts, self._width)
-        return held.take(held.until_array() >= time)
+        shown = concat(parts, self._width)
+        return shown.take(shown.until_array() >= time)
 
     def _entering(self, columns: Columns, untils: Untils, time: int) -> ZSet:
         # What stays for ever is not put aside: it would never be given up, nor what is behind it.

@@ -27,62 +27,66 @@ Picks = npt.NDArray[np.intp] | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 #: So few rows are picked out at once: to defer that would cost more.
 _FEW = 256
 
-#: The validity of what only an explicit retraction ends (rows of the store).
+#: The validity of rows that only an explicit retraction ends (rows of the store).
 FOREVER = int(np.iinfo(np.int64).max)
 
 
 class Deferred:
-    """Some values of a column, not picked out yet: what nobody looks at never is."""
+    """Some values of a column, picked out when they are read first; columns that nobody reads are never copied."""
 
-    __slots__ = ("_made", "base", "pick")
+    __slots__ = ("_values", "base", "pick")
 
     def __init__(self, base: Ids, pick: Picks) -> None:
         self.base, self.pick = base, pick
-        self._made: Ids | None = None
+        self._values: Ids | None = None
 
-    def made(self) -> Ids:
-        if self._made is None:
-            self._made = self.base[self.pick]
-        return self._made
+    def values(self) -> Ids:
+        if self._values is None:
+            self._values = self.base[self.pick]
+        return self._values
 
     def arrays(self) -> Sequence[npt.NDArray[Any]]:
-        """All that it holds."""
-        return (self.base, self.pick) if self._made is None else (self.base, self.pick, self._made)
+        """The arrays that it refers to, to count their bytes."""
+        return (self.base, self.pick) if self._values is None else (self.base, self.pick, self._values)
 
 
 @dataclass(frozen=True, slots=True)
 class ZSet:
-    """`count` rows, a column a variable (0 = unbound). Rows may repeat; `consolidate` sums them."""
+    """`count` rows, a column for each variable (0: unbound). Rows may repeat; `consolidate` sums them.
 
-    held: tuple[Ids | Deferred, ...]
+    `stored` are the columns as they are stored; `columns` are their values."""
+
+    stored: tuple[Ids | Deferred, ...]
     count: int
     weights: Weights | None = None  # None: each row once
     untils: Untils | None = None  # None: all of them for ever; see `shared`
-    #: Columns by which alone it can be told that no row that is added was in the collection at the step before, and
-    #: that no two rows cancel each other out: whoever asks what is new need not look for it among what goes.
+    #: Columns that alone prove that no added row was in the collection at the step before, and that no two rows cancel
+    #: each other out: then new rows need not be looked up among the removed ones.
     fresh: frozenset[int] | None = None
-    untold: int = 0  # so many rows that went are not among these, for nobody reads them
+    untold: int = 0  # how many removed rows are left out, because no operator reads them
 
     def __len__(self) -> int:
         return self.count
 
     @property
     def width(self) -> int:
-        return len(self.held)
+        return len(self.stored)
 
     @property
     def columns(self) -> Columns:
-        return tuple(map(_made, self.held))
+        return tuple(map(_column_values, self.stored))
 
     def column(self, place: int) -> Ids:
-        return _made(self.held[place])
+        return _column_values(self.stored[place])
 
     def take(self, which: Picks) -> ZSet:
         if which.dtype == np.bool_:
             which = np.flatnonzero(which)
         count = len(which)
         return ZSet(
-            tuple(_made(column)[which] for column in self.held) if count <= _FEW else _picked(self.held, which),
+            tuple(_column_values(column)[which] for column in self.stored)
+            if count <= _FEW
+            else _picked(self.stored, which),
             count,
             None if self.weights is None else self.weights[which],
             None if self.untils is None else validities(self.untils, which, count),
@@ -98,7 +102,7 @@ class ZSet:
         return ZSet(columns, self.count, self.weights, self.untils, None, self.untold)
 
     def negated(self) -> ZSet:
-        return ZSet(self.held, self.count, -self.weight_array(), self.untils)
+        return ZSet(self.stored, self.count, -self.weight_array(), self.untils)
 
     def weight_array(self) -> Weights:
         return np.ones(self.count, np.int64) if self.weights is None else self.weights
@@ -107,8 +111,8 @@ class ZSet:
         return np.full(self.count, FOREVER, np.int64) if self.untils is None else spread(self.untils)
 
 
-def _made(column: Ids | Deferred) -> Ids:
-    return column.made() if isinstance(column, Deferred) else column
+def _column_values(column: Ids | Deferred) -> Ids:
+    return column.values() if isinstance(column, Deferred) else column
 
 
 def _picked(columns: tuple[Ids | Deferred, ...], which: Picks) -> tuple[Deferred, ...]:
@@ -200,9 +204,9 @@ def sum_equal_rows(columns: Columns, weights: Weights) -> tuple[Columns, Weights
         new[1:] |= column[1:] != column[:-1]
     starts = np.flatnonzero(new)
     sums = np.add.reduceat(weights, starts)
-    kept = sums != 0
-    starts = starts[kept]
-    return tuple(column[starts] for column in columns), sums[kept]
+    nonzero = sums != 0
+    starts = starts[nonzero]
+    return tuple(column[starts] for column in columns), sums[nonzero]
 
 
 def in_order(columns: Columns, weights: Weights) -> tuple[Columns, Weights]:

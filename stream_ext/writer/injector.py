@@ -36,7 +36,7 @@ from stream_ext.catalog.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.catalog.numbers import NumberAllocator
 from stream_ext.clock import Clock
 from stream_ext.errors import NotWriter, OutcomeUnknown, Overload, RilletError
-from stream_ext.retry import insist
+from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.writer.gathering import REPEATED, Gathering, Heartbeat, Idle, Push, Request, Taken
 
@@ -486,7 +486,7 @@ class Injector:
         try:
             publish()
         except StoreUnavailable:
-            if self._insist(self._store.settle) == self.head:
+            if self._retry(self._store.settle) == self.head:
                 raise
         if (sn := int(self._store.head())) > self.head:
             self._reached = "committed"
@@ -516,7 +516,7 @@ class Injector:
 
         insists = any(waiting.insists for waiting in group)
         try:
-            return self._insist(fill) if insists else fill()
+            return self._retry(fill) if insists else fill()
         except (Fenced, WriterElsewhere):
             raise
         except Exception as error:  # nothing is published yet: it concerns these requests alone
@@ -524,15 +524,15 @@ class Injector:
                 raise  # the writer stops; what queries said is pushed again by the next one
             return error
 
-    def _insist(self, act: Callable[[], Result]) -> Result:
+    def _retry(self, act: Callable[[], Result]) -> Result:
         over = lambda: self._closed or self._halted_by is not None  # noqa: E731
-        return insist(act, self._clock, over, waits=self._waits)
+        return retry(act, self._clock, over, waits=self._waits)
 
     def _publish(
         self, batch: Batch, steps: Sequence[CatalogStep], taken: Sequence[Taken], catalog: Catalog | None = None
     ) -> None:
         self._reached = "committing"
-        sn = int(self._insist(lambda: self._store.commit(batch)))
+        sn = int(self._retry(lambda: self._store.commit(batch)))
         self._reached = "committed"
         self._published(sn, steps, taken, catalog)
 

@@ -59,9 +59,9 @@ class Computed:
         control, vocabulary = scope.control, scope.vocabulary
         spent, parts = control.spent, []
         for rows in _chunks(columns, scope, count):
-            made = vocabulary.made_bytes
+            before = vocabulary.created_bytes
             parts.append(rows.ids(self._root.evaluate(rows)))
-            spent += vocabulary.made_bytes - made
+            spent += vocabulary.created_bytes - before
             control.return_to(spent)
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.uint64)
 

@@ -67,10 +67,10 @@ class _Compiler:
         self._columns, self._resources = columns, resources
 
     def node(self, expression: Expression, only_true: bool = False) -> Node:
-        made = self._made(expression, only_true)
-        return made if made.used or isinstance(made, Fixed) or not _is_settled(expression) else _folded(made)
+        built = self._node(expression, only_true)
+        return built if built.used or isinstance(built, Fixed) or not _is_settled(expression) else _folded(built)
 
-    def _made(self, expression: Expression, only_true: bool) -> Node:
+    def _node(self, expression: Expression, only_true: bool) -> Node:
         match expression:
             case Variable(name):
                 return Column(self._columns[name]) if name in self._columns else Fixed.of(None)
@@ -240,8 +240,8 @@ def _now(rows: Rows) -> Function:
 
 
 def _iri(base: str | None, rows: Rows) -> Function:
-    made = terms.iri_within(rows.scope.base if base is None else base, rows.scope.control)
-    return Function(made, makes=Makes.TERMS)
+    function = terms.iri_within(rows.scope.base if base is None else base, rows.scope.control)
+    return Function(function, makes=Makes.TERMS)
 
 
 def _custom(name: str, rows: Rows) -> Function:
@@ -251,9 +251,9 @@ def _custom(name: str, rows: Rows) -> Function:
     call, control = partial(custom.call, function), rows.scope.control
 
     def checked(*texts: bytes | None) -> bytes | None:
-        made = call(*texts)
-        if made is not None:
-            control.term(len(made))
-        return made
+        result = call(*texts)
+        if result is not None:
+            control.term(len(result))
+        return result
 
     return Function(checked, ArgumentView.TEXTS, ArgumentView.TEXTS, makes=Makes.TERMS)

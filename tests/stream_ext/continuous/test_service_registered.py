@@ -623,4 +623,4 @@ def test_what_others_said_once_is_forgotten_with_its_terms(
     names = [row[1] for _, rows in line.told() for row in rows]
     assert names == [*([] if windowed else ["one"]), *(f"name {number}" for number in range(1 + windowed, 40))]
     (run,) = stepped[-1].runs.of.values()
-    assert run._vocabulary.made < 25
+    assert run._vocabulary.created < 25

@@ -67,9 +67,9 @@ class Construct:
                 return np.full(rows.count, vocabulary.encode([text])[0], np.uint64)
             case BlankLabel(label):
                 if label not in labels:
-                    made = vocabulary.made_bytes
+                    made = vocabulary.created_bytes
                     labels[label] = self._blanks(label, rows, moment)
-                    moment.control.spend(vocabulary.made_bytes - made)
+                    moment.control.spend(vocabulary.created_bytes - made)
                 return labels[label]
 
     def _blanks(self, label: str, rows: ZSet, moment: Moment) -> Ids:

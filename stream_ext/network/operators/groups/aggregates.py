@@ -212,7 +212,7 @@ class Tallies:
     def told(self, slots: Slots, table: KeyTable) -> tuple[Counts, Counts]:
         """As kernels take it: a line for each aggregate that is more than how many rows there are; and which line each
         one has (END: it is just that)."""
-        rows = table.taken(slots, self._rows) if self._others else np.empty(0, np.int64)
+        rows = table.cell(slots, self._rows) if self._others else np.empty(0, np.int64)
         return self._lines, frozen(_written(self._others, slots, rows).view(np.int64))
 
     def _sum(self, sums: Sums, average: bool, slots: Slots, rows: Counts, ids: Ids) -> None:

@@ -64,9 +64,9 @@ class TermsOfGroups:
 
     def _ids(self, texts: Sequence[bytes | None]) -> Ids:
         told = [text for text in texts if text is not None]
-        made = self._vocabulary.made_bytes
+        made = self._vocabulary.created_bytes
         encoded = self._vocabulary.encode(told)
-        self._control.spend(self._vocabulary.made_bytes - made)
+        self._control.spend(self._vocabulary.created_bytes - made)
         if len(told) == len(texts):
             return encoded
         ids = np.zeros(len(texts), np.uint64)

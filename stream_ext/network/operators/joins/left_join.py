@@ -43,7 +43,7 @@ class LeftJoinOperator:
         if moment.last:
             return self._once(moment, left, right)
         row, both = self._holding(moment, *self._pairs.step(moment, left, right))
-        alone = self._alone.step(moment, left, both.with_columns(row.held))
+        alone = self._alone.step(moment, left, both.with_columns(row.stored))
         return concat([both, self._padded(alone)], len(self.variables))
 
     def _once(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
@@ -73,4 +73,4 @@ class LeftJoinOperator:
 
     def _padded(self, alone: ZSet) -> ZSet:
         missing = len(self.variables) - alone.width
-        return alone.with_columns((*alone.held, *(np.zeros(alone.count, np.uint64) for _ in range(missing))))
+        return alone.with_columns((*alone.stored, *(np.zeros(alone.count, np.uint64) for _ in range(missing))))

@@ -53,7 +53,7 @@ class StoreJoin:
 
     def _met(self, change: ZSet, moment: Moment) -> ZSet:
         """How the store has changed, with what is remembered of the left side."""
-        change = change.with_columns(tuple(change.held[i] for i in self._read))
+        change = change.with_columns(tuple(change.stored[i] for i in self._read))
         keys = self._pairing.right_keys(change)
         i, slot = self._memory.probe(keys, len(change), moment.time, moment.control)
         moment.control.room(len(i), len(self.variables))
@@ -180,7 +180,7 @@ class _LookUp:
             moment.control.room(left.count * len(found), self._width)
             kept = left.crossed(len(found))
             found = found if left.count == 1 else np.tile(found, left.count)
-        return kept.with_columns((*kept.held, vocabulary.inward(found)))
+        return kept.with_columns((*kept.stored, vocabulary.inward(found)))
 
     def parts(self, left: ZSet, moment: Moment) -> Iterator[ZSet]:
         edges = StoreEdges(moment.snapshot, self._pattern.graph, moment.control)
@@ -256,7 +256,7 @@ class _LookUp:
             i = np.flatnonzero(keep) if i is None else i[keep]
         moment.control.room(count, self._width)
         kept = left if i is None else left.take(i)
-        columns = [*kept.held, *([None] * (self._width - left.width))]
+        columns = [*kept.stored, *([None] * (self._width - left.width))]
         for place, position in self._put:
             column = _column(quad, position, count)
             columns[place] = moment.vocabulary.inward(column if keep is None else column[keep])

@@ -25,7 +25,7 @@ class Project:
         if self._same:
             return change
         unbound = np.zeros(change.count if None in self._from else 0, np.uint64)
-        held = tuple(unbound if i is None else change.held[i] for i in self._from)
+        held = tuple(unbound if i is None else change.stored[i] for i in self._from)
         fresh = None if change.fresh is None else _places(change, change.fresh, held)
         return ZSet(held, change.count, change.weights, change.untils, fresh, change.untold)
 
@@ -36,6 +36,6 @@ class Project:
 
 def _places(change: ZSet, told_by: frozenset[int], taken: tuple[Ids | Deferred, ...]) -> frozenset[int] | None:
     """Where these columns, or copies of them, have gone to; None if one of them is nowhere."""
-    found = [next((to for to, held in enumerate(taken) if held is change.held[i]), None) for i in told_by]
+    found = [next((to for to, held in enumerate(taken) if held is change.stored[i]), None) for i in told_by]
     places = frozenset(place for place in found if place is not None)
     return places if None not in found else None

@@ -1,11 +1,11 @@
-"""Control: the budget of one query, and what may end its evaluation before it is done.
+"""Control: the budget of one query in time and bytes, and its cancellation.
 
-Time, and bytes: of the solutions that are alive between its operators, of what an operator is about to make, of the
-terms that its expressions make, and, where it is registered, of what its network remembers. All of it is one budget:
-an operator has what the others leave. What would exceed it is looked at before it is made.
+The bytes are those of the solutions that are alive between operators, of the result that an operator is about to make,
+of the terms that expressions create, and, of a registered query, of the state of its network. All of them share one
+budget: an operator has what the others leave. It is checked before memory is allocated.
 
-An evaluation asks between its operators, and inside of long loops, whether it should go on. Where it should not, an
-exception ends the query: it is no error of SPARQL, so no COALESCE, OPTIONAL, or SERVICE SILENT takes it for one."""
+An evaluation checks between its operators, and within long loops, whether it should go on. If not, an exception ends
+the query: it is no error of SPARQL, so COALESCE, OPTIONAL and SERVICE SILENT do not catch it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from stream_ext.errors import DeadlineExceeded, QueryCancelled, QueryTooLarge
 from stream_ext.query_memory import QueryMemory
 
-#: Raises when nobody waits any more for what is being done.
+#: Raises if the work is not wanted any more.
 Check = Callable[[], None]
 
 #: Bytes of an id.
@@ -23,14 +23,14 @@ _CELL = 8
 #: The most that a term which an expression makes may take: no row of the store is longer.
 TERM_BYTES = 4 << 20
 _EDGE = 3 * _CELL
-#: More than there will ever be.
+#: As good as unlimited.
 _UNBOUNDED = 1 << 62
 #: What each query may have that asks nobody for it; and in what steps it takes more.
 FREE_BYTES, _STEP_BYTES = 256 << 10, 1 << 20
 
 
 class Control:
-    """One for each evaluation, or for each registered network. `cancel` may be called from any thread."""
+    """The budget of one evaluation, or of one registered network. Any thread may call `cancel`."""
 
     __slots__ = (
         "_alive", "_bytes_max", "_cancelled", "_clock", "_deadline", "_granted", "_memory", "_settings", "_timeout_s",
@@ -121,7 +121,7 @@ class Control:
             self.room(edges, _EDGE // _CELL)
 
     def alive(self, bytes: int) -> None:
-        """So many bytes of solutions are alive between operators now."""
+        """Sets the bytes of the solutions that are alive between operators."""
         self._used += bytes - self._alive
         self._alive = bytes
         if self._used > self._granted:
@@ -151,7 +151,7 @@ class Control:
             self.keep(-self.spent)
 
     def _grant(self, bytes: int) -> bool:
-        """Whether so many bytes may be alive; Overload if others have them."""
+        """Whether so many bytes may be used; Overload if other queries use them."""
         if bytes > self._bytes_max or self._memory is None:
             return False
         self.check()
@@ -161,7 +161,7 @@ class Control:
         return True
 
     def return_to(self, spent: int) -> None:
-        """What was spent since then is not alive any more."""
+        """Releases the bytes that were spent since `spent` had this value."""
         self._used -= self.spent - spent
         self.spent = spent
 
@@ -174,7 +174,7 @@ class Control:
             )
 
     def text(self, text: str) -> str:
-        """The text of a term that was made, if it is not too long."""
+        """The text of a new term, if it is not too long."""
         if 4 * len(text) > self.term_bytes:
             self.term(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
         return text

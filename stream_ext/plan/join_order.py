@@ -1,9 +1,9 @@
-"""Order: in which order the parts of a conjunction are joined.
+"""Join order: in which order the parts of a conjunction are joined.
 
     ?x :p ?y (in :w)   ?z :r ?v (1,000,000)   ?y :q ?z (10)      =>      :w, then :q, then :r
 
-Windows come first, for what arrives drives the query; then always the part that is expected to leave the fewest rows
-among those connected to what is there. A part that shares no variable comes only when nothing else is left."""
+Windows come first, because arrivals drive the query; then always the part with the fewest expected rows, among those
+that share a variable with the parts before. A part without a shared variable comes last."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def order_items(
 
     def rank(item: Logic, bound: Names) -> Rank:
         check()
-        # A remote service is asked last: it is told what is known by then.
+        # A remote service comes last: the values that are bound by then are sent to it.
         place = (not reads_window(item), isinstance(item, Remote))
         return (*place, not item.variables & bound, _cost(item, bound, estimate))
 

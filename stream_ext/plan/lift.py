@@ -1,9 +1,9 @@
-"""Lift: what only adds to solutions, or takes some away, comes after all that is joined.
+"""Lift: OPTIONAL, MINUS and BIND are moved behind the joins.
 
     (A OPTIONAL B) . C . FILTER(?a > 1)      =>      (A . C . FILTER(?a > 1)) OPTIONAL B
 
-where C and the filter speak of nothing that B alone may bind. So more triple patterns stand in one conjunction, whose
-order is free, and fewer solutions meet the OPTIONAL. MINUS and BIND are lifted in the same way."""
+if C and the filter have no variable that only B may bind. So more triple patterns are in one conjunction, whose order
+is free, and fewer solutions reach the OPTIONAL. MINUS and BIND are lifted in the same way."""
 
 from __future__ import annotations
 

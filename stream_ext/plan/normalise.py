@@ -113,7 +113,7 @@ def normalise_pattern(
 
 
 class Normaliser:
-    """One for each query: it gives out the names that no one else has."""
+    """The normaliser of one query, which gives out unique names."""
 
     def __init__(
         self,
@@ -393,7 +393,7 @@ def _all(items: Iterable[Logic], tests: tuple[Test, ...]) -> Logic:
 
 
 def _in_others(item: Conjunction, binds: Counter[str]) -> Names:
-    """Of what its tests need what others bind, too."""
+    """The variables that its tests need and other parts bind."""
     needed = NO_NAMES.union(*(test.needs for test in item.tests))
     return frozenset(name for name in needed if binds[name] > (name in item.variables))
 
@@ -420,7 +420,7 @@ def _reads_only(node: Logic, graph: GraphScope) -> bool:
 
 
 def _differs_by_graph(node: Logic) -> bool:
-    """Whether it must be worked out for each graph alone."""
+    """Whether it must be evaluated separately for each graph."""
     if isinstance(node, Without | Select | PerGraph):
         return True
     return any(_differs_by_graph(child) for child in children(node))

@@ -1,8 +1,8 @@
 """Documents: N-Triples and N-Quads by our own reader, the other forms of RDF by pyoxigraph's parsers.
 
-pyoxigraph keeps lexical forms ("01"^^xsd:integer stays as it is); its quads come back as N-Quads bytes, so that
-all forms go through one door and one spelling. Its parsers run in a process of their own, but for documents that are
-so short that nothing in them can expand far, or take long."""
+pyoxigraph keeps lexical forms ("01"^^xsd:integer stays as it is); its quads come back as N-Quads bytes, so that all
+forms are read by one reader and get one spelling. Its parsers run in a process of their own, except for documents that
+are so short that they cannot expand far, or take long."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PREAMBLE = re.compile(
     r"^Parser error(?: at line \d+(?: between columns? \d+ and(?: columns?)? \d+| column \d+)?"
     r"| between line \d+ column \d+ and line \d+ column \d+)?: "
 )
-#: What people understand better, of what the parsers of Turtle and TriG say.
+#: Messages of the parsers of Turtle and TriG, in words that are easier to understand.
 _REASONS = {
     "A dot is expected at the end of statements": "a '.' is missing at the end of the statement before this",
     "Unexpected end": "the document ends in the middle of a statement: a '.' is missing at its end, or more",
@@ -78,7 +78,7 @@ def essence(media_type: str, known: tuple[str, ...]) -> str:
 def read_rows(
     data: bytes, media_type: str, base: str, add: Callable[[list[Row]], object], reading: ReadingBudget
 ) -> None:
-    """Adds its statements, some thousand at a time."""
+    """Adds the statements of a document, some thousand at a time."""
     if media_type in (N_TRIPLES, N_QUADS):
         read_lines(data, media_type == N_QUADS, add, reading.check)
         return
@@ -127,7 +127,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _checked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """A document type stands before all else."""
+    """The pieces of an RDF/XML document, with its document type checked, which comes first."""
     for first in pieces:
         check_doctype(first)
         yield first

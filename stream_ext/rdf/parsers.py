@@ -1,4 +1,4 @@
-"""Parsers: processes that parse documents, each with a bound on its memory; whoever waits for one can end it.
+"""Parsers: processes that parse documents, each with a bound on its memory; a request that is cancelled ends its one.
 
 A process that has done its work waits for the next document; one that was ended, or had too little memory, is replaced
 when another is needed. They end when this process does: then their socket is closed."""
@@ -37,7 +37,7 @@ class Wrong(BadData):
 
 
 class _Parser:
-    """One process. In one thread at a time."""
+    """One process, used by one thread at a time."""
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
@@ -77,7 +77,7 @@ class _Parser:
     def lines(
         self, format_name: str, base: str, pieces: Iterator[bytes], reading: ReadingBudget, turn: ParserTurn
     ) -> Iterator[bytes]:
-        """What the document says, in pieces of lines of N-Quads that may end anywhere."""
+        """The document as lines of N-Quads, in pieces that may end anywhere."""
         outgoing = memoryview(_frame(BEGIN, json.dumps({"format": format_name, "base": base}).encode()))
         size, more = 0, True
         poll = select.poll()
@@ -139,7 +139,7 @@ class _Parser:
         return kind, body
 
     def _ended(self, size: int) -> RilletError:
-        """In the middle of a document: a parser that gets no memory aborts."""
+        """The error for a process that ended in the middle of a document: a parser that gets no memory aborts."""
         status = self._process.wait()
         if status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS) or status > 0:
             return _too_large(size)

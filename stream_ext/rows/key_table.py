@@ -1,7 +1,7 @@
 """A key table: keys of one or more ids, numbered in order of first appearance.
 
-The number of a key (its *slot*) is where everything else that is known of it stands: what is always asked for, in its
-*cells*, behind the key itself; the rest in arrays by slot."""
+The number of a key (its *slot*) is the place of all other data about it: frequently used data is in its *cells*, behind
+the key itself; the rest is in arrays by slot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KeyTable:
     """Keys come as matrices with a line for each of their ids; cells have a line for each key. New cells are 0."""
 
     def __init__(self, width: int, more: int = 0) -> None:
-        """`more` cells stand behind the `width` ids of each key."""
+        """Each key has `width` ids, and `more` cells behind them."""
         self.width = width
         self._more = more
         self._allocate(_LEAST_CAPACITY)
@@ -93,14 +93,14 @@ class KeyTable:
 
 
 def line_up(make: Callable[[int, type[np.int64]], Signed], count: int, width: int) -> Signed:
-    """Lines of cells that begin where a line of the machine's cache does: none lies in more of these than it must."""
+    """Lines of cells, aligned with the lines of the machine's cache."""
     room = make(count * width + _CACHE_LINE, np.int64)
     start = -(room.ctypes.data // room.itemsize) % _CACHE_LINE
     return room[start : start + count * width].reshape(count, width)
 
 
 def fitted(array: npt.NDArray[Cell], capacity: int) -> npt.NDArray[Cell]:
-    """The array with room for so many slots; what is added is zero."""
+    """The array with room for so many slots; the new ones are zero."""
     if len(array) >= capacity:
         return array
     more = np.zeros((capacity, *array.shape[1:]), array.dtype)

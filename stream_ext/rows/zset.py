@@ -1,11 +1,12 @@
 """Z-sets: rows of encoded ids, each with an integer weight.
 
 A Z-set is both a collection and a change to one: a negative weight retracts. A row of windowed data also carries its
-validity, `until`: the last evaluation time at which it counts. What expires is thereby said once, on entry, and no
-operator has to join it again on the way out; a joined row is valid as long as all that it was made of. A retraction
-has a validity too: what it takes away is back when it has run out.
+validity, `until`: the last evaluation time at which it counts. So its expiry is known when it enters, and no operator
+has to join it again when it leaves; a joined row is valid as long as all its parts. A retraction has a validity, too:
+when this has ended, the retracted row is back.
 
-Rows are kept as columns, one array a variable, so that a join or a projection touches only the columns it needs."""
+Rows are stored as columns, one array for each variable, so that a join or a projection reads only the columns that it
+needs."""
 
 from __future__ import annotations
 
@@ -116,7 +117,7 @@ def _column_values(column: Ids | Deferred) -> Ids:
 
 
 def _picked(columns: tuple[Ids | Deferred, ...], which: Picks) -> tuple[Deferred, ...]:
-    """Columns that were picked by the same places before share the places that are picked now."""
+    """The columns with `which` deferred; columns that were picked by the same places before share the new places."""
     composed: dict[int, Picks] = {}
     found = []
     for column in columns:
@@ -131,7 +132,7 @@ def _picked(columns: tuple[Ids | Deferred, ...], which: Picks) -> tuple[Deferred
 
 
 def shared(until: int, count: int) -> Untils:
-    """The validity of rows that all have the same one: it is written down once."""
+    """The validity of rows that all have the same one, stored once."""
     return np.ndarray((count,), np.int64, np.array([until]), 0, (0,))
 
 
@@ -140,7 +141,7 @@ def are_shared(untils: Untils) -> bool:
 
 
 def spread(untils: Untils) -> Untils:
-    """One number a row, as kernels take it."""
+    """One validity for each row, as kernels expect."""
     return np.ascontiguousarray(untils)
 
 
@@ -155,7 +156,7 @@ def soonest(untils: Untils) -> int:
 
 
 def validities(untils: Untils, which: Picks, count: int) -> Untils:
-    """Of the rows picked out, which are so many."""
+    """The validities of the rows `which`, of which there are so many."""
     return shared(int(untils[0]), count) if count and are_shared(untils) else untils[which]
 
 
@@ -164,7 +165,7 @@ def empty(width: int) -> ZSet:
 
 
 def unit() -> ZSet:
-    """The one row without columns: what an empty pattern answers, and where a chain of joins begins."""
+    """One row without columns: the solution of an empty pattern, with which a chain of joins begins."""
     return ZSet((), 1)
 
 

@@ -63,7 +63,7 @@ class Vocabulary:
 
     @classmethod
     def of_its_own(cls) -> Vocabulary:
-        """Without a store: every term is local, or is its id."""
+        """A vocabulary without a store: every term is local, or contained in its id."""
         return cls(
             lambda texts: np.array([inline_id(text) for text in texts], np.uint64),
             lambda ids: [inline_text(id) for id in ids.tolist()],
@@ -223,7 +223,7 @@ def stored_blank(text: bytes) -> bytes:
 
 
 def decoder(created: Sequence[bytes], decode: Decode) -> Decode:
-    """Decodes ids of `portable` columns: `made` are the texts of the local ones."""
+    """Decodes ids of `portable` columns; `created` are the texts of the local ones."""
     if not created:
         return decode
 

@@ -1,14 +1,14 @@
 """When a query is evaluated, over what, and which elements come too late for it.
 
-A stepped window closes on a grid, at T0 + k·STEP; at a close c it holds the elements of [c-RANGE, c), or as its bounds
-say. Three things make a query be evaluated, and a query may have several of them:
+A stepped window closes on a grid, at T0 + k·STEP; at a close c it contains the elements of [c-RANGE, c), or as its
+bounds say. Three things cause an evaluation, and a query may have several of them:
 
-    closes     the union of its windows' closes, each once, in order, as soon as *all* its streams have come that far
+    closes     the union of its windows' closes, each once, in order, as soon as *all* its streams have reached them
     periods    the multiples of a length of time, likewise
     arrivals   every timestamp of a push to one of its streams, at once
 
-The schedule is a pure function of the pushes: it reads no clock and no content, so whoever replays the same pushes
-(the injector counting late elements, an inline runner, a Spark task after a crash) finds the same evaluations."""
+The schedule is a pure function of the pushes: it reads no clock and no content. So all that replay the same pushes (the
+injector, which counts late elements; an inline runner; a Spark task after a crash) find the same evaluations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_]
 
 #: Before every evaluation.
 NEVER = np.iinfo(np.int64).min
-#: Where a query stands that is to begin anew, wherever that is by then.
+#: The `behind_at` of a query that is to begin anew, at whatever snapshot.
 NOWHERE = -1
 _FLOOR_MS = 1000
 #: For so few, lists are quicker than arrays.
@@ -37,7 +37,7 @@ _FEW = 64
 
 
 class StreamReach(Protocol):
-    """How far a stream has come."""
+    """The time of a stream."""
 
     @property
     def latest(self) -> int | None:
@@ -51,7 +51,7 @@ class StreamReach(Protocol):
 
 
 class StreamTime(StreamReach, Protocol):
-    """Where a stream has come to (the store's `StreamPosition` is one)."""
+    """The position of a stream in time (the store's `StreamPosition` is one)."""
 
     @property
     def first(self) -> int | None:
@@ -60,7 +60,7 @@ class StreamTime(StreamReach, Protocol):
 
     @property
     def openings(self) -> Openings:
-        """From where windows count; empty where that is the least timestamp."""
+        """See `openings`; empty if windows begin at the least timestamp."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class StreamTime(StreamReach, Protocol):
 
 
 class StreamAdvance(Protocol):
-    """A push, a heartbeat or a mark of idleness: its elements' times, and where the stream stands after it."""
+    """A push, a heartbeat or a mark of idleness: the times of its elements, and the time of the stream after it."""
 
     @property
     def stream(self) -> int: ...
@@ -298,12 +298,12 @@ class Timing:
 
     @property
     def has_beats(self) -> bool:
-        """Whether it is evaluated at closes or periods."""
+        """Whether the query is evaluated at closes or periods."""
         return self.closes or bool(self.every_ms)
 
     def reference(self, state: QueryState) -> int | None:
-        """No evaluation to come, nor the last one, looks at what windows held before they were at this time; None:
-        there is none such. Arrivals wait for nothing, so they may be older than what was reached at registration."""
+        """The time before which neither a future evaluation nor the last one reads the content of windows; None: there
+        is no such time. Arrivals wait for nothing, so they may be older than what was reached at registration."""
         times = [state.reached] if self.has_beats else []
         times += [state.last] if self.arrivals else []
         times += [state.evaluated.time] if state.evaluated is not None else []
@@ -318,14 +318,14 @@ class Timing:
 
 
 def own_begins(own: Sequence[int | None], later: Sequence[int | None]) -> list[int | None]:
-    """The first closes of a query that began by itself, and went on with others."""
+    """The first closes of a query that began alone and went on together with others."""
     if not own:
         return list(later)
     return [after if begin is None else begin for begin, after in zip(own, later, strict=True)]
 
 
 def least_and_greatest(times: Times) -> tuple[int, int]:
-    """Of some times; a few are looked at one by one."""
+    """The least and the greatest of some times; a few are compared one by one."""
     if len(times) <= _FEW:
         listed = times.tolist()
         return min(listed), max(listed)
@@ -466,20 +466,20 @@ class Schedule:
         """The time that all streams of the query have reached. Idle streams are left out."""
         if (end := self.timing.ends_at) is not None:
             return end
-        awake = [window for window in self.windows if self._holds_back(window)]
+        awake = [window for window in self.windows if self._is_waited_for(window)]
         reached = [window.closed_up_to(self._streams[window.stream]) for window in awake or self.windows]
         known = [time for time in reached if time is not None]
         if awake:
             return min(known) if len(known) == len(awake) else None
         return max(known, default=None)
 
-    def _holds_back(self, window: ScheduledWindow) -> bool:
+    def _is_waited_for(self, window: ScheduledWindow) -> bool:
         stream_state = self._streams[window.stream]
         return not stream_state.idle and not (window.by_variable and not stream_state.openings)
 
     def waits_for(self) -> list[int]:
         """The streams that the next evaluation waits for: those behind the others, or without any time."""
-        awake = {window.stream for window in self.windows if self._holds_back(window)}
+        awake = {window.stream for window in self.windows if self._is_waited_for(window)}
         times = {stream: self._time_of(stream) for stream in awake}
         known = [time for time in times.values() if time is not None]
         if not known:
@@ -492,7 +492,7 @@ class Schedule:
         return min(known) if len(known) == len(found) else None
 
     def next_time(self) -> int | None:
-        """The next evaluation that is due; None if the streams have not come to one."""
+        """The time of the next evaluation that is due; None if the streams have not reached one."""
         bound, upcoming = self.bound(), self.upcoming()
         return None if bound is None or upcoming is None or upcoming > bound else upcoming
 
@@ -501,7 +501,7 @@ class Schedule:
         return min((t for beat in self._known_beats() if (t := beat.after(self.after)) is not None), default=None)
 
     def done(self, time: int) -> None:
-        """What was due up to `time` has been evaluated, or was not worth it."""
+        """All that was due up to `time` is done: evaluated or skipped."""
         for place, beat in enumerate(self._beats):
             if beat is not None and self._begins[place] is None:
                 begin = beat.after(self.after)
@@ -530,7 +530,7 @@ class Schedule:
         self.last = time if self.last is None else max(self.last, time)
 
     def skip_to_bound(self) -> None:
-        """All that is due counts as evaluated (for one who only counts late elements)."""
+        """Marks all that is due as evaluated, for a caller that only counts late elements."""
         bound = self.bound()
         lasts = [] if bound is None else [beat.last(bound) for beat in self._known_beats()]
         last = max((time for time in lasts if time is not None), default=None)
@@ -542,7 +542,7 @@ class Schedule:
         return tuple(window.for_arrivals() for window in self.windows)
 
     def run_until(self, limit: int) -> Run | None:
-        """All evaluations due with time <= limit as one run, for one who knows that nothing happens in them."""
+        """All evaluations due with time <= limit as one run, for a caller that knows that all of them are empty."""
         bound, first = self.bound(), self.next_time()
         if bound is None or first is None or first > limit:
             return None
@@ -671,7 +671,7 @@ class Schedule:
 
 
 def _widened(begins: Sequence[int | None], count: int, periods: int) -> list[int | None]:
-    """With a place for each window that came since; those of the periods come last."""
+    """`begins` with a place for each window that was added since; the places of the periods come last."""
     windows = max(len(begins) - periods, 0)
     return [*begins[:windows], *[None] * (count - len(begins)), *begins[windows:]]
 

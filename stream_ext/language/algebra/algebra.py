@@ -2,7 +2,7 @@
 
 The parser makes it, the planner's passes rewrite it, printers write it down again; nothing else interprets a text.
 Positions say where in the text something stands; two values that differ in nothing else are equal. Expressions and
-property paths are in `plan/formulas.py`, what a text says of streams and windows in `plan/windows.py`."""
+property paths are in `formulas`, streams and windows in `windows`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _CHUNK = 1 << 17
 
 
 class Condition:
-    """`is_volatile`: the same row may be judged otherwise at another moment."""
+    """A compiled condition. `is_volatile`: for the same row, the result may be different at another time."""
 
     __slots__ = ("_root", "is_volatile")
 
@@ -48,7 +48,7 @@ class Condition:
 
 
 class Computed:
-    """`is_volatile`: the same row may have another value at another moment."""
+    """A compiled expression. `is_volatile`: the same row may have another value at another time."""
 
     __slots__ = ("_root", "is_volatile")
 

@@ -1,8 +1,8 @@
-"""From the algebra's expressions to nodes.
+"""From the expressions of the algebra to nodes.
 
-`only_true` says that nobody will ask whether the expression is false or an error, only whether it is true: so it is at
-the root of a filter, and under && and || from there. Then different terms need not be told apart any further when one
-is a string, because no other term is an equal one."""
+`only_true`: it only matters whether the expression is true, not whether it is false or an error. This is so at the root
+of a filter, and under && and || from there. Then two different terms, one of them a string, are simply not equal; it
+need not be found out whether their comparison is an error."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _needs_scope(name: str) -> bool:
 def _folded(node: Node) -> Node:
     """Constant folding: worked out here, so that what is compared with it is compared by id, or as one array.
 
-    What would become long is left to the query, and to its budget: a plan that is kept stays small."""
+    Long results are left to the evaluation, and its budget: a plan in the cache stays small."""
     rows = Rows((), ExpressionContext(Vocabulary.of_its_own(), control=Control(term_bytes=_FOLDED_MAX)), 1)
     try:
         found = rows.factored(node.evaluate(rows))

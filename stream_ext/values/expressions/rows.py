@@ -1,4 +1,4 @@
-"""Rows: what an expression is worked out over, and how one form of vector becomes another."""
+"""Rows: the input of an expression, and the conversion of vectors from one form to another."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Part = tuple[npt.NDArray[np.intp], Vector]
 
 @dataclass(frozen=True, slots=True)
 class ExpressionContext:
-    """What expressions depend on beside their rows."""
+    """All that expressions depend on except their rows."""
 
     vocabulary: Vocabulary
     now_ms: int = 0

@@ -4,8 +4,8 @@
     =>  SELECT ?x { WINDOW :w { ?x :in ?.c1 } FILTER(?x != ?.c2) }    and    (:zone1, :taxi7)
 
 Queries that are the same without their constants are of one template, and share one network: their constants are rows
-of a relation that is joined like any other. What is taken out are subjects and objects of triples, ends of `+` paths,
-and what a condition compares with; predicates, graphs, VALUES and what functions are given stay in the template."""
+of a relation that is joined like any other. Parameters are subjects and objects of triples, ends of `+` paths, and the
+constants of comparisons; predicates, graphs, VALUES and arguments of functions stay in the template."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from stream_ext.plan.logic import (
     tests_of,
 )
 
-#: The column that says of which query a row is.
+#: The column with the number of the query to which a row belongs.
 OF_QUERY = ".query"
 
 #: A condition with more parts than this keeps its constants.

@@ -43,7 +43,7 @@ class CacheKey(NamedTuple):
 
 
 def cache_key(unit: Unit) -> CacheKey:
-    """The canonical text with the terms of patterns, filters and tables taken out, in their order.
+    """The canonical text without the terms of patterns, filters and tables, and these terms in their order.
 
     Predicates, graphs, windows and LIMIT stay: what a plan costs depends on them."""
     constants: list[bytes] = []

@@ -1,6 +1,6 @@
 """Texts of the language to the algebra: a tokenizer and a recursive descent, no generated parser.
 
-A text is run as written, or refused by name with line and column; nothing in it is passed over."""
+A text is run as written, or rejected with an error that names the syntax, line and column; nothing is ignored."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from stream_ext.language.syntax.units import unit
 __all__ = ["Check", "parse", "parse_again"]
 
 
-#: Where an endpoint is reached by default: what relative IRIs of a text resolve against if nobody says otherwise.
+#: The default address of an endpoint, against which relative IRIs of a text resolve.
 DEFAULT_BASE = "http://127.0.0.1:8000/"
 
 
 def parse(text: str, base: str = DEFAULT_BASE, check: Check | None = None) -> Unit:
-    """What `text` means. Relative IRIs resolve against BASE, else against `base`. `check` is called again and again
-    while a long text is read, and raises when nobody wants it any more."""
+    """The algebra of `text`. Relative IRIs resolve against BASE, else against `base`. `check` is called again and again
+    while a long text is read, and may raise to end it."""
     if not text.isascii():
         _check_characters(text)
     return unit(Cursor(text, base, check))

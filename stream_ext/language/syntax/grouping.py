@@ -1,4 +1,4 @@
-"""The rules of grouping: of what is neither a key of the groups nor an aggregate, a group has no one value."""
+"""The rules of grouping: a projected variable is a key of the groups, or inside of an aggregate."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def query(cursor: Cursor) -> Query:
 
 
 def sub_select(cursor: Cursor) -> Query:
-    """A SELECT inside of a group; what it projects is visible around it, and nothing else of it."""
+    """A SELECT inside of a group; only the variables that it projects are visible around it."""
     outer, cursor.visible = cursor.visible, {}
     allowed, cursor.aggregates = cursor.aggregates, None
     start = cursor.offset
@@ -216,7 +216,7 @@ def _projected(cursor: Cursor, draft: _QueryDraft) -> None:
 
 
 def _allow_aggregates(cursor: Cursor) -> tuple[list[str], list[str] | None]:
-    """From here on aggregates may stand: the list that tells which did, and what to set back at the end."""
+    """Allows aggregates from here on: returns the list of those that occur, and the value to restore at the end."""
     before, found = cursor.aggregates, list[str]()
     cursor.aggregates = found
     return found, before
@@ -272,7 +272,7 @@ def _where(cursor: Cursor, draft: _QueryDraft, is_inner: bool = False) -> None:
 
 
 def _check_short(cursor: Cursor, pattern: Pattern, start: int) -> None:
-    """CONSTRUCT WHERE makes the triples that it finds: nothing else may stand in it."""
+    """CONSTRUCT WHERE creates the triples of its pattern, which therefore consists of triples only."""
     if not isinstance(pattern, Bgp) or pattern.paths:
         message = "CONSTRUCT WHERE takes triples only; with anything else write CONSTRUCT { ... } WHERE { ... }"
         cursor.fail(message, start)

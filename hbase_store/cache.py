@@ -1,6 +1,6 @@
 """A cache of what was read and decoded, with a budget of bytes: what was not used for the longest time goes first.
 
-Blocks never change, so nothing in here is ever wrong; and an array that has left it lives on with whoever reads it."""
+Blocks never change, so nothing in the cache is ever wrong; an array that has left it lives on while it is read."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Store:
         self._generation: OpenGeneration | None = None
         self._open_batch: Batch | None = None
         self._undecided: _BatchCommit | None = None
-        # Taken in this order: who writes, and who adds to what readers see.
+        # Acquired in this order: the lock of writing, and that of adding to what readers see.
         self._writing = threading.RLock()
         self._taking_in = threading.Lock()
         self._unfolded_bytes = 0

@@ -1,4 +1,4 @@
-"""Verification: every checksum of a store, once, after its machine crashed while somebody was writing.
+"""Verification: every checksum of a store, once, after its machine crashed while a process was writing.
 
 With `--durability process` the kernel writes pages to disk when it likes, and in what order it likes. A process that
 dies loses nothing of that; a machine that goes down may lose the last second, or leave old pages among new ones. Then

@@ -49,8 +49,8 @@ class Control:
         settings: tuple[str, str] = ("timeout=", "--query-bytes"),
         memory: QueryMemory | None = None,
     ) -> None:
-        """`bytes_max` bounds all that is alive at a time; `what` it is that is evaluated; `settings` give more time,
-        and more bytes. Who takes it from a `memory` closes it."""
+        """`bytes_max` bounds all that is alive at a time; `what` is evaluated, for messages; `settings`:
+        the names of the settings for more time, and more bytes. A control with a `memory` has to be closed."""
         self._clock, self._what = clock, what
         self._timeout_s = timeout_s
         self._deadline = None if timeout_s is None else clock() + timeout_s

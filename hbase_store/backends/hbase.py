@@ -43,14 +43,14 @@ Row = tuple[Key, Value]
 BUCKETS = 8
 COLUMN = b"n:v"
 
-#: Below what is left of the writer's lease when it is renewed: who has waited for so long is the writer still.
+#: Less than what is left of the writer's lease when it is renewed: after such a wait the process is still the writer.
 TIMEOUT_MS = LEASE_MS * 2 // 3
 #: The server drops connections that were idle for a minute; ours are replaced before.
 IDLE_S_MAX = 30.0
 
-# An answer has at most ROWS_MAX rows. Whoever knows their sizes gets at most ANSWER_BYTES_MAX bytes at a time; else it
-# is CALL_BYTES_MAX, if they are no larger than the largest of late. ROWS_MIN rows are always asked for: the first time,
-# when nothing is known, and after an answer that did not come in time.
+# An answer has at most ROWS_MAX rows. If the caller knows their sizes, it has at most ANSWER_BYTES_MAX bytes; else
+# about CALL_BYTES_MAX, estimated by the largest row of recent answers. At least ROWS_MIN rows are requested, also the
+# first time, when nothing is known, and after an answer that did not arrive in time.
 ROWS_MIN = 2
 ROWS_MAX = 256
 #: By so much the largest row of late counts less with each answer.
@@ -74,7 +74,7 @@ class HBaseKeyValue:
     """The tables of one namespace behind one Thrift server; they are made when absent.
 
     Thrift 1 cannot split a table when it makes it, so each then starts as one region and HBase splits it as it
-    grows. Who wants it split from the start makes the tables beforehand, split at the bytes 1 to 7.
+    grows. To have them split from the start, create the tables beforehand, split at the bytes 1 to 7.
 
     How safe a write is when the power fails is HBase's to decide: Thrift 1 never asks for an fsync."""
 
@@ -375,8 +375,8 @@ class _ConnectionDied(Exception):
 
 
 class _Connection(happybase.Connection):  # type: ignore[misc]  # happybase has no types
-    """May be closed by several threads at once, as thriftpy2's may not: by whoever closes the store, by the thread
-    whose call that breaks, and with the last reference when the thread has ended."""
+    """A connection that several threads may close at once, which thriftpy2 does not allow: the thread that closes the
+    store, the thread whose call fails of that, and the garbage collector when the thread has ended."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._closing = threading.RLock()

@@ -74,8 +74,8 @@ class Leasing(KeyValue, Protocol):
 
 
 class FileHolder(msgspec.Struct):
-    """What the lock file says while somebody holds it; who gives it back empties it. `boot` is that of the machine, or
-    empty where what was written survives the machine."""
+    """The content of the lock file while the lease is held; `release` empties the file. `boot`: that of the machine, or
+    empty if written data survives a crash of the machine."""
 
     address: str = ""
     pid: int = 0
@@ -112,7 +112,7 @@ class FileLease:
             _write_holder(lock.descriptor, FileHolder(address, os.getpid(), self._boot))
 
     def machine_crashed(self) -> bool:
-        """Whether the machine went down, or was started anew, while somebody was writing."""
+        """Whether the machine crashed or was restarted while a process was writing."""
         try:
             holder = _holder_in(self._file.read_bytes())
         except FileNotFoundError:
@@ -226,9 +226,9 @@ def is_dead(holder: CellHolder) -> bool:
 class CellLease:
     """A cell of `meta`, which a thread renews three times per `lease_ms`.
 
-    It is held until its time is over. It is lost when the cell says that somebody else took it. In between, when its
-    time is over and nobody took it, it is neither: the cell is as we left it, so nobody can have written, and it is
-    ours again as soon as a renewal gets through. What a call of ours that was given up does later is ours, too."""
+    It is owned until its time is over. It is lost when the cell says that another process took it. In between, when its
+    time is over and nobody took it, it is neither: the cell is as we left it, so no other process can have written, and
+    it is ours again as soon as a renewal succeeds. A call that was given up may still succeed, and is ours, too."""
 
     def __init__(self, backend: KeyValue, clock: Clock, where: str, lease_ms: int = LEASE_MS) -> None:
         self._backend = backend
@@ -293,7 +293,7 @@ class CellLease:
                     else:
                         self._clock.wait(self._changed, self._renew_at_ms)
             finally:
-                self._renewer = None  # whoever takes it again starts another
+                self._renewer = None  # the next `take` starts another
 
     def _renew(self) -> None:
         try:

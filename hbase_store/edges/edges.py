@@ -1,4 +1,4 @@
-"""The edges that this process reads: layers for each span of snapshots that somebody asks for.
+"""The edges that this process reads: layers for each span of snapshots that is in use.
 
 The newest layers follow the head. When a fold moves the start of the overlay up, the layers before are retained for
 readers that follow a little behind; for older snapshots, layers are built on demand, from the runs of that time and

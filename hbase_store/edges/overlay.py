@@ -1,8 +1,8 @@
-"""The overlay: what changed since the last run, in memory, for every snapshot that somebody may still ask for.
+"""The overlay: the changes since the last run, in memory, for every snapshot that may still be read.
 
-For each predicate, of the default graph and of the named graphs apart, there is a log of changes and, made when they
-are asked for, sorted views of its net changes up to some snapshot: by subject, by object and by graph. A newer view
-is an older one with the changes between laid over it; an older one than those at hand is made from the log. Views and
+For each predicate, separately for the default graph and the named graphs, there is a log of changes. Sorted views of
+its net changes up to a snapshot, by subject, by object and by graph, are built on demand. A newer view is an older one
+with the changes between laid over it; a view older than those in memory is built from the log. Views and
 log entries never change, so any number of readers share them; a lock guards only their making."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hbase_store.arrays import Columns, Ids, Item, Mask, last_of_each
 from hbase_store.layout.rows import Sn
 from hbase_store.sorted.view import BY_GRAPH, FORWARD, View, in_order, lay_over, nothing, settled, view_of
 
-# Of each order: of the head, and of the two snapshots that somebody who follows behind it compares.
+# Of each order: that of the head, and those of the two snapshots that a reader behind the head compares.
 VIEWS_MAX = 3
 
 

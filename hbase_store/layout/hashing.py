@@ -1,6 +1,6 @@
 """The hash by which a term is found: 64 bits of its bytes, the same on every machine and for ever.
 
-Two terms may share one, so whoever finds an id by it compares the text."""
+Two terms may have the same hash, so the text is compared, too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A run, read: its columns are found in its index, and their blocks come through a cache.
 
-Whoever asks for some keys gets the blocks that these may be in; whoever asks for most of a column gets it whole, as
-one array, and then it stays in the cache as that."""
+A read of some keys returns the blocks that may contain them. A read of most of a column returns it whole, as one array,
+which then stays in the cache."""
 
 from __future__ import annotations
 

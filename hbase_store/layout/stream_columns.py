@@ -169,7 +169,7 @@ def unpack_part(data: memoryview) -> StreamPart:
 
 
 class RecentStreams:
-    """The columns that were last written or read, up to so many bytes: whoever follows the head reads nothing twice."""
+    """The columns last written or read, up to so many bytes, so that a reader at the head reads nothing twice."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

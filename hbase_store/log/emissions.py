@@ -89,7 +89,7 @@ class _Sum:
 
 
 class EmissionLog:
-    """One writer, who has the lease of the store; any number of readers, in any process."""
+    """The log: one writer, the process with the lease of the store; any number of readers, in any process."""
 
     def __init__(self, kv: KeyValue, clock: Clock) -> None:
         self._kv, self._clock = kv, clock
@@ -218,7 +218,7 @@ class EmissionLog:
     def _delete_emissions(self, query: int, last: int) -> None:
         done = self._deleted.get(query, 0)
         if last > done:
-            with self._lock:  # before anything of it goes: who reads meanwhile looks here
+            with self._lock:  # before anything is deleted: reads meanwhile look here
                 self._gone[query] = max(last, self._gone.get(query, 0))
                 self._found.discard(query)
             start, stop = _EMISSION_KEY.pack(query, done + 1, 0, 0), _EMISSION_KEY.pack(query, last + 1, 0, 0)

@@ -140,7 +140,7 @@ class History:
             sn, time, gap = move.before, move.time_before, sn - move.before
 
     def _fetch(self, sns: Sequence[int]) -> None:
-        """Remembers these rows, if the last of them is not at hand: who walks back asks for those before it next."""
+        """Reads these rows, unless the last of them is in memory: a walk back reads those before it next."""
         with self._lock:
             missing = [] if sns[-1] in self._rows else [sn for sn in sns if sn not in self._rows]
         found = self._read_present(missing) if missing else []

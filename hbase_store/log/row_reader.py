@@ -18,7 +18,7 @@ from hbase_store.layout.transient_rows import TransientRow, unpack_transient
 from hbase_store.log.head import HeadCell
 from hbase_store.log.history import Whole
 
-#: How much is read at once by who catches up.
+#: How much is read at once when a process catches up.
 ROWS_AT_ONCE = 256
 BYTES_AT_ONCE = 8 << 20
 

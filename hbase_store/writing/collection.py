@@ -2,8 +2,8 @@
 
 The run list says what is retained: no snapshot below its floor, and of each stream no slice below its horizon. That is
 published before anything is deleted, and never goes back. Below the floor a snapshot's row, and the slab that was
-folded, stay while they hold elements that a stream retains. Blocks of runs that left the list stay for a while, for who
-is reading them. What writers of earlier epochs left and never counted is deleted once, by the next writer."""
+folded, stay while they hold elements that a stream retains. Blocks of runs that left the list stay for a while, as
+they may be in use. Rows of earlier writers that never counted are deleted once, by the next writer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BY_EPOCH = ("sn", "slab", "terms")
 def retained(
     runs: RunList, head: int, floor: int, horizons: Mapping[int, int], streams: Collection[int] | None = None
 ) -> RunList:
-    """The list with a floor and horizons no lower than these, and with the runs that somebody may still need.
+    """The list with a floor and horizons no lower than these, and with the runs that may still be read.
 
     `streams` are those that there are, if that is known: of others no horizon is kept."""
     floor = max(runs.floor, min(floor, head))

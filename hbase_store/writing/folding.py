@@ -1,8 +1,8 @@
 """Folding: the changes of many slabs become one run, and small runs become larger ones.
 
 A fold reads what is in memory or in blocks, writes new blocks that nobody knows, and is then installed by one
-compare-and-set of the head: killed anywhere before, it leaves garbage and changes no answer. It gives way to whoever
-waits to publish. Runs are merged when the newest few together are not much smaller than the one before them, so
+compare-and-set of the head: killed anywhere before, it leaves garbage and changes no answer. It gives way to threads
+that wait to publish. Runs are merged when the newest few together are not much smaller than the one before them, so
 each row is rewritten a logarithmic number of times."""
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Folder:
             except Abandoned:
                 return
             except StoreError as failure:
-                self.failure = failure  # whoever writes next is told; the next fold tries again
+                self.failure = failure  # the next write raises it; the next fold tries again
 
     def close(self) -> None:
         self._closing = True

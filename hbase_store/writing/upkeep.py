@@ -102,7 +102,7 @@ class Upkeep:
                     pass
                 self._collect()
             except Fenced:
-                return  # another writer folds now, and whoever writes here is told so
+                return  # another writer folds now; the next write here raises it
 
     def _give_way(self) -> None:
         if self.folder is not None and self.folder.closing:
@@ -120,7 +120,7 @@ class Upkeep:
             return folded
 
     def _fold_slabs(self, paced: bool = True) -> bool:
-        """Unless it is `paced`, whoever wants to publish waits."""
+        """`paced`: publishing goes first; else it waits for the fold."""
         epoch = self._cell.epoch
         with self._host.taking_in:
             layers, sn = self._edges.newest, self._host.head()

@@ -26,7 +26,7 @@ from stream_ext.plan.logic import (
     traits_of,
 )
 
-#: What is lifted stands one above the other. It makes no query deeper than a text may be: whoever walks it recurses.
+#: Lifted parts are nested, no deeper than the groups of a text may be, because later code recurses.
 DEPTH_MAX = 200
 
 Lifted = Optional | Without | Assign

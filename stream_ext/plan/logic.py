@@ -471,7 +471,7 @@ def _traits(node: Logic) -> Traits:
     tests = tests_of(node)
     inside: list[Traits] = [each.__dict__["_traits"] for each in inside_of(node)]
     windowed = _is_windowed(node)
-    node.certain  # noqa: B018  (remembered, too, while those inside of it are: whoever asks first does not recurse)
+    node.certain  # noqa: B018  (remembered, too, after those inside of it: so the first read does not recurse)
     found = node.variables.union(*(test.mentions for test in tests), *(each.mentions for each in inside))
     return Traits(
         node.variables if found == node.variables else found,

@@ -103,7 +103,7 @@ _EACH = [frozen(np.arange(count, dtype=np.int32)) for count in range(FEW + 1)]
 
 
 class Terms:
-    """A column of ids; what is found out about it is kept for whoever asks next."""
+    """A column of ids; what is computed about it is remembered."""
 
     __slots__ = (
         "_control",
